@@ -1,0 +1,232 @@
+// Package v1alpha1 is Atoll's own bookkeeping: only Atoll writes these kinds, and
+// only administrators read them. All are cluster-scoped and have no owner
+// references, so that nothing that is deleted around them takes them along.
+//
+// +kubebuilder:object:generate=true
+// +groupName=engine.atoll.dev
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of the engine's objects.
+var GroupVersion = schema.GroupVersion{Group: "engine.atoll.dev", Version: "v1alpha1"}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&Revision{}, &RevisionList{},
+		&RevisionPart{}, &RevisionPartList{},
+		&TargetSlice{}, &TargetSliceList{},
+		&APISet{}, &APISetList{},
+		&HubState{}, &HubStateList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// LabelBundle, on every object of the engine that belongs to a Bundle, holds the
+// Bundle's UID.
+const LabelBundle = "engine.atoll.dev/bundle"
+
+// BundleRef names a Bundle.
+type BundleRef struct {
+	// UID of the Bundle.
+	UID string `json:"uid"`
+	// Namespace of the Bundle, empty for a ClusterBundle.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the Bundle.
+	Name string `json:"name"`
+}
+
+// Revision is immutable content of a Bundle: items, override rules, tombstones.
+// Its name is <bundle UID>-<keyed hash of the content>.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:printcolumn:name="Bundle",type=string,JSONPath=`.spec.bundle.name`
+// +kubebuilder:printcolumn:name="Number",type=integer,JSONPath=`.spec.number`
+// +kubebuilder:printcolumn:name="Items",type=integer,JSONPath=`.spec.items`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Revision struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a Revision never changes"
+	Spec RevisionSpec `json:"spec"`
+}
+
+// RevisionSpec is the content or where it lies.
+type RevisionSpec struct {
+	// Bundle that the content belongs to.
+	Bundle BundleRef `json:"bundle"`
+	// Number counts the Bundle's revisions from 1.
+	Number int64 `json:"number"`
+	// Items in the content.
+	Items int32 `json:"items"`
+	// Content is the gzipped JSON of the content without the items that lie in parts.
+	Content []byte `json:"content,omitempty"`
+	// Parts that hold further items.
+	// +optional
+	Parts []PartRef `json:"parts,omitempty"`
+}
+
+// PartRef names a part of a Revision's content.
+type PartRef struct {
+	// Name of the RevisionPart, or of the Secret in atoll-system.
+	Name string `json:"name"`
+	// Secret tells that the part is a Secret, since it holds Secrets.
+	// +optional
+	Secret bool `json:"secret,omitempty"`
+}
+
+// RevisionPart holds items of one or more Revisions of a Bundle. Its name is
+// <bundle UID>-<keyed hash of the data>.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+type RevisionPart struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Data is gzipped JSON, under 1 MB.
+	Data []byte `json:"data"`
+}
+
+// TargetSlice holds up to about 200 rows of a Bundle, one per cluster. Its name is
+// <bundle UID>-<page number>.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.bundle.namespace`
+// +kubebuilder:printcolumn:name="Bundle",type=string,JSONPath=`.spec.bundle.name`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type TargetSlice struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   TargetSliceSpec   `json:"spec"`
+	Status TargetSliceStatus `json:"status,omitempty"`
+}
+
+// TargetSliceSpec is written by place and rollout.
+type TargetSliceSpec struct {
+	// Bundle that the rows belong to.
+	Bundle BundleRef `json:"bundle"`
+	// Rows by cluster name: one compact JSON line each, atoll.RowSpec.
+	// +optional
+	// +mapType=atomic
+	Rows map[string]string `json:"rows,omitempty"`
+}
+
+// TargetSliceStatus is written by gateways.
+type TargetSliceStatus struct {
+	// Rows by cluster name: one compact JSON line each, atoll.RowStatus.
+	// +optional
+	// +mapType=atomic
+	Rows map[string]string `json:"rows,omitempty"`
+}
+
+// APISet is a set of kinds that members serve; equal sets are stored once, under
+// the hash of their content.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+type APISet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// APIs as "group/version/Kind", sorted; core as "/v1/Pod".
+	// +listType=atomic
+	APIs []string `json:"apis"`
+}
+
+// HubState is one object, named "hub": the chain of hub starts, by which agents
+// and the hub find out that the store was set back.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+type HubState struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Chain of hub starts, oldest first, at most 1,000.
+	// +listType=atomic
+	Chain []ChainLink `json:"chain"`
+	// Rewound is set while the hub holds after a restore from an older state.
+	// +optional
+	Rewound *Rewound `json:"rewound,omitempty"`
+	// GenerationFloor: row generations start above it.
+	// +optional
+	GenerationFloor int64 `json:"generationFloor,omitempty"`
+}
+
+// ChainLink is one start of a hub.
+type ChainLink struct {
+	// ID is random.
+	ID string `json:"id"`
+	// Revision of the store at that start.
+	Revision int64 `json:"revision"`
+}
+
+// Rewound says why the hub holds and how it was told to go on.
+type Rewound struct {
+	// Since when.
+	Since metav1.Time `json:"since"`
+	// Reason in words.
+	Reason string `json:"reason"`
+	// Accepted is "", "hub" or "members", set by `atoll restore accept`.
+	// +optional
+	// +kubebuilder:validation:Enum="";hub;members
+	Accepted string `json:"accepted,omitempty"`
+}
+
+// RevisionList is a list of Revisions.
+//
+// +kubebuilder:object:root=true
+type RevisionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Revision `json:"items"`
+}
+
+// RevisionPartList is a list of RevisionParts.
+//
+// +kubebuilder:object:root=true
+type RevisionPartList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RevisionPart `json:"items"`
+}
+
+// TargetSliceList is a list of TargetSlices.
+//
+// +kubebuilder:object:root=true
+type TargetSliceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TargetSlice `json:"items"`
+}
+
+// APISetList is a list of APISets.
+//
+// +kubebuilder:object:root=true
+type APISetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []APISet `json:"items"`
+}
+
+// HubStateList is a list of HubStates.
+//
+// +kubebuilder:object:root=true
+type HubStateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HubState `json:"items"`
+}

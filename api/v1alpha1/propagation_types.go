@@ -1,0 +1,352 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// PropagationPolicy says which objects of its own namespace go to which clusters.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=pp,categories=atoll
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PropagationPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PropagationSpec   `json:"spec"`
+	Status PropagationStatus `json:"status,omitempty"`
+}
+
+// ClusterPropagationPolicy says which objects of any namespace, and which
+// cluster-scoped ones, go to which clusters.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=cpp,categories=atoll
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterPropagationPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PropagationSpec   `json:"spec"`
+	Status PropagationStatus `json:"status,omitempty"`
+}
+
+// PropagationSpec is shared by both policies.
+type PropagationSpec struct {
+	// ResourceSelectors choose the objects. At least one.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	ResourceSelectors []ResourceSelector `json:"resourceSelectors"`
+
+	// PropagateDeps also sends what the chosen objects refer to: ConfigMaps,
+	// Secrets, ServiceAccounts, PVCs and image pull secrets of pod templates, and
+	// the CRDs of custom resources. Default false.
+	// +optional
+	PropagateDeps bool `json:"propagateDeps,omitempty"`
+
+	// Placement chooses the clusters. Without one, every cluster that no taint
+	// repels.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+
+	// Priority: where several policies select one object, the highest wins, then
+	// the more specific selector, then the older policy. Default 0.
+	// +optional
+	Priority int32 `json:"priority,omitempty"`
+
+	// Preemption: Always takes objects over from policies of lower priority that
+	// already hold them; Never leaves them where they are.
+	// +optional
+	// +kubebuilder:default=Never
+	// +kubebuilder:validation:Enum=Always;Never
+	Preemption PreemptionBehavior `json:"preemption,omitempty"`
+
+	// ConflictResolution: what to do in a member where an object of that name
+	// exists that Atoll did not make. Abort leaves it and reports a conflict;
+	// AdoptIfSame (not in Karmada) takes it over when all stated fields are
+	// equal; Overwrite takes it over. What was taken over is kept on removal.
+	// +optional
+	// +kubebuilder:default=Abort
+	// +kubebuilder:validation:Enum=Abort;AdoptIfSame;Overwrite
+	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
+
+	// GroupBy says which of the chosen objects belong together and are placed
+	// once, together, as a Bundle. Not in Karmada.
+	// +optional
+	// +kubebuilder:default={}
+	GroupBy GroupBy `json:"groupBy,omitempty"`
+
+	// Removal says what happens in a member when an object or a cluster is taken
+	// out. Not in Karmada.
+	// +optional
+	// +kubebuilder:default={}
+	Removal Removal `json:"removal,omitempty"`
+
+	// WhenUnfit: what happens where a cluster's labels, fields or NoSchedule
+	// taints stop matching. Keep (default) keeps what runs there and says so;
+	// Remove takes it away, replacements first. Not in Karmada.
+	// +optional
+	// +kubebuilder:default=Keep
+	// +kubebuilder:validation:Enum=Keep;Remove
+	WhenUnfit WhenUnfit `json:"whenUnfit,omitempty"`
+}
+
+// PreemptionBehavior of a policy.
+type PreemptionBehavior string
+
+// The preemption behaviours.
+const (
+	PreemptAlways PreemptionBehavior = "Always"
+	PreemptNever  PreemptionBehavior = "Never"
+)
+
+// ConflictResolution of a policy.
+type ConflictResolution string
+
+// The conflict resolutions.
+const (
+	ConflictAbort       ConflictResolution = "Abort"
+	ConflictAdoptIfSame ConflictResolution = "AdoptIfSame"
+	ConflictOverwrite   ConflictResolution = "Overwrite"
+)
+
+// WhenUnfit of a policy.
+type WhenUnfit string
+
+// The answers to a cluster that stops fitting.
+const (
+	UnfitKeep   WhenUnfit = "Keep"
+	UnfitRemove WhenUnfit = "Remove"
+)
+
+// GroupBy of a policy.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'Label' ? has(self.labelKey) : !has(self.labelKey)",message="labelKey is for type Label, and needed there"
+type GroupBy struct {
+	// Type: Namespace makes one Bundle of all that the policy chooses in one
+	// namespace, Object one per object, Label one per value of a label (objects
+	// without it: one Bundle of their own).
+	// +optional
+	// +kubebuilder:default=Namespace
+	// +kubebuilder:validation:Enum=Namespace;Object;Label
+	Type GroupByType `json:"type,omitempty"`
+	// LabelKey for type Label, such as app.kubernetes.io/instance.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	LabelKey string `json:"labelKey,omitempty"`
+}
+
+// GroupByType is how objects are grouped.
+type GroupByType string
+
+// The groupings.
+const (
+	GroupByNamespace GroupByType = "Namespace"
+	GroupByObject    GroupByType = "Object"
+	GroupByLabel     GroupByType = "Label"
+)
+
+// Removal of a policy.
+type Removal struct {
+	// Mode: Delete (default) deletes in the member what Atoll made there; Orphan
+	// leaves it running and only forgets it.
+	// +optional
+	// +kubebuilder:default=Delete
+	// +kubebuilder:validation:Enum=Delete;Orphan
+	Mode RemovalMode `json:"mode,omitempty"`
+	// Budget is how many of a Bundle's clusters one edit of policy, placement,
+	// taint or annotation may take out without `atoll confirm`: a number or a
+	// percentage, which counts for Bundles of more than 10 clusters. Default 10%.
+	// +optional
+	// +kubebuilder:default="10%"
+	// +kubebuilder:validation:XIntOrString
+	Budget *intstr.IntOrString `json:"budget,omitempty"`
+}
+
+// RemovalMode of a policy.
+type RemovalMode string
+
+// The removal modes.
+const (
+	RemoveDelete RemovalMode = "Delete"
+	RemoveOrphan RemovalMode = "Orphan"
+)
+
+// ResourceSelector chooses objects by kind, and by name or labels, or all of a
+// kind.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.name) && has(self.labelSelector))",message="name and labelSelector exclude each other: give one of them"
+type ResourceSelector struct {
+	// APIVersion of the objects, such as apps/v1. Only the group counts.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// Kind of the objects.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// Namespace of the objects. In a namespaced policy only its own; in a cluster
+	// policy empty means every namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the object. Excludes labelSelector.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// LabelSelector over the objects' labels. Excludes name.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+}
+
+// Placement chooses clusters and divides replicas among them.
+type Placement struct {
+	// ClusterAffinity narrows the clusters. Without one, all.
+	// +optional
+	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`
+	// ClusterTolerations let the placement pass clusters' taints; the meaning of
+	// core/v1's on pods, tolerationSeconds included.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	ClusterTolerations []corev1.Toleration `json:"clusterTolerations,omitempty"`
+	// ReplicaScheduling says how the replicas of the Bundle's workloads are spread.
+	// +optional
+	// +kubebuilder:default={}
+	ReplicaScheduling ReplicaScheduling `json:"replicaScheduling,omitempty"`
+}
+
+// ClusterAffinity filters clusters: all that is given must hold.
+type ClusterAffinity struct {
+	// LabelSelector over the Clusters' labels.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	// FieldSelector over region, zone and provider.
+	// +optional
+	FieldSelector *FieldSelector `json:"fieldSelector,omitempty"`
+	// ClusterNames that may be chosen. Empty: any.
+	// +optional
+	// +kubebuilder:validation:MaxItems=100000
+	ClusterNames []string `json:"clusterNames,omitempty"`
+	// ExcludeClusters that are never chosen.
+	// +optional
+	// +kubebuilder:validation:MaxItems=100000
+	ExcludeClusters []string `json:"exclude,omitempty"`
+}
+
+// FieldSelector over fields of a Cluster's spec.
+type FieldSelector struct {
+	// MatchExpressions that all hold.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	MatchExpressions []FieldRequirement `json:"matchExpressions"`
+}
+
+// FieldRequirement on one field.
+type FieldRequirement struct {
+	// Key of the field.
+	// +kubebuilder:validation:Enum=region;zone;provider
+	Key string `json:"key"`
+	// Operator: In or NotIn.
+	// +kubebuilder:validation:Enum=In;NotIn
+	Operator corev1.NodeSelectorOperator `json:"operator"`
+	// Values, at least one.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	Values []string `json:"values"`
+}
+
+// ReplicaScheduling says how replicas are spread over the chosen clusters.
+//
+// +kubebuilder:validation:XValidation:rule="self.replicaSchedulingType == 'Divided' || !(has(self.replicaDivisionPreference) || has(self.weightPreference))",message="replicaDivisionPreference and weightPreference need replicaSchedulingType Divided"
+type ReplicaScheduling struct {
+	// ReplicaSchedulingType: Duplicated (default) gives every cluster the whole
+	// number that the template states; Divided shares that number out. (Karmada
+	// defaults to Divided.)
+	// +optional
+	// +kubebuilder:default=Duplicated
+	// +kubebuilder:validation:Enum=Duplicated;Divided
+	ReplicaSchedulingType ReplicaSchedulingType `json:"replicaSchedulingType,omitempty"`
+	// ReplicaDivisionPreference for Divided: Weighted, by weightPreference.
+	// Default Weighted.
+	// +optional
+	// +kubebuilder:validation:Enum=Weighted
+	ReplicaDivisionPreference ReplicaDivisionPreference `json:"replicaDivisionPreference,omitempty"`
+	// WeightPreference for Weighted. Without one, all clusters weigh the same.
+	// +optional
+	WeightPreference *ClusterPreferences `json:"weightPreference,omitempty"`
+}
+
+// ReplicaSchedulingType is Duplicated or Divided.
+type ReplicaSchedulingType string
+
+// The scheduling types.
+const (
+	Duplicated ReplicaSchedulingType = "Duplicated"
+	Divided    ReplicaSchedulingType = "Divided"
+)
+
+// ReplicaDivisionPreference is how Divided divides.
+type ReplicaDivisionPreference string
+
+// DivideWeighted divides by weights.
+const DivideWeighted ReplicaDivisionPreference = "Weighted"
+
+// ClusterPreferences holds weights.
+type ClusterPreferences struct {
+	// StaticWeightList: a cluster's weight is the sum of the entries that match
+	// it; one that none matches gets no replicas.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1000
+	StaticWeightList []StaticClusterWeight `json:"staticWeightList"`
+}
+
+// StaticClusterWeight gives a weight to the clusters that match.
+type StaticClusterWeight struct {
+	// TargetCluster that gets the weight.
+	TargetCluster ClusterAffinity `json:"targetCluster"`
+	// Weight, from 1 to 1,000,000.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Weight int64 `json:"weight"`
+}
+
+// PropagationStatus says what a policy does.
+type PropagationStatus struct {
+	// Objects that the policy holds.
+	// +optional
+	Objects int32 `json:"objects,omitempty"`
+	// Conditions: Applied, false with a reason where the policy selects nothing
+	// or may not place what it selects.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PropagationPolicyList is a list of PropagationPolicies.
+//
+// +kubebuilder:object:root=true
+type PropagationPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PropagationPolicy `json:"items"`
+}
+
+// ClusterPropagationPolicyList is a list of ClusterPropagationPolicies.
+//
+// +kubebuilder:object:root=true
+type ClusterPropagationPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterPropagationPolicy `json:"items"`
+}

@@ -1,0 +1,25 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of everything that people write.
+var GroupVersion = schema.GroupVersion{Group: "atoll.dev", Version: "v1alpha1"}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&Cluster{}, &ClusterList{},
+		&PropagationPolicy{}, &PropagationPolicyList{},
+		&ClusterPropagationPolicy{}, &ClusterPropagationPolicyList{},
+		&OverridePolicy{}, &OverridePolicyList{},
+		&ClusterOverridePolicy{}, &ClusterOverridePolicyList{},
+		&Bundle{}, &BundleList{},
+		&ClusterBundle{}, &ClusterBundleList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

@@ -1,0 +1,41 @@
+package atoll
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Hash of the parts, in 32 hexadecimal digits of SHA-256. Parts are framed by
+// their lengths, so that no two lists of parts collide by concatenation.
+func Hash(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:", len(p))
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// HashJSON hashes v's JSON. Values that cannot be JSON are a mistake of the
+// program and panic.
+func HashJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("atoll: hash of %T: %v", v, err))
+	}
+	return Hash(b)
+}
+
+// KeyedHash is Hash under the hub's key, so that who sees a Revision's name cannot
+// test guesses of a Secret's content against it.
+func KeyedHash(key []byte, parts ...[]byte) string {
+	h := hmac.New(sha256.New, key)
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:", len(p))
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,178 @@
+package atoll
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// ItemKey names an object whatever its API version.
+type ItemKey struct {
+	Group     string
+	Kind      string
+	Namespace string // empty for cluster-scoped kinds
+	Name      string
+}
+
+// String gives "group/Kind/namespace/name"; empty parts stay empty, so that the
+// core group begins with "/" and cluster-scoped kinds have "//".
+func (k ItemKey) String() string {
+	return k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name
+}
+
+// MarshalText gives String, so that keys can be keys of JSON maps.
+func (k ItemKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (k *ItemKey) UnmarshalText(b []byte) error {
+	p, err := ParseItemKey(string(b))
+	if err == nil {
+		*k = p
+	}
+	return err
+}
+
+// ParseItemKey reads what String wrote.
+func ParseItemKey(s string) (ItemKey, error) {
+	p := strings.SplitN(s, "/", 4)
+	if len(p) != 4 || p[1] == "" || p[3] == "" {
+		return ItemKey{}, fmt.Errorf("item key %q is not group/Kind/namespace/name", s)
+	}
+	return ItemKey{p[0], p[1], p[2], p[3]}, nil
+}
+
+// Item is one template inside a Bundle's content.
+type Item struct {
+	Key        ItemKey `json:"key"`
+	APIVersion string  `json:"apiVersion"`
+	// UID of the template on the hub: tells a re-created object from its
+	// predecessor.
+	UID string `json:"uid"`
+	// Object as JSON: only fields that a user stated, what the hub set is pruned.
+	Object json.RawMessage `json:"object"`
+	// Hash of Object.
+	Hash string `json:"hash"`
+	// Dependency: not chosen by the policy, but needed by an item that is.
+	Dependency bool `json:"dependency,omitempty"`
+	// Divided: the row's assigned replicas replace the object's own.
+	Divided bool `json:"divided,omitempty"`
+	// State tells why an item is frozen at this content; empty is the normal case.
+	State ItemState `json:"state,omitempty"`
+}
+
+// ItemState of an item that no longer follows its template.
+type ItemState string
+
+// The item states.
+const (
+	// ItemUnclaimed: the policy or annotation that chose it no longer does.
+	ItemUnclaimed ItemState = "Unclaimed"
+	// ItemUnaccounted: the template is gone and nobody saw a user delete it.
+	ItemUnaccounted ItemState = "Unaccounted"
+)
+
+// Tombstone takes one item out of members.
+type Tombstone struct {
+	Key ItemKey `json:"key"`
+	// UID of the template that was taken out.
+	UID string `json:"uid"`
+	// Cause is the user's act.
+	Cause TombstoneCause `json:"cause"`
+	// Orphan leaves the object in the member and only forgets it.
+	Orphan bool `json:"orphan,omitempty"`
+	// MovedTo lists the UIDs of other Bundles that hold the item now: a member
+	// with a row of one of them keeps the object for it.
+	MovedTo []string `json:"movedTo,omitempty"`
+}
+
+// TombstoneCause is the user's act behind a tombstone.
+type TombstoneCause string
+
+// The causes.
+const (
+	// CauseDeleted: a user deleted the template.
+	CauseDeleted TombstoneCause = "Deleted"
+	// CauseMoved: another Bundle holds the item now.
+	CauseMoved TombstoneCause = "Moved"
+	// CauseUnused: the last item that needed the dependency went or stopped needing it.
+	CauseUnused TombstoneCause = "Unused"
+)
+
+// Rule is one override rule that matches items of the content, in the order in
+// which the content lists it.
+type Rule struct {
+	// Policy that states it: "ClusterOverridePolicy/name" or "OverridePolicy/ns/name".
+	Policy string `json:"policy"`
+	// Index in the policy's overrideRules.
+	Index int `json:"index"`
+	// Target clusters; nil: all.
+	Target *v1alpha1.ClusterAffinity `json:"target,omitempty"`
+	// Items that the rule's policy selects.
+	Items []ItemKey `json:"items"`
+	// Overriders of the rule.
+	Overriders v1alpha1.Overriders `json:"overriders"`
+}
+
+// Content of a Revision.
+type Content struct {
+	// Items, sorted by key.
+	Items []Item `json:"items"`
+	// Rules, in the order of application.
+	Rules []Rule `json:"rules,omitempty"`
+	// Tombstones that some row has not confirmed yet, sorted by key and UID.
+	Tombstones []Tombstone `json:"tombstones,omitempty"`
+	// ConflictResolution for objects that Atoll did not make.
+	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution"`
+	// Removal mode of the items when a row goes.
+	Removal v1alpha1.RemovalMode `json:"removal"`
+}
+
+// Rendered is an item as one member gets it.
+type Rendered struct {
+	Key        ItemKey         `json:"key"`
+	APIVersion string          `json:"apiVersion"`
+	UID        string          `json:"uid"`
+	Object     json.RawMessage `json:"object"`
+	// Hash of Object, Leave and Error: equal hashes are equal content.
+	Hash       string `json:"hash"`
+	Dependency bool   `json:"dependency,omitempty"`
+	// Leave lists JSON Pointers of fields that the member owns; Object has none of them.
+	Leave []string `json:"leave,omitempty"`
+	// Error says why the item could not be rendered: the member keeps its last
+	// good content and reports this.
+	Error string `json:"error,omitempty"`
+}
+
+// Manifest is all that one member is to hold of one Bundle.
+type Manifest struct {
+	// Bundle UID.
+	Bundle string `json:"bundle"`
+	// Namespace and Name of the Bundle, for people.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Generation of the row; a lower never replaces a higher.
+	Generation int64 `json:"generation"`
+	// Content is the hash over all of the manifest but generation.
+	Content            string                      `json:"content"`
+	Items              []Rendered                  `json:"items"`
+	Tombstones         []Tombstone                 `json:"tombstones,omitempty"`
+	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution"`
+	Removal            v1alpha1.RemovalMode        `json:"removal"`
+	// Namespaces' labels and annotations as on the hub, for namespaces that the
+	// agent must make.
+	Namespaces map[string]NamespaceMeta `json:"namespaces,omitempty"`
+	// Remove: the row is Removing. Items are then empty; everything that the
+	// member holds of the Bundle goes (Removal says how).
+	Remove bool `json:"remove,omitempty"`
+	// DeletedNamespaces are hub namespaces whose tombstone lets the agent remove a
+	// namespace that it made, once nothing foreign is in it.
+	DeletedNamespaces []string `json:"deletedNamespaces,omitempty"`
+}
+
+// NamespaceMeta is what a namespace that the agent makes carries.
+type NamespaceMeta struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}

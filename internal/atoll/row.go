@@ -1,0 +1,146 @@
+package atoll
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// RowPhase is what the hub wants of a row.
+type RowPhase string
+
+// The phases of a row's spec.
+const (
+	// RowActive: the cluster is to hold the revision.
+	RowActive RowPhase = "Active"
+	// RowLeaving: placement has left the cluster; it keeps what it has until the
+	// replacements are healthy.
+	RowLeaving RowPhase = "Leaving"
+	// RowHeld: as Leaving, but the removal is over the budget and waits for
+	// `atoll confirm`.
+	RowHeld RowPhase = "Held"
+	// RowRemoving: the tombstone; stays until the agent confirms it or an
+	// administrator gives the cluster up.
+	RowRemoving RowPhase = "Removing"
+)
+
+// RowSpec is what the hub wants of one Bundle in one cluster.
+type RowSpec struct {
+	// UID of the Cluster.
+	UID string `json:"u"`
+	// Generation grows with every change of the row.
+	Generation int64 `json:"g"`
+	// Revision name.
+	Revision string `json:"r"`
+	// Variant is the hash of the override rules of the revision that target this
+	// cluster; rows of equal revision, variant and assigned render the same.
+	Variant string `json:"v,omitempty"`
+	// Assigned replicas by item, for items that are divided.
+	Assigned map[string]int64 `json:"a,omitempty"`
+	Phase    RowPhase         `json:"p"`
+	// Orphan, with Removing: forget instead of delete.
+	Orphan bool `json:"o,omitempty"`
+	// Reason of an Active row that no longer fits, or of why it leaves.
+	Reason string `json:"y,omitempty"`
+	// Since is when the phase began, in Unix seconds.
+	Since int64 `json:"s"`
+}
+
+// RowState is what a cluster makes of a row.
+type RowState string
+
+// The states that agents report.
+const (
+	// RowProgressing: applied, or being applied, and not healthy yet.
+	RowProgressing RowState = "Progressing"
+	// RowReady: applied and every item healthy.
+	RowReady RowState = "Ready"
+	// RowDegraded: applied, and some item is not healthy and will not become so by
+	// itself.
+	RowDegraded RowState = "Degraded"
+	// RowFailed: some item could not be applied; Reason and Items say which and why.
+	RowFailed RowState = "Failed"
+	// RowRemoved: a Removing row is done.
+	RowRemoved RowState = "Removed"
+)
+
+// RowStatus is what one cluster last reported of one Bundle.
+type RowStatus struct {
+	// Generation of the row spec that the report is about.
+	Generation int64 `json:"g"`
+	// Content hash of the manifest that the agent holds.
+	Content string `json:"c,omitempty"`
+	// Seq of the agent: a lower never replaces a higher.
+	Seq   int64    `json:"q"`
+	State RowState `json:"p"`
+	// Applied: every item of that content has been applied.
+	Applied bool   `json:"d,omitempty"`
+	Reason  string `json:"y,omitempty"`
+	Message string `json:"m,omitempty"`
+	// Since is when the state began, in Unix seconds.
+	Since int64 `json:"s"`
+	// Total items and Ready ones.
+	Total int32 `json:"t"`
+	Ready int32 `json:"n"`
+	// Items that are not healthy, or whose status the template reflects.
+	Items []ItemStatus `json:"i,omitempty"`
+	// Gone lists tombstones that the agent has carried out: "key uid".
+	Gone []string `json:"x,omitempty"`
+}
+
+// Health of an object.
+type Health string
+
+// The healths; the words of Argo CD.
+const (
+	Healthy     Health = "Healthy"
+	Progressing Health = "Progressing"
+	Degraded    Health = "Degraded"
+	Suspended   Health = "Suspended"
+	Unknown     Health = "Unknown"
+)
+
+// ItemStatus is one item in a report.
+type ItemStatus struct {
+	Key    ItemKey `json:"k"`
+	Health Health  `json:"h"`
+	Reason string  `json:"y,omitempty"`
+	// Message for people, at most 256 bytes.
+	Message string `json:"m,omitempty"`
+	// Since is when health last changed, in Unix seconds.
+	Since int64 `json:"s,omitempty"`
+	// Error: the item could not be applied or rendered; Reason says why.
+	Error bool `json:"e,omitempty"`
+	// Reflected status, in interpret's compact form.
+	Reflected json.RawMessage `json:"f,omitempty"`
+}
+
+// Encode gives the compact line that a TargetSlice holds.
+func (r RowSpec) Encode() string { return encode(r) }
+
+// Encode gives the compact line that a TargetSlice holds.
+func (r RowStatus) Encode() string { return encode(r) }
+
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("atoll: %T is made of plain values: %v", v, err))
+	}
+	return string(b)
+}
+
+// ParseRowSpec reads what Encode wrote. Unknown fields are ignored, so that an
+// older hub reads a newer hub's rows.
+func ParseRowSpec(line string) (r RowSpec, err error) {
+	if err = json.Unmarshal([]byte(line), &r); err != nil {
+		err = fmt.Errorf("row spec %q: %w", line, err)
+	}
+	return r, err
+}
+
+// ParseRowStatus reads what Encode wrote.
+func ParseRowStatus(line string) (r RowStatus, err error) {
+	if err = json.Unmarshal([]byte(line), &r); err != nil {
+		err = fmt.Errorf("row status %q: %w", line, err)
+	}
+	return r, err
+}
