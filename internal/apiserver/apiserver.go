@@ -1,0 +1,244 @@
+// Package apiserver is the hub's Kubernetes API: the upstream kube-apiserver,
+// linked in and composed for a cluster in which nothing runs, with an embedded
+// or an external etcd below it and the few upstream controllers that such an API
+// needs beside it.
+//
+// Contract: Start returns a server that passes its own readiness checks, or an
+// error and nothing left running. Everything that the server keeps is in etcd
+// and in the key set below the data directory; a server that was killed at any
+// moment starts again from them with every acknowledged write. Two servers on
+// one data directory, or a data directory of a newer version, are refused.
+// Objects that would steer a cluster (webhooks, admission policies, quotas and
+// their like) are stored but do not act here unless they are labelled to. One
+// Server runs per process at a time; its methods are safe for concurrent use.
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/apiserver/datadir"
+	"atoll.dev/atoll/internal/apiserver/keys"
+)
+
+// Options say where and how the API server runs. The zero value of a field is
+// its default unless stated otherwise.
+type Options struct {
+	// DataDir holds keys/, etcd/ and what the server writes on start, among it
+	// hub.kubeconfig. Required.
+	DataDir string
+	// BindAddress is the IP address to listen on. Default: 127.0.0.1.
+	BindAddress string
+	// Port to listen on. 0 takes the port of the last start when it is free,
+	// else 6443 when it is free, else a free one.
+	Port int
+	// AdvertiseAddress is the IP address that clients reach the hub at.
+	// Default: BindAddress, or the first global address of this machine.
+	AdvertiseAddress string
+	// ExtraSANs are further IP addresses and names in the serving certificate.
+	ExtraSANs []string
+	// ServingCert and ServingKey are files with a serving certificate of the
+	// operator's own. Default: one signed by the cluster CA, renewed in time.
+	ServingCert, ServingKey string
+
+	// EtcdServers are the URLs of an existing etcd. Default: an embedded one.
+	EtcdServers []string
+	// EtcdCAFile, EtcdCertFile and EtcdKeyFile secure the connection to
+	// EtcdServers.
+	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+
+	// AuthenticationConfig, AuditPolicyFile, AuditLogPath and
+	// EncryptionProviderConfig are upstream's flags of the same names. Without
+	// EncryptionProviderConfig, Secrets are encrypted with the key set's key.
+	AuthenticationConfig, AuditPolicyFile, AuditLogPath, EncryptionProviderConfig string
+	// Profiling serves /debug/pprof to those whom RBAC allows it.
+	Profiling bool
+
+	// Admission are Atoll's own admission plugins, in the order in which they
+	// run: after upstream's, before quota.
+	Admission []AdmissionPlugin
+	// Handlers wraps the API's handler, inside authentication and
+	// authorization, for HTTP endpoints of the hub itself.
+	Handlers func(http.Handler) http.Handler
+
+	// Version is the version of Atoll that runs, as vMAJOR.MINOR.PATCH.
+	// Required.
+	Version string
+	// Logger takes the logs of the API server, etcd and the controllers.
+	// Required. klog has one destination per process: the last Start wins.
+	Logger *slog.Logger
+	// UnsafeNoFsync makes the embedded etcd lose acknowledged writes when the
+	// machine stops. Only for tests.
+	UnsafeNoFsync bool
+}
+
+// Server is a running hub API server.
+type Server struct {
+	options    Options
+	dir        *datadir.Dir
+	keys       *keys.Set
+	store      *store
+	identities *identities
+	loopback   *rest.Config
+	kubeconfig string
+	address    string
+
+	stop      context.CancelFunc
+	finished  chan struct{}
+	finishErr error
+	stages    []func(context.Context)
+	stopOnce  sync.Once
+	quiet     atomic.Bool
+	done      chan struct{}
+}
+
+const readyTimeout = 2 * time.Minute
+
+// Start runs the API server and returns when it is ready. ctx bounds the start
+// only; Stop ends the server.
+func Start(ctx context.Context, o Options) (_ *Server, err error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	s := &Server{options: o, finished: make(chan struct{}), done: make(chan struct{})}
+	s.quiet.Store(true)
+	s.options.Logger = slog.New(quietable{o.Logger.Handler(), &s.quiet})
+	redirectKlog(s.options.Logger.With("component", "apiserver").Handler())
+	defer func() {
+		if err != nil {
+			s.shutdown(context.WithoutCancel(ctx))
+		}
+	}()
+	if s.dir, err = datadir.Open(o.DataDir, o.Version); err != nil {
+		return nil, err
+	}
+	s.onStop(func(context.Context) { s.dir.Close() })
+	if err := s.openStore(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.serve(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.startControllers(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.dir.Commit(); err != nil {
+		return nil, err
+	}
+	s.quiet.Store(false)
+	go s.watchFailures()
+	return s, nil
+}
+
+// complete fills defaults in and refuses what cannot work.
+func (o *Options) complete() error {
+	switch {
+	case o.DataDir == "":
+		return errors.New("no data directory given")
+	case o.Logger == nil:
+		return errors.New("no logger given")
+	case o.Version == "":
+		return errors.New("no version given")
+	case (o.ServingCert == "") != (o.ServingKey == ""):
+		return errors.New("a serving certificate and its key must be given together")
+	case (o.EtcdCertFile == "") != (o.EtcdKeyFile == ""):
+		return errors.New("an etcd client certificate and its key must be given together")
+	}
+	if o.BindAddress == "" {
+		o.BindAddress = "127.0.0.1"
+	}
+	if net.ParseIP(o.BindAddress) == nil {
+		return fmt.Errorf("bind address %q is not an IP address", o.BindAddress)
+	}
+	if o.AdvertiseAddress == "" {
+		o.AdvertiseAddress = defaultAdvertiseAddress(o.BindAddress)
+	}
+	if net.ParseIP(o.AdvertiseAddress) == nil {
+		return fmt.Errorf("advertise address %q is not an IP address", o.AdvertiseAddress)
+	}
+	abs, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return fmt.Errorf("find the absolute path of %s: %w", o.DataDir, err)
+	}
+	o.DataDir = abs
+	return nil
+}
+
+// LoopbackConfig returns a new configuration for clients of the hub's own
+// controllers. Its identity may do everything and sees everything, other than
+// the API server's own identity, which does not see what must not act on the
+// hub.
+func (s *Server) LoopbackConfig() *rest.Config { return s.identities.config(s.loopback, HubUser) }
+
+// AdminKubeconfigPath is the file with an administrator's credentials.
+func (s *Server) AdminKubeconfigPath() string { return s.kubeconfig }
+
+// Address is the host and port that the server listens on.
+func (s *Server) Address() string { return s.address }
+
+// Keys is the key set that the server runs with.
+func (s *Server) Keys() *keys.Set { return s.keys }
+
+// EtcdClient is a client of the server's etcd; it is closed by Stop, and by
+// nobody else.
+func (s *Server) EtcdClient() *clientv3.Client { return s.store.client }
+
+// Done is closed when the server has ended, by Stop or by a failure; Err tells
+// which.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is why the server ended before it was stopped, or nil. It is valid once
+// Done is closed.
+func (s *Server) Err() error { return s.finishErr }
+
+// Stop ends the server: controllers first, then the API server, which answers
+// what it has begun, then etcd. It returns when all is down, or with an error
+// when ctx ends before that; the rest is then cut short.
+func (s *Server) Stop(ctx context.Context) error {
+	s.shutdown(ctx)
+	return ctx.Err()
+}
+
+// onStop adds something to do on shutdown; what was added last goes first.
+func (s *Server) onStop(f func(context.Context)) { s.stages = append(s.stages, f) }
+
+func (s *Server) shutdown(ctx context.Context) {
+	s.stopOnce.Do(func() {
+		s.quiet.Store(true)
+		for i := len(s.stages) - 1; i >= 0; i-- {
+			s.stages[i](ctx)
+		}
+		close(s.done)
+	})
+}
+
+// watchFailures takes everything down when etcd or the API server ends by
+// itself: half a hub is worse than none.
+func (s *Server) watchFailures() {
+	select {
+	case <-s.done:
+		return
+	case err := <-s.store.failed():
+		s.finishErr = fmt.Errorf("the embedded etcd has failed: %w", err)
+	case <-s.finished:
+		select {
+		case <-s.done:
+			return
+		default:
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.store.client.Ctx(), drainTimeout)
+	defer cancel()
+	s.shutdown(ctx)
+}

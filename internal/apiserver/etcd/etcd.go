@@ -1,0 +1,203 @@
+// Package etcd runs the hub's embedded etcd and looks after it.
+//
+// Contract: one member, reachable only through a unix socket below its own data
+// directory, which only the hub's user may enter; there is no network listener,
+// neither for clients nor for peers. Writes are on disk before they are
+// acknowledged. History is compacted every minute, and the file is defragmented
+// in quiet moments when that gives back enough. The caller holds the lock of the
+// data directory; two servers on one directory are not possible to tell apart
+// here. A Server is safe for concurrent use.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+const (
+	memberName = "hub"
+	// peerAddress is never listened on; a member must have one to be named by.
+	peerAddress  = "unix://hub:1"
+	clientSocket = "client.sock"
+	// httpSocket takes what is not gRPC off the clients' socket.
+	httpSocket = "http.sock"
+	// DefaultQuotaBytes is how large the database may grow before etcd takes
+	// no more writes.
+	DefaultQuotaBytes = 8 << 30
+	readyTimeout      = time.Minute
+	dialTimeout       = 20 * time.Second
+	// slowRequest is what a disk takes when it is in trouble.
+	slowRequest = time.Second
+)
+
+// Options say where and how the embedded etcd runs.
+type Options struct {
+	// Dir is its data directory; made with mode 0700 when absent.
+	Dir string
+	// Logger takes etcd's log. Required.
+	Logger *slog.Logger
+	// QuotaBytes is the size limit of the database; 0 means DefaultQuotaBytes.
+	QuotaBytes int64
+	// UnsafeNoFsync loses acknowledged writes when the machine stops. Only for
+	// tests.
+	UnsafeNoFsync bool
+}
+
+// Server is a running embedded etcd.
+type Server struct {
+	etcd     *embed.Etcd
+	sockets  *socketDir
+	endpoint string
+	logger   *zap.Logger
+	stopOnce sync.Once
+	keeper   func()
+}
+
+// HasData tells whether an etcd has run in dir before.
+func HasData(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, "member"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Start runs etcd and returns once it takes requests, or with an error when it
+// is not ready within a minute or ctx ends.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make etcd directory %s: %w", o.Dir, err)
+	}
+	if err := os.Chmod(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("protect etcd directory %s: %w", o.Dir, err)
+	}
+	sockets, err := openSocketDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	logger := zap.New(&slogCore{ctx: context.WithoutCancel(ctx), handler: o.Logger.Handler()})
+	e, err := embed.StartEtcd(config(o, sockets.path, logger))
+	if err != nil {
+		sockets.Close()
+		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+	}
+	s := &Server{etcd: e, sockets: sockets, endpoint: "unix://" + filepath.Join(sockets.path, clientSocket), logger: logger}
+	timer := time.NewTimer(readyTimeout)
+	defer timer.Stop()
+	select {
+	case <-e.Server.ReadyNotify():
+	case err = <-e.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = fmt.Errorf("not ready after %v", readyTimeout)
+	}
+	if err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+	}
+	return s, nil
+}
+
+// Endpoint is the address for etcd clients in this process.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Client returns a new client of this server; the caller closes it.
+func (s *Server) Client(ctx context.Context) (*clientv3.Client, error) {
+	return newClient(ctx, s.endpoint, s.logger)
+}
+
+// Err reports a failure after which the server does not serve any more.
+func (s *Server) Err() <-chan error { return s.etcd.Err() }
+
+// Stop ends the server; acknowledged writes are on disk before and after.
+func (s *Server) Stop() {
+	s.stopOnce.Do(func() {
+		if s.keeper != nil {
+			s.keeper()
+		}
+		s.etcd.Close()
+		s.sockets.Close()
+	})
+}
+
+// Connect returns a client of an etcd that another process of the same user
+// runs in dir, or an error that wraps fs.ErrNotExist when none does. close
+// releases it.
+func Connect(ctx context.Context, dir string) (client *clientv3.Client, close func(), err error) {
+	if _, err := os.Stat(filepath.Join(dir, clientSocket)); err != nil {
+		return nil, nil, fmt.Errorf("find the socket of a running etcd: %w", err)
+	}
+	sockets, err := openSocketDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err = newClient(ctx, "unix://"+filepath.Join(sockets.path, clientSocket), zap.NewNop())
+	if err != nil {
+		sockets.Close()
+		return nil, nil, err
+	}
+	return client, func() { client.Close(); sockets.Close() }, nil
+}
+
+func newClient(ctx context.Context, endpoint string, logger *zap.Logger) (*clientv3.Client, error) {
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints:          []string{endpoint},
+		DialTimeout:        dialTimeout,
+		Context:            ctx,
+		Logger:             logger,
+		MaxCallRecvMsgSize: 1 << 30,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd at %s: %w", endpoint, err)
+	}
+	return c, nil
+}
+
+func config(o Options, socketPath string, logger *zap.Logger) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = memberName
+	c.Dir = o.Dir
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
+	c.LogLevel = "warn"
+	c.QuotaBackendBytes = o.QuotaBytes
+	if c.QuotaBackendBytes == 0 {
+		c.QuotaBackendBytes = DefaultQuotaBytes
+	}
+	c.AutoCompactionMode = embed.CompactorModePeriodic
+	c.AutoCompactionRetention = "1m"
+	c.UnsafeNoFsync = o.UnsafeNoFsync
+	c.EnableGRPCGateway = false
+	c.AuthToken = ""
+	c.WarningApplyDuration = slowRequest
+	c.WarningUnaryRequestDuration = slowRequest
+	c.MaxRequestBytes = 8 << 20
+	c.MaxTxnOps = 10000
+
+	client := url.URL{Scheme: "unix", Path: filepath.Join(socketPath, clientSocket)}
+	peer := url.URL{Scheme: "unix", Host: "hub:1"}
+	c.ListenClientUrls = []url.URL{client}
+	c.ListenClientHttpUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(socketPath, httpSocket)}}
+	c.AdvertiseClientUrls = []url.URL{peer}
+	c.ListenPeerUrls = nil
+	c.AdvertisePeerUrls = []url.URL{peer}
+	c.InitialCluster = memberName + "=" + peerAddress
+	c.GRPCAdditionalServerOptions = []grpc.ServerOption{
+		grpc.ReadBufferSize(8 << 10),
+		grpc.WriteBufferSize(8 << 10),
+	}
+	return c
+}

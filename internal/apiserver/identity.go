@@ -1,0 +1,67 @@
+package apiserver
+
+import (
+	"crypto/rand"
+
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+)
+
+// HubUser is the user name of the hub's own controllers. Like the users that
+// controllers of the API itself run as, it belongs to system:masters.
+const HubUser = "system:atoll:hub"
+
+// controllerUserPrefix starts the user names of upstream's controllers.
+const controllerUserPrefix = "system:controller:"
+
+// identities are the users of this process. Their tokens are drawn at start,
+// live in memory, and end with the process.
+type identities struct {
+	tokens map[string]string
+	users  map[string]*user.DefaultInfo
+}
+
+func newIdentities(names ...string) *identities {
+	i := &identities{tokens: map[string]string{}, users: map[string]*user.DefaultInfo{}}
+	for _, name := range names {
+		token := rand.Text() + rand.Text()
+		i.tokens[name] = token
+		i.users[token] = &user.DefaultInfo{
+			Name:   name,
+			UID:    rand.Text(),
+			Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup},
+		}
+	}
+	return i
+}
+
+// authenticate adds the identities to those that info knows.
+func (i *identities) authenticate(info *genericapiserver.AuthenticationInfo) {
+	own := authenticatorfactory.NewFromTokens(i.users, info.APIAudiences)
+	info.Authenticator = union.New(own, info.Authenticator)
+}
+
+// config returns a copy of the API server's own client configuration under
+// another name.
+func (i *identities) config(loopback *rest.Config, name string) *rest.Config {
+	c := rest.CopyConfig(loopback)
+	c.BearerToken = i.tokens[name]
+	c.UserAgent = name
+	return c
+}
+
+// isOwn tells whether a user is this process itself: the API server or one of
+// the hub's controllers.
+func (i *identities) isOwn(u user.Info) bool {
+	if u == nil {
+		return false
+	}
+	if u.GetName() == user.APIServerUser {
+		return true
+	}
+	_, own := i.tokens[u.GetName()]
+	return own
+}

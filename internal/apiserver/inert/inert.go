@@ -1,0 +1,115 @@
+// Package inert keeps objects that steer a cluster from steering the hub.
+//
+// Contract: a template is stored on the hub to be delivered, not to act there.
+// Objects of the kinds in this package that anyone but the hub itself creates
+// carry the label atoll.dev/inert unless they say atoll.dev/hub: "true", and
+// follow that label when it changes; the API server's own lists and watches
+// leave inert objects out, so nothing in it ever learns of them. What the hub
+// makes for itself is never labelled. Everything here is safe for concurrent
+// use.
+package inert
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+const (
+	// Label marks an object that does not act on the hub.
+	Label = "atoll.dev/inert"
+	// HubLabel with the value "true" is how people say that an object shall
+	// act on the hub itself.
+	HubLabel = "atoll.dev/hub"
+
+	yes = "true"
+)
+
+var steering = map[schema.GroupResource]bool{
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   true,
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                             true,
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                       true,
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}:       true,
+	{Group: "", Resource: "resourcequotas"}:                                                true,
+	{Group: "", Resource: "limitranges"}:                                                   true,
+}
+
+// Hidden tells whether a request reads a kind of which inert objects have to be
+// left out.
+func Hidden(info *request.RequestInfo) bool {
+	return (info.Verb == "list" || info.Verb == "watch") &&
+		steering[schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}]
+}
+
+// ExcludeFrom narrows a label selector to objects that act on the hub.
+func ExcludeFrom(selector string) string {
+	if selector == "" {
+		return Label + "!=" + yes
+	}
+	return selector + "," + Label + "!=" + yes
+}
+
+// NewAdmission returns the plugin that labels. own tells the hub's own users.
+func NewAdmission(own func(user.Info) bool) admission.MutationInterface {
+	return labeller{Handler: admission.NewHandler(admission.Create, admission.Update), own: own}
+}
+
+type labeller struct {
+	*admission.Handler
+	own func(user.Info) bool
+}
+
+func (l labeller) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !steering[a.GetResource().GroupResource()] || a.GetSubresource() != "" || l.own(a.GetUserInfo()) {
+		return nil
+	}
+	obj, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	var old metav1.Object
+	if a.GetOperation() == admission.Update {
+		if old, err = meta.Accessor(a.GetOldObject()); err != nil {
+			return admission.NewForbidden(a, err)
+		}
+	}
+	label(obj, old)
+	return nil
+}
+
+// label sets or takes off obj's label; old is nil on create.
+func label(obj, old metav1.Object) {
+	labels := obj.GetLabels()
+	switch {
+	case labels[HubLabel] == yes:
+		if _, labelled := labels[Label]; labelled {
+			delete(labels, Label)
+			obj.SetLabels(labels)
+		}
+	case old != nil && !isTemplate(old.GetLabels()) && !isTemplate(labels):
+		// Made by the hub itself, which others may edit.
+	case labels[Label] != yes:
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[Label] = yes
+		obj.SetLabels(labels)
+	}
+}
+
+// isTemplate tells objects that users brought from those that the hub made.
+func isTemplate(labels map[string]string) bool {
+	_, inert := labels[Label]
+	_, hub := labels[HubLabel]
+	return inert || hub
+}

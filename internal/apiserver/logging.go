@@ -1,0 +1,49 @@
+package apiserver
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+)
+
+// redirectKlog sends what upstream logs to handler. What upstream calls info is
+// of interest to its developers, so it becomes debug here.
+func redirectKlog(handler slog.Handler) {
+	klog.SetLoggerWithOptions(logr.FromSlogHandler(handler).V(4), klog.ContextualLogger(true))
+}
+
+// quietable is a handler that turns every record into debug once quiet is set:
+// while the parts of the server come up or go down one after the other, they
+// complain about each other, which tells nobody anything.
+type quietable struct {
+	slog.Handler
+	quiet *atomic.Bool
+}
+
+func (q quietable) Enabled(ctx context.Context, level slog.Level) bool {
+	if q.quiet.Load() {
+		level = min(level, slog.LevelDebug)
+	}
+	return q.Handler.Enabled(ctx, level)
+}
+
+func (q quietable) Handle(ctx context.Context, r slog.Record) error {
+	if q.quiet.Load() {
+		r.Level = min(r.Level, slog.LevelDebug)
+		if !q.Handler.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
+	return q.Handler.Handle(ctx, r)
+}
+
+func (q quietable) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quietable{q.Handler.WithAttrs(attrs), q.quiet}
+}
+
+func (q quietable) WithGroup(name string) slog.Handler {
+	return quietable{q.Handler.WithGroup(name), q.quiet}
+}

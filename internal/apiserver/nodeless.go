@@ -1,0 +1,103 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
+	servicestore "k8s.io/kubernetes/pkg/registry/core/service/storage"
+
+	"atoll.dev/atoll/internal/apiserver/allocators"
+)
+
+// nodeless provides the core group for a cluster without nodes and without a
+// network: addresses and ports of Services are accepted and never given out,
+// and Pods are deleted without waiting for a kubelet. It has no hook that runs
+// repair loops after start, which the provider that it wraps has.
+type nodeless struct {
+	provider       controlplaneapiserver.RESTStorageProvider
+	proxyTransport http.RoundTripper
+}
+
+func (n nodeless) GroupName() string { return n.provider.GroupName() }
+
+func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	info, err := n.provider.NewRESTStorage(source, getter)
+	if err != nil {
+		return info, fmt.Errorf("build storage of the core group: %w", err)
+	}
+	storage := info.VersionedResourcesStorageMap["v1"]
+	pods, ok := storage["pods"].(*podstore.REST)
+	if !ok {
+		return info, fmt.Errorf("storage of pods is a %T, not the one this was written for", storage["pods"])
+	}
+	pods.DeleteStrategy = immediate{pods.DeleteStrategy}
+
+	endpoints, ok := storage["endpoints"].(servicestore.EndpointsStorage)
+	if !ok {
+		return info, fmt.Errorf("storage of endpoints is a %T, not the one this was written for", storage["endpoints"])
+	}
+	replaced, ok := storage["services"].(*servicestore.REST)
+	if !ok {
+		return info, fmt.Errorf("storage of services is a %T, not the one this was written for", storage["services"])
+	}
+	replaced.Store.Destroy()
+	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, allocators.IPs(), allocators.Ports(), endpoints, pods, n.proxyTransport)
+	if err != nil {
+		return info, fmt.Errorf("build storage of services: %w", err)
+	}
+	keepPortsUnset(services.Store)
+	storage["services"] = services
+	storage["services/status"] = status
+	storage["services/proxy"] = proxy
+	return info, nil
+}
+
+// keepPortsUnset takes node ports that nobody asked for off again before the
+// object is validated and stored: a port of the hub means nothing in a member.
+func keepPortsUnset(store *genericregistry.Store) {
+	beginCreate, beginUpdate := store.BeginCreate, store.BeginUpdate
+	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+		finish, err := beginCreate(ctx, obj, options)
+		unsetPorts(obj, err)
+		return finish, err
+	}
+	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+		finish, err := beginUpdate(ctx, obj, old, options)
+		unsetPorts(obj, err)
+		return finish, err
+	}
+}
+
+func unsetPorts(obj runtime.Object, err error) {
+	service, ok := obj.(*api.Service)
+	if err != nil || !ok {
+		return
+	}
+	for i := range service.Spec.Ports {
+		if p := &service.Spec.Ports[i]; allocators.Unasked(p.NodePort) {
+			p.NodePort = 0
+		}
+	}
+	if allocators.Unasked(service.Spec.HealthCheckNodePort) {
+		service.Spec.HealthCheckNodePort = 0
+	}
+}
+
+// immediate deletes at once what otherwise waits for a kubelet to confirm.
+type immediate struct{ rest.RESTDeleteStrategy }
+
+func (immediate) CheckGracefulDelete(_ context.Context, _ runtime.Object, options *metav1.DeleteOptions) bool {
+	options.GracePeriodSeconds = new(int64)
+	return true
+}

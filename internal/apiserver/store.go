@@ -1,0 +1,130 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"atoll.dev/atoll/internal/apiserver/etcd"
+	"atoll.dev/atoll/internal/apiserver/keys"
+)
+
+const (
+	keysDir = "keys"
+	etcdDir = "etcd"
+	// keySetKey holds the fingerprint of the key set that an etcd's content
+	// was written with. It lies outside of the prefix that the API server uses.
+	keySetKey = "/atoll.dev/keyset"
+)
+
+// store is the etcd below the server, embedded or not.
+type store struct {
+	embedded  *etcd.Server
+	client    *clientv3.Client
+	endpoints []string
+}
+
+// failed reports that the embedded etcd has ended; of an external one, clients
+// learn by themselves.
+func (s *store) failed() <-chan error {
+	if s.embedded == nil {
+		return nil
+	}
+	return s.embedded.Err()
+}
+
+// openStore loads the key set and connects to etcd, and makes sure that the two
+// belong together.
+func (s *Server) openStore(ctx context.Context) error {
+	o := s.options
+	hasData := false
+	if len(o.EtcdServers) == 0 {
+		var err error
+		if hasData, err = etcd.HasData(s.dir.Path(etcdDir)); err != nil {
+			return fmt.Errorf("look into %s: %w", s.dir.Path(etcdDir), err)
+		}
+	}
+	set, err := keys.LoadOrCreate(s.dir.Path(keysDir), !hasData)
+	if err != nil {
+		return err
+	}
+	s.keys = set
+	if s.store, err = s.connect(ctx); err != nil {
+		return err
+	}
+	return s.store.bindKeySet(ctx, set)
+}
+
+func (s *Server) connect(ctx context.Context) (*store, error) {
+	if len(s.options.EtcdServers) > 0 {
+		return s.connectExternal(ctx)
+	}
+	e, err := etcd.Start(ctx, etcd.Options{
+		Dir:           s.dir.Path(etcdDir),
+		Logger:        s.options.Logger.With("component", "etcd"),
+		UnsafeNoFsync: s.options.UnsafeNoFsync,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.onStop(func(context.Context) { e.Stop() })
+	client, err := e.Client(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	s.onStop(func(context.Context) { client.Close() })
+	e.Maintain(client)
+	return &store{embedded: e, client: client, endpoints: []string{e.Endpoint()}}, nil
+}
+
+func (s *Server) connectExternal(ctx context.Context) (*store, error) {
+	o := s.options
+	config := clientv3.Config{
+		Endpoints:   o.EtcdServers,
+		DialTimeout: 20 * time.Second,
+		Context:     context.WithoutCancel(ctx),
+		Logger:      zap.NewNop(),
+	}
+	if o.EtcdCAFile != "" || o.EtcdCertFile != "" {
+		info := transport.TLSInfo{TrustedCAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}
+		tlsConfig, err := info.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("load etcd client certificates: %w", err)
+		}
+		config.TLS = tlsConfig
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd at %v: %w", o.EtcdServers, err)
+	}
+	s.onStop(func(context.Context) { client.Close() })
+	return &store{client: client, endpoints: o.EtcdServers}, nil
+}
+
+// bindKeySet refuses a key set that is not the one which the content of this
+// etcd was written with: tokens and Secrets would not be readable.
+func (s *store) bindKeySet(ctx context.Context, set *keys.Set) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	mine := set.Fingerprint()
+	resp, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(keySetKey), "=", 0)).
+		Then(clientv3.OpPut(keySetKey, mine)).
+		Else(clientv3.OpGet(keySetKey)).
+		Commit()
+	if err != nil {
+		return fmt.Errorf("compare the key set with the one that etcd at %v belongs to: %w", s.endpoints, err)
+	}
+	if resp.Succeeded {
+		return nil
+	}
+	theirs := string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
+	if theirs != mine {
+		return fmt.Errorf("the key set in %s is not the one that the data in etcd at %v was written with; copy the keys directory of the hub that wrote it, or restore it from a backup", set.Dir, s.endpoints)
+	}
+	return nil
+}
