@@ -1,8 +1,10 @@
 package atoll
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -58,6 +60,10 @@ type Item struct {
 	Dependency bool `json:"dependency,omitempty"`
 	// Divided: the row's assigned replicas replace the object's own.
 	Divided bool `json:"divided,omitempty"`
+	// Source is the fingerprint of the template's user intent that Object was pruned
+	// from. While it is equal, Object is not pruned anew, so that a hub with other
+	// API defaults changes nothing. It is no part of the content's identity.
+	Source string `json:"source,omitempty"`
 	// State tells why an item is frozen at this content; empty is the normal case.
 	State ItemState `json:"state,omitempty"`
 }
@@ -129,6 +135,21 @@ type Content struct {
 	Removal v1alpha1.RemovalMode `json:"removal"`
 }
 
+// ContentIdentity gives the bytes that name a Revision of the content: all of it
+// but the fingerprints.
+func ContentIdentity(c *Content) []byte {
+	bare := *c
+	bare.Items = slices.Clone(c.Items)
+	for i := range bare.Items {
+		bare.Items[i].Source = ""
+	}
+	b, err := json.Marshal(bare)
+	if err != nil {
+		panic(fmt.Sprintf("atoll: content is made of plain values: %v", err))
+	}
+	return b
+}
+
 // Rendered is an item as one member gets it.
 type Rendered struct {
 	Key        ItemKey         `json:"key"`
@@ -175,4 +196,12 @@ type Manifest struct {
 type NamespaceMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Compare orders keys by their parts.
+func (k ItemKey) Compare(o ItemKey) int {
+	return cmp.Or(
+		strings.Compare(k.Group, o.Group), strings.Compare(k.Kind, o.Kind),
+		strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name),
+	)
 }

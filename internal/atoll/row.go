@@ -65,6 +65,8 @@ const (
 
 // RowStatus is what one cluster last reported of one Bundle.
 type RowStatus struct {
+	// UID of the Cluster that reported; the hub fills it in.
+	UID string `json:"u,omitempty"`
 	// Generation of the row spec that the report is about.
 	Generation int64 `json:"g"`
 	// Content hash of the manifest that the agent holds.

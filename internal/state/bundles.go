@@ -1,0 +1,122 @@
+package state
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Bundle is a Bundle or, without a namespace, a ClusterBundle.
+type Bundle struct {
+	Ref    enginev1.BundleRef
+	Meta   metav1.ObjectMeta
+	Spec   v1alpha1.BundleSpec
+	Status v1alpha1.BundleStatus
+}
+
+// BundleOf an API object; false for any other kind.
+func BundleOf(obj client.Object) (Bundle, bool) {
+	switch b := obj.(type) {
+	case *v1alpha1.Bundle:
+		return Bundle{Ref: refOf(b), Meta: b.ObjectMeta, Spec: b.Spec, Status: b.Status}, true
+	case *v1alpha1.ClusterBundle:
+		return Bundle{Ref: refOf(b), Meta: b.ObjectMeta, Spec: b.Spec, Status: b.Status}, true
+	}
+	return Bundle{}, false
+}
+
+func refOf(o client.Object) enginev1.BundleRef {
+	return enginev1.BundleRef{UID: string(o.GetUID()), Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// Object gives the Bundle back as the API kind that it is; a deep copy.
+func (b Bundle) Object() client.Object {
+	if b.Ref.Namespace == "" {
+		return (&v1alpha1.ClusterBundle{ObjectMeta: b.Meta, Spec: b.Spec, Status: b.Status}).DeepCopy()
+	}
+	return (&v1alpha1.Bundle{ObjectMeta: b.Meta, Spec: b.Spec, Status: b.Status}).DeepCopy()
+}
+
+// Bundles is the table of Bundles and ClusterBundles.
+type Bundles struct {
+	mu     sync.RWMutex
+	byUID  map[string]Bundle
+	byName map[[2]string]string
+	notifier[string]
+}
+
+func newBundles() *Bundles {
+	return &Bundles{byUID: map[string]Bundle{}, byName: map[[2]string]string{}}
+}
+
+// Get a Bundle by UID.
+func (t *Bundles) Get(uid string) (Bundle, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	b, ok := t.byUID[uid]
+	return b, ok
+}
+
+// ByName gets a Bundle; an empty namespace means a ClusterBundle.
+func (t *Bundles) ByName(ns, name string) (Bundle, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	b, ok := t.byUID[t.byName[[2]string{ns, name}]]
+	return b, ok
+}
+
+// List all Bundles by namespace and name.
+func (t *Bundles) List() []Bundle {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := make([]Bundle, 0, len(t.byUID))
+	for _, b := range t.byUID {
+		out = append(out, b)
+	}
+	slices.SortFunc(out, func(a, b Bundle) int {
+		if c := strings.Compare(a.Ref.Namespace, b.Ref.Namespace); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Ref.Name, b.Ref.Name)
+	})
+	return out
+}
+
+// Put what a writer got back from the API server, so that it reads its own write.
+func (t *Bundles) Put(obj client.Object) { t.put(obj) }
+
+// Subscribe to UIDs of Bundles that changed, came or went.
+func (t *Bundles) Subscribe(fn func(uid string)) { t.subscribe(fn) }
+
+func (t *Bundles) put(obj client.Object) {
+	b, ok := BundleOf(obj)
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	if old, had := t.byUID[b.Ref.UID]; had && !older(old.Meta.ResourceVersion, b.Meta.ResourceVersion) {
+		t.mu.Unlock()
+		return
+	}
+	t.byUID[b.Ref.UID] = b
+	t.byName[[2]string{b.Ref.Namespace, b.Ref.Name}] = b.Ref.UID
+	t.mu.Unlock()
+	t.notify(b.Ref.UID)
+}
+
+func (t *Bundles) drop(obj client.Object) {
+	uid, name := string(obj.GetUID()), [2]string{obj.GetNamespace(), obj.GetName()}
+	t.mu.Lock()
+	delete(t.byUID, uid)
+	if t.byName[name] == uid {
+		delete(t.byName, name)
+	}
+	t.mu.Unlock()
+	t.notify(uid)
+}

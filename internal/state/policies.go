@@ -1,0 +1,136 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Policies is the table of propagation and override policies.
+type Policies struct {
+	mu   sync.RWMutex
+	byNS map[policyScope]map[string]client.Object
+	notifier[PolicyKey]
+}
+
+// PolicyKey names a policy.
+type PolicyKey struct{ Kind, Namespace, Name string }
+
+type policyScope struct{ kind, namespace string }
+
+func newPolicies() *Policies { return &Policies{byNS: map[policyScope]map[string]client.Object{}} }
+
+// Propagation lists the namespace's PropagationPolicies by name.
+func (p *Policies) Propagation(ns string) []*v1alpha1.PropagationPolicy {
+	return list[*v1alpha1.PropagationPolicy](p, policyScope{"PropagationPolicy", ns})
+}
+
+// ClusterPropagation lists the ClusterPropagationPolicies by name.
+func (p *Policies) ClusterPropagation() []*v1alpha1.ClusterPropagationPolicy {
+	return list[*v1alpha1.ClusterPropagationPolicy](p, policyScope{"ClusterPropagationPolicy", ""})
+}
+
+// Overrides lists the namespace's OverridePolicies by name.
+func (p *Policies) Overrides(ns string) []*v1alpha1.OverridePolicy {
+	return list[*v1alpha1.OverridePolicy](p, policyScope{"OverridePolicy", ns})
+}
+
+// ClusterOverrides lists the ClusterOverridePolicies by name.
+func (p *Policies) ClusterOverrides() []*v1alpha1.ClusterOverridePolicy {
+	return list[*v1alpha1.ClusterOverridePolicy](p, policyScope{"ClusterOverridePolicy", ""})
+}
+
+// Subscribe to policies that changed, came or went.
+func (p *Policies) Subscribe(fn func(kind, ns, name string)) {
+	p.subscribe(func(k PolicyKey) { fn(k.Kind, k.Namespace, k.Name) })
+}
+
+func list[T client.Object](p *Policies, scope policyScope) []T {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	out := make([]T, 0, len(p.byNS[scope]))
+	for _, o := range p.byNS[scope] {
+		out = append(out, o.(T))
+	}
+	slices.SortFunc(out, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return out
+}
+
+func kindOf(obj client.Object) string {
+	switch obj.(type) {
+	case *v1alpha1.PropagationPolicy:
+		return "PropagationPolicy"
+	case *v1alpha1.ClusterPropagationPolicy:
+		return "ClusterPropagationPolicy"
+	case *v1alpha1.OverridePolicy:
+		return "OverridePolicy"
+	}
+	return "ClusterOverridePolicy"
+}
+
+func (p *Policies) put(obj client.Object) {
+	kind := kindOf(obj)
+	scope := policyScope{kind, obj.GetNamespace()}
+	p.mu.Lock()
+	if p.byNS[scope] == nil {
+		p.byNS[scope] = map[string]client.Object{}
+	}
+	p.byNS[scope][obj.GetName()] = obj
+	p.mu.Unlock()
+	p.notify(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
+}
+
+func (p *Policies) drop(obj client.Object) {
+	kind := kindOf(obj)
+	p.mu.Lock()
+	delete(p.byNS[policyScope{kind, obj.GetNamespace()}], obj.GetName())
+	p.mu.Unlock()
+	p.notify(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
+}
+
+// Namespaces is the table of the hub's namespaces.
+type Namespaces struct {
+	mu     sync.RWMutex
+	byName map[string]*corev1.Namespace
+	notifier[string]
+}
+
+func newNamespaces() *Namespaces { return &Namespaces{byName: map[string]*corev1.Namespace{}} }
+
+// Get a namespace.
+func (t *Namespaces) Get(name string) (*corev1.Namespace, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	ns, ok := t.byName[name]
+	return ns, ok
+}
+
+// List the names of all namespaces.
+func (t *Namespaces) List() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.byName))
+}
+
+// Subscribe to names of namespaces that changed, came or went.
+func (t *Namespaces) Subscribe(fn func(name string)) { t.subscribe(fn) }
+
+func (t *Namespaces) put(obj client.Object) {
+	t.mu.Lock()
+	t.byName[obj.GetName()] = obj.(*corev1.Namespace)
+	t.mu.Unlock()
+	t.notify(obj.GetName())
+}
+
+func (t *Namespaces) drop(obj client.Object) {
+	t.mu.Lock()
+	delete(t.byName, obj.GetName())
+	t.mu.Unlock()
+	t.notify(obj.GetName())
+}

@@ -1,0 +1,137 @@
+package state
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Content up to inlineLimit (JSON, before compression) lies in the Revision itself;
+// beyond that its items lie in parts of about partTarget each. partLimit is the most
+// that a part may have when compressed.
+const (
+	inlineLimit = 256_000
+	partTarget  = 512_000
+	partLimit   = 1_000_000
+)
+
+// part of a content: items of Secrets and others never share one.
+type part struct {
+	secret bool
+	data   []byte
+}
+
+// encodeContent splits content into what lies in the Revision and its parts. An
+// item's part follows from its key alone (and from the number of parts, a power of
+// two of the size), so that a change rewrites one part. The error names the item
+// that is too large to store.
+func encodeContent(c *atoll.Content) (inline []byte, parts []part, err error) {
+	var open, secret []atoll.Item
+	for _, it := range c.Items {
+		if it.Key.Group == "" && it.Key.Kind == "Secret" {
+			secret = append(secret, it)
+		} else {
+			open = append(open, it)
+		}
+	}
+	bare := *c
+	bare.Items = open
+	if size(open) > inlineLimit {
+		bare.Items = nil
+		if parts, err = split(open, false); err != nil {
+			return nil, nil, err
+		}
+	}
+	hidden, err := split(secret, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	inline, err = pack(bare)
+	return inline, append(parts, hidden...), err
+}
+
+func size(items []atoll.Item) (n int) {
+	for _, it := range items {
+		n += len(it.Object) + 256
+	}
+	return n
+}
+
+func split(items []atoll.Item, secret bool) ([]part, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	n := 1
+	for n*partTarget < size(items) {
+		n *= 2
+	}
+	buckets := make([][]atoll.Item, n)
+	for _, it := range items {
+		h := fnv.New32a()
+		h.Write([]byte(it.Key.String()))
+		i := int(h.Sum32()) % n
+		buckets[i] = append(buckets[i], it)
+	}
+	var parts []part
+	for _, b := range buckets {
+		if len(b) == 0 {
+			continue
+		}
+		data, err := pack(b)
+		if err != nil {
+			return nil, err
+		}
+		if len(data) > partLimit {
+			largest := slices.MaxFunc(b, func(x, y atoll.Item) int { return len(x.Object) - len(y.Object) })
+			return nil, fmt.Errorf("%s is too large to store (%d bytes): make it smaller than %d bytes when compressed", largest.Key, len(largest.Object), partLimit)
+		}
+		parts = append(parts, part{secret: secret, data: data})
+	}
+	return parts, nil
+}
+
+func decodeContent(inline []byte, parts [][]byte) (*atoll.Content, error) {
+	var c atoll.Content
+	if err := unpack(inline, &c); err != nil {
+		return nil, fmt.Errorf("content: %w", err)
+	}
+	for i, p := range parts {
+		var items []atoll.Item
+		if err := unpack(p, &items); err != nil {
+			return nil, fmt.Errorf("part %d: %w", i, err)
+		}
+		c.Items = append(c.Items, items...)
+	}
+	slices.SortFunc(c.Items, func(a, b atoll.Item) int { return a.Key.Compare(b.Key) })
+	return &c, nil
+}
+
+func pack(v any) ([]byte, error) {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func unpack(data []byte, v any) error {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, v)
+}

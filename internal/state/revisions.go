@@ -1,0 +1,217 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// contentCache is how many contents stay decoded in memory.
+const contentCache = 1024
+
+// Revisions is the table of Revisions without their content, which is read when
+// it is needed and kept for a while.
+type Revisions struct {
+	client  client.Client
+	hubKey  []byte
+	content *lru.Cache // name → *atoll.Content
+
+	mu       sync.RWMutex
+	byName   map[string]*enginev1.Revision
+	byBundle map[string][]*enginev1.Revision // by number
+	notifier[string]
+}
+
+func newRevisions(c client.Client, hubKey []byte) (*Revisions, error) {
+	if len(hubKey) < 32 {
+		return nil, fmt.Errorf("state: the hub's key has %d bytes, 32 are needed to name revisions", len(hubKey))
+	}
+	return &Revisions{
+		client: c, hubKey: hubKey, content: lru.New(contentCache),
+		byName: map[string]*enginev1.Revision{}, byBundle: map[string][]*enginev1.Revision{},
+	}, nil
+}
+
+// Get a Revision, without its content.
+func (t *Revisions) Get(name string) (*enginev1.Revision, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	r, ok := t.byName[name]
+	return r, ok
+}
+
+// OfBundle lists the Bundle's Revisions by number, without their content.
+func (t *Revisions) OfBundle(uid string) []*enginev1.Revision {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Clone(t.byBundle[uid])
+}
+
+// Subscribe to UIDs of Bundles whose Revisions came or went.
+func (t *Revisions) Subscribe(fn func(bundleUID string)) { t.subscribe(fn) }
+
+// Content of a Revision; shared, not to be changed. It reads the API server at the
+// first call for a name.
+func (t *Revisions) Content(ctx context.Context, name string) (*atoll.Content, error) {
+	if c, ok := t.content.Get(name); ok {
+		return c.(*atoll.Content), nil
+	}
+	var r enginev1.Revision
+	if err := t.client.Get(ctx, client.ObjectKey{Name: name}, &r); err != nil {
+		return nil, fmt.Errorf("read revision %s: %w", name, err)
+	}
+	var parts [][]byte
+	for _, p := range r.Spec.Parts {
+		data, err := t.part(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("read part %s of revision %s: %w", p.Name, name, err)
+		}
+		parts = append(parts, data)
+	}
+	c, err := decodeContent(r.Spec.Content, parts)
+	if err != nil {
+		return nil, fmt.Errorf("revision %s: %w", name, err)
+	}
+	t.content.Add(name, c)
+	return c, nil
+}
+
+func (t *Revisions) part(ctx context.Context, p enginev1.PartRef) ([]byte, error) {
+	if p.Secret {
+		var s corev1.Secret
+		err := t.client.Get(ctx, client.ObjectKey{Namespace: atoll.SystemNamespace, Name: p.Name}, &s)
+		return s.Data[secretPartKey], err
+	}
+	var part enginev1.RevisionPart
+	err := t.client.Get(ctx, client.ObjectKey{Name: p.Name}, &part)
+	return part.Data, err
+}
+
+// Latest is the Bundle's newest Revision, without its content.
+func (t *Revisions) Latest(bundleUID string) (*enginev1.Revision, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := t.byBundle[bundleUID]
+	if len(all) == 0 {
+		return nil, false
+	}
+	return all[len(all)-1], true
+}
+
+// Cut a Revision of content and give its name. Where the Bundle's latest Revision
+// has that content already, nothing is written. An older one of the same content
+// is not taken up again: numbers tell people what came after what, so the new one
+// is named with its number. Parts are written before the Revision that names them.
+func (t *Revisions) Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error) {
+	hash := atoll.KeyedHash(t.hubKey, atoll.ContentIdentity(content))
+	number := int64(1)
+	if last, ok := t.Latest(ref.UID); ok {
+		if last.Annotations[contentHash] == hash {
+			return last.Name, nil
+		}
+		number = last.Spec.Number + 1
+	}
+	inline, parts, err := encodeContent(content)
+	if err != nil {
+		return "", fmt.Errorf("cut a revision of bundle %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	rev := &enginev1.Revision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        fmt.Sprintf("%s-%d-%s", ref.UID, number, hash[:16]),
+			Labels:      map[string]string{enginev1.LabelBundle: ref.UID},
+			Annotations: map[string]string{contentHash: hash},
+		},
+		Spec: enginev1.RevisionSpec{Bundle: ref, Number: number, Items: int32(len(content.Items)), Content: inline},
+	}
+	for _, p := range parts {
+		pr, err := t.writePart(ctx, ref, p)
+		if err != nil {
+			return "", fmt.Errorf("cut a revision of bundle %s/%s: %w", ref.Namespace, ref.Name, err)
+		}
+		rev.Spec.Parts = append(rev.Spec.Parts, pr)
+	}
+	if err := t.client.Create(ctx, rev); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("cut revision %s: %w", rev.Name, err)
+	}
+	t.content.Add(rev.Name, content)
+	if stripped, err := stripRevision(rev); err == nil {
+		t.put(stripped.(*enginev1.Revision))
+	}
+	return rev.Name, nil
+}
+
+// contentHash is the whole keyed hash of a Revision's content.
+const contentHash = "engine.atoll.dev/content"
+
+// secretPartKey holds the data of a part that is a Secret.
+const secretPartKey = "data"
+
+func (t *Revisions) writePart(ctx context.Context, ref enginev1.BundleRef, p part) (enginev1.PartRef, error) {
+	meta := metav1.ObjectMeta{
+		Name:   ref.UID + "-" + atoll.KeyedHash(t.hubKey, p.data),
+		Labels: map[string]string{enginev1.LabelBundle: ref.UID},
+	}
+	var obj client.Object = &enginev1.RevisionPart{ObjectMeta: meta, Data: p.data}
+	if p.secret {
+		meta.Namespace = atoll.SystemNamespace
+		obj = &corev1.Secret{ObjectMeta: meta, Type: "engine.atoll.dev/revision-part", Data: map[string][]byte{secretPartKey: p.data}}
+	}
+	if err := t.client.Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
+		return enginev1.PartRef{}, fmt.Errorf("write part %s: %w", meta.Name, err)
+	}
+	return enginev1.PartRef{Name: meta.Name, Secret: p.secret}, nil
+}
+
+// stripRevision keeps the content out of the watch cache.
+func stripRevision(obj any) (any, error) {
+	r, ok := obj.(*enginev1.Revision)
+	if !ok {
+		return obj, nil
+	}
+	r = r.DeepCopy()
+	r.Spec.Content, r.ManagedFields = nil, nil
+	return r, nil
+}
+
+func (t *Revisions) put(obj client.Object) {
+	r := obj.(*enginev1.Revision)
+	t.mu.Lock()
+	if _, ok := t.byName[r.Name]; ok {
+		t.mu.Unlock()
+		return
+	}
+	t.byName[r.Name] = r
+	all := append(slices.Clone(t.byBundle[r.Spec.Bundle.UID]), r)
+	slices.SortFunc(all, func(a, b *enginev1.Revision) int { return int(a.Spec.Number - b.Spec.Number) })
+	t.byBundle[r.Spec.Bundle.UID] = all
+	t.mu.Unlock()
+	t.notify(r.Spec.Bundle.UID)
+}
+
+func (t *Revisions) drop(obj client.Object) {
+	t.mu.Lock()
+	r, ok := t.byName[obj.GetName()]
+	if !ok {
+		t.mu.Unlock()
+		return
+	}
+	delete(t.byName, r.Name)
+	uid := r.Spec.Bundle.UID
+	rest := slices.DeleteFunc(slices.Clone(t.byBundle[uid]), func(o *enginev1.Revision) bool { return o.Name == r.Name })
+	if t.byBundle[uid] = rest; len(rest) == 0 {
+		delete(t.byBundle, uid)
+	}
+	t.mu.Unlock()
+	t.content.Remove(r.Name)
+	t.notify(uid)
+}

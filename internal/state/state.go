@@ -1,0 +1,166 @@
+// Package state holds what the hub knows in memory: tables with indexes, fed by
+// watches of the hub's own API server, and the fenced writers of engine objects.
+//
+// Contract: readers never block on the network (Revisions.Content may, once per
+// revision) and get shared values that they must not change. Every table tells
+// its subscribers what changed; subscribers are called one after the other from
+// the watch, so they may only note the change, for example in a queue. Writers
+// put what the API server answered into the table at once, so that who wrote
+// reads its own write; an event that is older than what the table holds is
+// dropped. A table that is not synced says so, and its absences mean nothing.
+package state
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// State is all tables. Its fields are set by New and do not change.
+type State struct {
+	Client     client.Client
+	Clusters   *Clusters
+	Bundles    *Bundles
+	Rows       *Rows
+	Revisions  *Revisions
+	Templates  *Templates
+	Namespaces *Namespaces
+	Policies   *Policies
+	Hub        *Hub
+
+	cache cache.Cache
+}
+
+// Scheme of everything that the hub's typed clients speak.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, enginev1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			panic(fmt.Sprintf("state: the scheme is built of linked types: %v", err))
+		}
+	}
+	return s
+}
+
+// New makes the tables over the API server that cfg reaches; hubKey keys the
+// names of revisions. Nothing is read before Run.
+func New(cfg *rest.Config, hubKey []byte) (*State, error) {
+	scheme := Scheme()
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("state: client of the hub's API: %w", err)
+	}
+	revisions, err := newRevisions(c, hubKey)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := cache.New(cfg, cache.Options{
+		Scheme: scheme,
+		ByObject: map[client.Object]cache.ByObject{
+			&enginev1.Revision{}: {Transform: stripRevision},
+		},
+		DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("state: cache of the hub's API: %w", err)
+	}
+	dyn, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("state: dynamic client of the hub's API: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("state: discovery client of the hub's API: %w", err)
+	}
+	return &State{
+		Client:     c,
+		Clusters:   newClusters(),
+		Bundles:    newBundles(),
+		Rows:       newRows(c),
+		Revisions:  revisions,
+		Templates:  newTemplates(dyn, disco),
+		Namespaces: newNamespaces(),
+		Policies:   newPolicies(),
+		Hub:        &Hub{},
+		cache:      ch,
+	}, nil
+}
+
+// Run feeds the tables until ctx ends. ready is closed once every typed table has
+// its first list; templates sync kind by kind and say so themselves.
+func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
+	var synced []toolscache.InformerSynced
+	for _, f := range []feed{
+		{&v1alpha1.Cluster{}, s.Clusters},
+		{&v1alpha1.Bundle{}, s.Bundles},
+		{&v1alpha1.ClusterBundle{}, s.Bundles},
+		{&enginev1.TargetSlice{}, s.Rows},
+		{&enginev1.Revision{}, s.Revisions},
+		{&enginev1.HubState{}, s.Hub},
+		{&corev1.Namespace{}, s.Namespaces},
+		{&v1alpha1.PropagationPolicy{}, s.Policies},
+		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},
+		{&v1alpha1.OverridePolicy{}, s.Policies},
+		{&v1alpha1.ClusterOverridePolicy{}, s.Policies},
+		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
+	} {
+		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("state: watch %T: %w", f.kind, err)
+		}
+		reg, err := inf.AddEventHandler(handler(f.table))
+		if err != nil {
+			return fmt.Errorf("state: watch %T: %w", f.kind, err)
+		}
+		synced = append(synced, reg.HasSynced)
+	}
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+			close(ready)
+		}
+	}()
+	go s.Templates.run(ctx)
+	return s.cache.Start(ctx)
+}
+
+// feed joins a kind to the table that holds it.
+type feed struct {
+	kind  client.Object
+	table table
+}
+
+// table takes a kind's objects from the watch.
+type table interface {
+	put(obj client.Object)
+	drop(obj client.Object)
+}
+
+func handler(t table) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { t.put(o.(client.Object)) },
+		UpdateFunc: func(_, o any) { t.put(o.(client.Object)) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if obj, ok := o.(client.Object); ok {
+				t.drop(obj)
+			}
+		},
+	}
+}
