@@ -1,0 +1,124 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/crds"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// manifests are what the hub needs of its own API besides the CRDs: its namespace
+// and the roles by which ordinary users see and write Atoll's kinds.
+//
+//go:embed manifests/*.yaml
+var manifests embed.FS
+
+// owner is the field manager of what the hub installs.
+const owner = client.FieldOwner("atoll-hub")
+
+// install applies CRDs and manifests, and waits until the CRDs are served. What is
+// already as it should be costs no write.
+func install(ctx context.Context, c client.Client) error {
+	for _, dir := range []fs.FS{crds.Files, manifests} {
+		if err := installAll(ctx, c, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func installAll(ctx context.Context, c client.Client, dir fs.FS) error {
+	objects, err := decodeAll(dir)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), owner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("install %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	for _, o := range objects {
+		if o.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		if err := awaitEstablished(ctx, c, o.GetName()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeAll(dir fs.FS) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	err := fs.WalkDir(dir, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := fs.ReadFile(dir, path)
+		if err != nil {
+			return err
+		}
+		docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
+		for {
+			var o unstructured.Unstructured
+			if err := docs.Decode(&o); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("decode %s: %w", path, err)
+			}
+			if len(o.Object) == 0 {
+				continue
+			}
+			unstructured.RemoveNestedField(o.Object, "metadata", "creationTimestamp")
+			out = append(out, &o)
+		}
+	})
+	return out, err
+}
+
+func awaitEstablished(ctx context.Context, c client.Client, name string) error {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, &crd); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		for _, cond := range crd.Status.Conditions {
+			if cond.Type == apiextensionsv1.Established && cond.Status == apiextensionsv1.ConditionTrue {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s is served: %w", name, err)
+	}
+	return nil
+}
+
+// publishInfo tells clients of the API where agents dial and what they pin.
+func publishInfo(ctx context.Context, c client.Client, gateway, caHash string, caPEM []byte) error {
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "hub-info", "namespace": atoll.SystemNamespace},
+		"data":     map[string]any{"gateway": gateway, "caHash": caHash, "caCert": string(caPEM)},
+	}}
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), owner, client.ForceOwnership)
+	if err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("publish the gateway's address: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+var testRef = enginev1.BundleRef{UID: "b1", Namespace: "shop", Name: "web"}
+
+func newTestRows(t *testing.T) (*Rows, client.Client) {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(Scheme()).WithStatusSubresource(&enginev1.TargetSlice{}).Build()
+	return newRows(c), c
+}
+
+func specs(clusters ...string) map[string]*atoll.RowSpec {
+	m := map[string]*atoll.RowSpec{}
+	for _, c := range clusters {
+		m[c] = &atoll.RowSpec{UID: "uid-" + c, Generation: 1, Revision: "r1", Phase: atoll.RowActive}
+	}
+	return m
+}
+
+func TestRowsReadTheirOwnWrites(t *testing.T) {
+	rows, _ := newTestRows(t)
+	var told []string
+	rows.Subscribe(func(bundle string, clusters []string) { told = append(told, fmt.Sprint(bundle, clusters)) })
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows.OfBundle("b1"); len(got) != 2 || got[0].Cluster != "a" || got[0].Slice != "b1-0" {
+		t.Fatalf("rows after the write: %+v", got)
+	}
+	if got := rows.OfCluster("uid-b"); len(got) != 1 || got[0].Bundle != testRef {
+		t.Fatalf("rows of cluster b: %+v", got)
+	}
+	if len(told) != 1 || told[0] != "b1[a b]" {
+		t.Fatalf("subscribers were told %q", told)
+	}
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"a": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := rows.Get("b1", "a"); ok || len(rows.OfCluster("uid-a")) != 0 {
+		t.Fatal("row a is still there after it was taken away")
+	}
+}
+
+func TestWriteSpecsIsFenced(t *testing.T) {
+	rows, c := newTestRows(t)
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a")); err != nil {
+		t.Fatal(err)
+	}
+	base := rows.OfBundle("b1")
+	if err := rows.WriteSpecs(t.Context(), testRef, base, map[string]*atoll.RowSpec{"a": {UID: "uid-a", Generation: 2, Phase: atoll.RowRemoving}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rows.WriteSpecs(t.Context(), testRef, base, specs("a")); !errors.Is(err, ErrRowsMoved) {
+		t.Fatalf("a write from old rows gave %v", err)
+	}
+	// Another leader writes behind this one's back: the store refuses.
+	var s enginev1.TargetSlice
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
+		t.Fatal(err)
+	}
+	s.Labels["other"] = "leader"
+	if err := c.Update(t.Context(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), specs("z")); !errors.Is(err, ErrRowsMoved) {
+		t.Fatalf("a write by a leader that lost touch gave %v", err)
+	}
+}
+
+func TestNewRowsFillHolesAndStayPut(t *testing.T) {
+	rows, _ := newTestRows(t)
+	var names []string
+	for i := range rowsPerSlice + 50 {
+		names = append(names, fmt.Sprintf("c%04d", i))
+	}
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs(names...)); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]string{}
+	for _, r := range rows.OfBundle("b1") {
+		before[r.Cluster] = r.Slice
+	}
+	if n := len(rows.Slices("b1")); n != 2 {
+		t.Fatalf("%d slices, want 2", n)
+	}
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"c0007": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), specs("new")); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows.OfBundle("b1") {
+		want := before[r.Cluster]
+		if r.Cluster == "new" {
+			want = before["c0007"]
+		}
+		if r.Slice != want {
+			t.Fatalf("row %s is in %s, want %s", r.Cluster, r.Slice, want)
+		}
+	}
+}
+
+func TestStatusSeqNeverGoesBack(t *testing.T) {
+	rows, _ := newTestRows(t)
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	report := func(uid string, seq int64, state atoll.RowState) {
+		t.Helper()
+		err := rows.WriteStatuses(t.Context(), "b1", map[string]atoll.RowStatus{uid: {Generation: 1, Seq: seq, State: state}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	report("uid-a", 7, atoll.RowReady)
+	report("uid-a", 6, atoll.RowFailed)
+	report("uid-of-nobody", 9, atoll.RowFailed)
+	a, _ := rows.Get("b1", "a")
+	b, _ := rows.Get("b1", "b")
+	if a.Status == nil || a.Status.State != atoll.RowReady || a.Status.Seq != 7 || b.Status != nil {
+		t.Fatalf("a: %+v, b: %+v", a.Status, b.Status)
+	}
+	// The cluster is made anew under its name: what the old one said is not the new one's.
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"a": {UID: "uid-a2", Generation: 2, Phase: atoll.RowActive}}); err != nil {
+		t.Fatal(err)
+	}
+	if a, _ = rows.Get("b1", "a"); a.Status != nil {
+		t.Fatalf("the new cluster begins with status %+v", a.Status)
+	}
+	report("uid-a2", 1, atoll.RowProgressing)
+	if a, _ = rows.Get("b1", "a"); a.Status == nil || a.Status.Seq != 1 {
+		t.Fatalf("the new cluster's first report: %+v", a.Status)
+	}
+}
+
+func TestStatusWriteRereadsOnConflict(t *testing.T) {
+	rows, c := newTestRows(t)
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a")); err != nil {
+		t.Fatal(err)
+	}
+	var s enginev1.TargetSlice
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
+		t.Fatal(err)
+	}
+	s.Spec.Rows["b"] = specs("b")["b"].Encode()
+	if err := c.Update(context.Background(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if err := rows.WriteStatuses(t.Context(), "b1", map[string]atoll.RowStatus{"uid-a": {Seq: 1, State: atoll.RowReady}}); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := rows.Get("b1", "a")
+	if _, ok := rows.Get("b1", "b"); !ok || a.Status == nil {
+		t.Fatal("the conflict lost a row or the report")
+	}
+}
