@@ -1,0 +1,82 @@
+// Command generate writes the Go code of session.proto next to it. It needs no
+// protoc: the file is compiled in process and handed to the two plugins, which
+// are pinned as tools of this module.
+//
+// Run it by `go generate ./internal/session/sessionpb`.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+const file = "session.proto"
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "generate "+file+":", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	compiler := protocompile.Compiler{
+		Resolver:       &protocompile.SourceResolver{},
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	compiled, err := compiler.Compile(ctx, file)
+	if err != nil {
+		return fmt.Errorf("compile: %w", err)
+	}
+	descriptor := protodesc.ToFileDescriptorProto(compiled[0])
+	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+		if err := drive(ctx, plugin, descriptor); err != nil {
+			return fmt.Errorf("%s: %w", plugin, err)
+		}
+	}
+	return nil
+}
+
+// drive hands the file to a plugin as protoc would and writes what it answers.
+func drive(ctx context.Context, plugin string, descriptor *descriptorpb.FileDescriptorProto) error {
+	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
+		FileToGenerate: []string{file},
+		Parameter:      proto.String("paths=source_relative"),
+		ProtoFile:      []*descriptorpb.FileDescriptorProto{descriptor},
+	})
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "tool", plugin)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
+	answer, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(answer, &response); err != nil {
+		return fmt.Errorf("read its answer: %w", err)
+	}
+	if response.Error != nil {
+		return fmt.Errorf("%s", response.GetError())
+	}
+	for _, f := range response.File {
+		if strings.Contains(f.GetName(), "/") {
+			return fmt.Errorf("it wants to write %s, outside of the directory", f.GetName())
+		}
+		if err := os.WriteFile(f.GetName(), []byte(f.GetContent()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
