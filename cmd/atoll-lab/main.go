@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() {
@@ -20,6 +21,8 @@ func main() {
 		kubectl(os.Args[2:])
 		return
 	}
+	// Linked components leave flags of their own in the global set.
+	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
@@ -46,6 +49,7 @@ Everything listens on loopback, lives in one directory and needs no network.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(kubectlUsage(), memberCommand())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), relayCommand())
+	root.AddCommand(faultCommands()...)
 	return root
 }

@@ -1,0 +1,245 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/lab/member"
+	"atoll.dev/atoll/internal/lab/process"
+	"atoll.dev/atoll/internal/lab/relay"
+)
+
+// This file is the only place that knows command lines: what a component is
+// started with, and how one sees that it works.
+
+const (
+	hubName     = "hub"
+	relayName   = "relay"
+	agentPrefix = "agent/"
+
+	// startTimeout is generous: a machine of two cores that starts ten clusters
+	// at once needs more than a minute for the last one.
+	startTimeout = 3 * time.Minute
+)
+
+// component is one process of the lab.
+type component struct {
+	name    string
+	process process.Spec
+	// port is where it serves, 0 for one that only dials.
+	port int
+	// ready returns nil when the component works, else what is missing.
+	ready   func(context.Context) error
+	timeout time.Duration
+	// publish copies a kubeconfig to where people look for it: from, to.
+	publish [2]string
+	// graceful ones are asked to end before they are killed.
+	graceful bool
+}
+
+// finish does what remains once the component is ready for the first time.
+func (c component) finish() error {
+	if c.publish[0] == "" {
+		return nil
+	}
+	data, err := os.ReadFile(c.publish[0])
+	if err == nil {
+		err = os.WriteFile(c.publish[1]+".tmp", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(c.publish[1]+".tmp", c.publish[1])
+	}
+	if err != nil {
+		return fmt.Errorf("kubeconfig of %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// component makes a component's description; logs and identities are kept in
+// DIR/logs and DIR/run under the component's name, with / as -.
+func (r *record) component(name string, command ...string) component {
+	file := strings.ReplaceAll(name, "/", "-")
+	return component{
+		name:    name,
+		timeout: startTimeout,
+		process: process.Spec{
+			Name:     name,
+			Owner:    r.dir,
+			Command:  command,
+			Log:      filepath.Join(r.dir, "logs", file+".log"),
+			Identity: filepath.Join(r.dir, "run", file+".json"),
+		},
+	}
+}
+
+// components lists all, in the order of dependence.
+func (r *record) components() []component {
+	var all []component
+	if !r.Hubless {
+		all = append(all, r.hub(), r.relay())
+	}
+	for i := range r.Members {
+		all = append(all, r.member(&r.Members[i]))
+	}
+	if !r.Hubless {
+		for i := range r.Members {
+			all = append(all, r.agent(&r.Members[i]))
+		}
+	}
+	return all
+}
+
+// find returns the component of that name; the error lists the names.
+func (r *record) find(name string) (component, error) {
+	var names []string
+	for _, c := range r.components() {
+		if c.name == name {
+			return c, nil
+		}
+		names = append(names, c.name)
+	}
+	return component{}, fmt.Errorf("this lab has no component %q; it has %s", name, strings.Join(names, ", "))
+}
+
+func (r *record) hub() component {
+	data := filepath.Join(r.dir, "hub")
+	command := []string{
+		r.Binaries.Hub,
+		"--data-dir", data,
+		"--port", strconv.Itoa(r.HubPort),
+		"--gateway-port", strconv.Itoa(r.GatewayPort),
+	}
+	c := r.component(hubName, append(command, r.HubArgs...)...)
+	kubeconfig := filepath.Join(data, "hub.kubeconfig")
+	c.port = r.HubPort
+	c.ready = func(ctx context.Context) error { return apiReady(ctx, kubeconfig) }
+	c.publish = [2]string{kubeconfig, r.kubeconfig(hubName)}
+	c.graceful = true
+	return c
+}
+
+func (r *record) relay() component {
+	command := []string{r.Binaries.Lab, "relay", "--dir", r.dir}
+	for _, m := range r.Members {
+		command = append(command, "--link", fmt.Sprintf("%s=%s,%s", m.Name, loopback(m.LinkPort), loopback(r.GatewayPort)))
+	}
+	c := r.component(relayName, command...)
+	c.ready = func(ctx context.Context) error {
+		_, err := relay.Client{Dir: r.dir}.Status(ctx)
+		return err
+	}
+	return c
+}
+
+func (r *record) member(m *memberRecord) component {
+	dir := filepath.Join(r.dir, m.Name)
+	command := []string{
+		r.Binaries.Lab, "member",
+		"--dir", dir,
+		"--name", m.Name,
+		"--port", strconv.Itoa(m.Port),
+		"--nodes", strconv.Itoa(r.Nodes),
+	}
+	if m.Region != "" {
+		command = append(command, "--region", m.Region)
+	}
+	c := r.component(m.Name, command...)
+	kubeconfig := filepath.Join(dir, member.KubeconfigFile)
+	c.port = m.Port
+	c.ready = func(ctx context.Context) error {
+		// The file may be that of a process before; a starting one removes it.
+		_, pid := c.process.State()
+		data, err := os.ReadFile(filepath.Join(dir, member.ReadyFile))
+		if err != nil || string(data) != strconv.Itoa(pid) {
+			return errors.New("it does not say that it is ready")
+		}
+		return apiReady(ctx, kubeconfig)
+	}
+	c.publish = [2]string{kubeconfig, r.kubeconfig(m.Name)}
+	return c
+}
+
+func (r *record) agent(m *memberRecord) component {
+	command := []string{
+		r.Binaries.Atoll, "agent",
+		"--name", m.Name,
+		"--hub", loopback(m.LinkPort),
+		"--token", r.Invitation.Token,
+		"--ca-hash", r.Invitation.CAHash,
+		"--kubeconfig", r.kubeconfig(m.Name),
+	}
+	c := r.component(agentPrefix+m.Name, append(command, r.AgentArgs...)...)
+	c.ready = func(ctx context.Context) error { return r.agentReady(ctx, m.Name) }
+	c.graceful = true
+	return c
+}
+
+func (r *record) kubeconfig(name string) string {
+	return filepath.Join(r.dir, name+".kubeconfig")
+}
+
+func loopback(port int) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// apiReady asks the API server that a kubeconfig leads to for /readyz.
+func apiReady(ctx context.Context, kubeconfig string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("no kubeconfig yet: %w", err)
+	}
+	config.Timeout = 5 * time.Second
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+// agentReady says whether an agent that was just started did its work. While
+// the hub, its member or the link is down it cannot, and running is enough.
+func (r *record) agentReady(ctx context.Context, name string) error {
+	m, err := r.memberNamed(name)
+	if err != nil {
+		return err
+	}
+	for _, needed := range []component{r.hub(), r.member(m)} {
+		if state, _ := needed.process.State(); state != process.Running {
+			return nil
+		}
+	}
+	links, err := relay.Client{Dir: r.dir}.Status(ctx)
+	if err != nil || links[name].Mode != relay.Up {
+		return nil
+	}
+	// The hub may take a moment to see that the agent before this one is gone,
+	// so its word alone is not enough.
+	if links[name].Connections == 0 {
+		return errors.New("it has no connection to the hub")
+	}
+	return clusterReady(ctx, r.kubeconfig(hubName), name)
+}
+
+// clusterReady returns nil when the hub shows the cluster as Ready.
+func clusterReady(ctx context.Context, hubKubeconfig, name string) error {
+	clusters, err := clusterClient(hubKubeconfig)
+	if err != nil {
+		return err
+	}
+	cluster, err := clusters.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("the hub does not know it: %w", err)
+	}
+	return conditionTrue(cluster, "Ready")
+}

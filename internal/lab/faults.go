@@ -1,0 +1,67 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"atoll.dev/atoll/internal/lab/relay"
+)
+
+// Kill ends a component with SIGKILL. One that does not run stays so.
+func (l *Lab) Kill(ctx context.Context, name string) error {
+	r, err := l.load()
+	if err != nil {
+		return err
+	}
+	c, err := r.find(name)
+	if err != nil {
+		return err
+	}
+	return c.process.Kill(ctx)
+}
+
+// Start brings a component back with the same ports and data, and returns when
+// it works. An agent whose hub, member or link is down only has to run. One
+// that runs already is only waited for.
+func (l *Lab) Start(ctx context.Context, name string) error {
+	r, err := l.load()
+	if err != nil {
+		return err
+	}
+	c, err := r.find(name)
+	if err != nil {
+		return err
+	}
+	return l.bring(ctx, c)
+}
+
+// Cut resets the connections between a member's agent and the hub, and refuses
+// new ones.
+func (l *Lab) Cut(ctx context.Context, member string) error {
+	return l.setLink(ctx, member, relay.Cut)
+}
+
+// HalfOpen keeps the connections between a member's agent and the hub
+// established, and swallows all bytes both ways.
+func (l *Lab) HalfOpen(ctx context.Context, member string) error {
+	return l.setLink(ctx, member, relay.HalfOpen)
+}
+
+// Heal undoes Cut and HalfOpen. Connections that lost bytes are reset.
+func (l *Lab) Heal(ctx context.Context, member string) error {
+	return l.setLink(ctx, member, relay.Up)
+}
+
+func (l *Lab) setLink(ctx context.Context, member string, mode relay.Mode) error {
+	r, err := l.load()
+	if err != nil {
+		return err
+	}
+	if r.Hubless {
+		return fmt.Errorf("the lab in %s has no hub, so %s has no link to break", l.dir, member)
+	}
+	if _, err := r.memberNamed(member); err != nil {
+		return err
+	}
+	return l.relay().SetMode(ctx, member, mode)
+}

@@ -1,0 +1,174 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// acceptTimeout bounds the wait for an agent's request to reach the hub.
+const acceptTimeout = 2 * time.Minute
+
+// join starts the agents and leads those that are new through the handshake,
+// as a person would, by the commands of the CLI.
+func (l *Lab) join(ctx context.Context, r *record) error {
+	fresh := 0
+	for _, m := range r.Members {
+		if !m.Joined {
+			fresh++
+		}
+	}
+	if fresh > 0 {
+		l.say("joining %d members", fresh)
+		invited, err := r.invite(ctx, fresh)
+		if err != nil {
+			return err
+		}
+		if err := l.update(ctx, r, func(r *record) { r.Invitation = invited }); err != nil {
+			return err
+		}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i := range r.Members {
+		group.Go(func() error { return l.joinMember(groupCtx, r, i) })
+	}
+	return group.Wait()
+}
+
+// joinMember starts one agent and sees its cluster Ready.
+func (l *Lab) joinMember(ctx context.Context, r *record, i int) error {
+	m := r.Members[i]
+	agent := r.agent(&m)
+	if m.Joined {
+		return l.bring(ctx, agent)
+	}
+	// An agent that an interrupted Up left behind holds a token of its own.
+	if err := agent.process.Kill(ctx); err != nil {
+		return err
+	}
+	if err := l.start(ctx, agent); err != nil {
+		return err
+	}
+	if err := r.accept(ctx, agent, m.Name); err != nil {
+		return err
+	}
+	if err := r.describeCluster(ctx, m); err != nil {
+		return err
+	}
+	if err := l.bring(ctx, agent); err != nil {
+		return err
+	}
+	return l.update(ctx, r, func(r *record) { r.Members[i].Joined = true })
+}
+
+// invite makes a token that serves for so many joins.
+func (r *record) invite(ctx context.Context, uses int) (invitation, error) {
+	out, err := r.atoll(ctx, "token", "create", "--ttl", "1h", "--uses", strconv.Itoa(uses), "-o", "json")
+	if err != nil {
+		return invitation{}, err
+	}
+	var made invitation
+	if err := json.Unmarshal(out, &made); err != nil {
+		return invitation{}, fmt.Errorf("atoll token create printed no JSON: %w: %.200s", err, out)
+	}
+	if made.Token == "" || made.CAHash == "" {
+		return invitation{}, fmt.Errorf("atoll token create -o json printed no token or no caHash")
+	}
+	return made, nil
+}
+
+// accept accepts the cluster once its request is there. It gives up when the
+// agent ends.
+func (r *record) accept(ctx context.Context, agent component, name string) error {
+	var refused error
+	return agent.process.WaitReady(ctx, acceptTimeout, func(ctx context.Context) error {
+		// A command per attempt: not more often than twice a second.
+		err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 2*time.Second, true, func(ctx context.Context) (bool, error) {
+			_, refused = r.atoll(ctx, "accept", name)
+			return refused == nil, nil
+		})
+		if err != nil {
+			return refused
+		}
+		return nil
+	})
+}
+
+// describeCluster sets what is the hub's to say about a member of a lab.
+func (r *record) describeCluster(ctx context.Context, m memberRecord) error {
+	if m.Region == "" {
+		return nil
+	}
+	clusters, err := clusterClient(r.kubeconfig(hubName))
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]string{"region": m.Region}},
+		"spec":     map[string]any{"region": m.Region},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := clusters.Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-lab"}); err != nil {
+		return fmt.Errorf("set the region of cluster %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// atoll runs the CLI against the hub and returns what it printed.
+func (r *record) atoll(ctx context.Context, args ...string) ([]byte, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, r.Binaries.Atoll, append([]string{"--kubeconfig", r.kubeconfig(hubName)}, args...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("atoll %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// clusterClient reaches the hub's Cluster objects.
+func clusterClient(kubeconfig string) (dynamic.ResourceInterface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	config.Timeout = 10 * time.Second
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return client.Resource(schema.GroupVersionResource{Group: "atoll.dev", Version: "v1alpha1", Resource: "clusters"}), nil
+}
+
+// conditionTrue returns nil if the condition is True, else what it says.
+func conditionTrue(obj *unstructured.Unstructured, kind string) error {
+	conditions, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	if err != nil {
+		return err
+	}
+	for _, c := range conditions {
+		condition, ok := c.(map[string]any)
+		if !ok || condition["type"] != kind {
+			continue
+		}
+		if condition["status"] == "True" {
+			return nil
+		}
+		return fmt.Errorf("its condition %s is %v: %v: %v", kind, condition["status"], condition["reason"], condition["message"])
+	}
+	return fmt.Errorf("it has no condition %s yet", kind)
+}

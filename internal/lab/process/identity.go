@@ -1,0 +1,142 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// killPatience is how long the kernel may take to remove a killed process; a
+// loaded machine needs seconds to give gigabytes back.
+const killPatience = 30 * time.Second
+
+// identify reads who process pid is. It fails when there is none, or only the
+// remains of one.
+func identify(pid int) (identity, error) {
+	start, err := startTime(pid)
+	if err != nil {
+		return identity{}, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{PID: pid, StartTime: start, Boot: strings.TrimSpace(string(boot))}, nil
+}
+
+// startTime reads a living process's start time from /proc/PID/stat.
+func startTime(pid int) (uint64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the program's name in brackets and may contain
+	// anything; the rest follows the last bracket. State is field 3 and the
+	// start time field 22, so they are the first and the twentieth of the rest.
+	_, rest, ok := cutLast(string(data), ")")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 {
+		return 0, fmt.Errorf("/proc/%d/stat has an unknown form", pid)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return 0, fmt.Errorf("process %d is dead", pid)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func (id identity) alive() bool {
+	now, err := identify(id.PID)
+	return err == nil && now == id
+}
+
+// signal sends sig to exactly this process; one that is gone is no error. The
+// handle is opened before the identity is compared, so that the id cannot pass
+// to another process in between.
+func (id identity) signal(sig syscall.Signal) error {
+	handle, err := os.FindProcess(id.PID)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = handle.Release() }()
+	if !id.alive() {
+		return nil
+	}
+	if err := handle.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+func (id identity) kill(ctx context.Context, name string) error {
+	if err := id.signal(syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill %s (process %d): %w", name, id.PID, err)
+	}
+	if err := id.gone(ctx, killPatience); err != nil {
+		return fmt.Errorf("kill %s: process %d is still there: %w", name, id.PID, err)
+	}
+	return nil
+}
+
+// gone returns nil once the process is gone, or an error after patience.
+func (id identity) gone(ctx context.Context, patience time.Duration) error {
+	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return !id.alive(), nil
+	})
+}
+
+// KillOwned kills every process that was started for owner, also those that no
+// identity file names any more, and returns their ids.
+func KillOwned(ctx context.Context, owner string) ([]int, error) {
+	var killed []int
+	var errs []error
+	for _, id := range owned(owner) {
+		if err := id.kill(ctx, "process of "+owner); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		killed = append(killed, id.PID)
+	}
+	return killed, errors.Join(errs...)
+}
+
+// owned finds the processes whose environment carries owner's mark. Processes
+// of other users cannot be read and are not ours.
+func owned(owner string) []identity {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var found []identity
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		id, err := identify(pid)
+		if err != nil {
+			continue
+		}
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil || !slices.Contains(strings.Split(string(environ), "\x00"), ownerVariable+"="+owner) {
+			continue
+		}
+		found = append(found, id)
+	}
+	return found
+}

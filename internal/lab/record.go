@@ -1,0 +1,218 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	recordName    = "lab.json"
+	lockName      = "lab.lock"
+	recordVersion = 1
+	defaultNodes  = 3
+)
+
+// errNoLab says that a directory holds no lab.
+var errNoLab = errors.New("no lab there")
+
+// record is what a lab is, as kept in its directory. What runs at a moment is
+// not in it: that is read from the processes.
+type record struct {
+	Version     int            `json:"version"`
+	Hubless     bool           `json:"hubless,omitempty"`
+	Nodes       int            `json:"nodes"`
+	Members     []memberRecord `json:"members"`
+	HubPort     int            `json:"hubPort,omitempty"`
+	GatewayPort int            `json:"gatewayPort,omitempty"`
+	Binaries    Binaries       `json:"binaries"`
+	HubArgs     []string       `json:"hubArgs,omitempty"`
+	AgentArgs   []string       `json:"agentArgs,omitempty"`
+	Invitation  invitation     `json:"invitation,omitzero"`
+
+	dir string
+}
+
+type memberRecord struct {
+	Name   string `json:"name"`
+	Region string `json:"region,omitempty"`
+	Port   int    `json:"port"`
+	// LinkPort is where the relay listens for this member's agent.
+	LinkPort int  `json:"linkPort,omitempty"`
+	Joined   bool `json:"joined,omitempty"`
+}
+
+// invitation is what "atoll token create -o json" prints.
+type invitation struct {
+	Token  string `json:"token"`
+	Hub    string `json:"hub,omitempty"`
+	CAHash string `json:"caHash"`
+}
+
+// recordFor loads the directory's record, or makes it from the options. The
+// binaries are always those of the options, so that a rebuilt program in
+// another place takes over an existing lab.
+func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
+	binaries, err := o.Binaries.find(o.Hubless)
+	if err != nil {
+		return nil, err
+	}
+	if o.Members < 1 {
+		return nil, fmt.Errorf("a lab of %d members is none: use --members 1 or more", o.Members)
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("lab directory: %w", err)
+	}
+	var r *record
+	err = l.locked(ctx, func() error {
+		r, err = l.load()
+		if errors.Is(err, errNoLab) {
+			r, err = l.newRecord(o)
+		}
+		if err != nil {
+			return err
+		}
+		if len(r.Members) != o.Members || r.Hubless != o.Hubless {
+			return fmt.Errorf("%s holds a lab of %d members (hubless: %t); bring up the same, or remove it with: atoll-lab down --delete --dir %s",
+				l.dir, len(r.Members), r.Hubless, l.dir)
+		}
+		r.Binaries, r.HubArgs, r.AgentArgs = binaries, o.HubArgs, o.AgentArgs
+		return r.save()
+	})
+	return r, err
+}
+
+// newRecord lays out a lab; it reserves the ports.
+func (l *Lab) newRecord(o Options) (*record, error) {
+	r := &record{Version: recordVersion, Hubless: o.Hubless, Nodes: o.Nodes, dir: l.dir}
+	if r.Nodes == 0 {
+		r.Nodes = defaultNodes
+	}
+	ports := portPicker{dir: l.dir}
+	if !o.Hubless {
+		r.HubPort, r.GatewayPort = ports.pick(), ports.pick()
+	}
+	for i := range o.Members {
+		m := memberRecord{Name: fmt.Sprintf("member%d", i+1), Port: ports.pick()}
+		if !o.Hubless {
+			m.LinkPort = ports.pick()
+		}
+		if len(o.Regions) > 0 {
+			m.Region = o.Regions[i%len(o.Regions)]
+		}
+		r.Members = append(r.Members, m)
+	}
+	return r, ports.err
+}
+
+// load reads the record; a directory without one gives errNoLab.
+func (l *Lab) load() (*record, error) {
+	file := filepath.Join(l.dir, recordName)
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s; make one with: atoll-lab up --dir %s --members 3", errNoLab, file, l.dir)
+	}
+	r := &record{dir: l.dir}
+	if err == nil {
+		err = json.Unmarshal(data, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the lab's record %s: %w; remove the directory and start again", file, err)
+	}
+	if r.Version != recordVersion {
+		return nil, fmt.Errorf("%s was written by another version of atoll-lab (%d, this one knows %d); remove the directory and start again", file, r.Version, recordVersion)
+	}
+	return r, nil
+}
+
+// save writes the record whole or not at all; the lab's lock is held.
+func (r *record) save() error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.dir, recordName)
+	if err := os.WriteFile(file+".tmp", data, 0o600); err != nil {
+		return fmt.Errorf("the lab's record: %w", err)
+	}
+	if err := os.Rename(file+".tmp", file); err != nil {
+		return fmt.Errorf("the lab's record: %w", err)
+	}
+	return nil
+}
+
+// update changes the record on disk and r alike.
+func (l *Lab) update(ctx context.Context, r *record, change func(*record)) error {
+	return l.locked(ctx, func() error {
+		change(r)
+		return r.save()
+	})
+}
+
+// memberNamed finds a member; the error lists those that exist.
+func (r *record) memberNamed(name string) (*memberRecord, error) {
+	i := slices.IndexFunc(r.Members, func(m memberRecord) bool { return m.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no member %q in this lab; it has %s to %s", name, r.Members[0].Name, r.Members[len(r.Members)-1].Name)
+	}
+	return &r.Members[i], nil
+}
+
+// locked runs f while no other program or goroutine holds this lab's lock.
+func (l *Lab) locked(ctx context.Context, f func() error) error {
+	file, err := os.OpenFile(filepath.Join(l.dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("the lab's lock: %w", err)
+	}
+	defer file.Close()
+	err = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("the lab's lock %s: %w", file.Name(), err)
+	}
+	return f()
+}
+
+// find completes the paths and sees that the files exist.
+func (b Binaries) find(hubless bool) (Binaries, error) {
+	dir := os.Getenv(BinDirVariable)
+	if dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return b, fmt.Errorf("find the programs of the lab: %w", err)
+		}
+		dir = filepath.Dir(self)
+	}
+	paths := map[string]*string{"atoll-lab": &b.Lab}
+	if !hubless {
+		paths["atoll-hub"], paths["atoll"] = &b.Hub, &b.Atoll
+	}
+	for name, path := range paths {
+		if *path == "" {
+			*path = filepath.Join(dir, name)
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return b, fmt.Errorf("find %s: %w", name, err)
+		}
+		*path = abs
+		if _, err := os.Stat(abs); err != nil {
+			return b, fmt.Errorf("%s is not at %s: build it with \"make build\", set %s to the directory of the binaries, or give its path by flag: %w", name, abs, BinDirVariable, err)
+		}
+	}
+	return b, nil
+}
