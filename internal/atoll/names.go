@@ -11,6 +11,11 @@ const (
 	// away everywhere.
 	AnnotationClusters = "atoll.dev/clusters"
 
+	// AnnotationConfirm, on a Bundle, holds the hash of the removal plan that an
+	// administrator releases; `atoll confirm` writes it. A plan's hash never comes
+	// again, so an old one does nothing.
+	AnnotationConfirm = "atoll.dev/confirm"
+
 	// AnnotationConversion keeps a CRD's own conversion stanza (JSON), which the
 	// hub stores as None and render gives back.
 	AnnotationConversion = "atoll.dev/conversion"

@@ -39,10 +39,22 @@ type RowSpec struct {
 	Phase    RowPhase         `json:"p"`
 	// Orphan, with Removing: forget instead of delete.
 	Orphan bool `json:"o,omitempty"`
-	// Reason of an Active row that no longer fits, or of why it leaves.
+	// Reason of an Active row that no longer fits, or of why it leaves; RowReason
+	// takes it apart. Like Placement, Grown and Shrinks it does not move the
+	// generation.
 	Reason string `json:"y,omitempty"`
 	// Since is when the phase began, in Unix seconds.
 	Since int64 `json:"s"`
+	// Placement is the fingerprint of the label and field selectors under which
+	// the cluster was last found to fit; it tells a cluster that drifted from a
+	// placement that was edited. Empty: there were none.
+	Placement string `json:"l,omitempty"`
+	// Grown is when the row's share last grew, in Unix seconds, if that was after
+	// Since.
+	Grown int64 `json:"w,omitempty"`
+	// Shrinks is since when a smaller share waits until the shares that grow
+	// instead are healthy, in Unix seconds; 0: none does.
+	Shrinks int64 `json:"k,omitempty"`
 }
 
 // RowState is what a cluster makes of a row.
