@@ -1,0 +1,334 @@
+package interpret
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// RowItem is one cluster's word about one item.
+type RowItem struct {
+	Cluster string
+	// Reflected status as Reflect gave it; nil when the cluster reported none.
+	Reflected json.RawMessage
+	// Health that the cluster reported; empty when it has not reported the item.
+	Health atoll.Health
+	// Assigned replicas of a divided item in this cluster.
+	Assigned *int64
+	// Away: the cluster has no live stream. It is left out of the status, except
+	// for addresses, which are kept: silence is not an instruction to stop serving.
+	Away bool
+	// Stale: what the cluster applied is not the template's present content.
+	Stale bool
+}
+
+// Now is the marker that Aggregate leaves where a time is to be filled in.
+const Now = ""
+
+// Aggregate makes the status that the template is to have of what its clusters
+// report. Duplicated, it is the whole status of the reachable cluster that is
+// least finished; divided, counts are summed over reachable clusters. Addresses
+// are joined. Where a member was told to run fewer replicas than the template
+// states (an override, an autoscaler), the ones it was told not to run count as
+// there, so that who waits for the template's number does not wait for ever.
+//
+// observed is the template's generation if every reachable row has applied it, or
+// any lower number otherwise. status.observedGeneration becomes observed once
+// every reachable member's own controller has seen it too, and never goes back.
+//
+// The order of rows does not matter. The result is a whole status to be written in
+// place of the template's own, whose still valid times it keeps; where a time is
+// new it holds Now, which Stamp fills in. ok is false when there is nothing to
+// write: the kind has no status that Atoll writes, no reachable cluster reported,
+// or the template's status is final.
+func Aggregate(template *unstructured.Unstructured, divided bool, rows []RowItem, observed int64) (status map[string]any, ok bool) {
+	gk := groupKind(template)
+	k, known := kinds[gk]
+	aggregate := k.aggregate
+	if aggregate == nil {
+		if known || builtinGroups[gk.Group] {
+			return nil, false
+		}
+		aggregate = aggregateGeneric
+	}
+	a := newAggregation(template, divided, rows, observed)
+	return aggregate(a)
+}
+
+// Stamp puts now in place of every Now marker of the status' conditions and
+// top-level times, and returns whether there was one. It changes status.
+func Stamp(status map[string]any, now time.Time) bool {
+	at, stamped := now.UTC().Format(time.RFC3339), false
+	fill := func(m map[string]any) {
+		for _, key := range timeFields {
+			if v, ok := m[key].(string); ok && v == Now {
+				m[key], stamped = at, true
+			}
+		}
+	}
+	fill(status)
+	for _, c := range list(status, "conditions") {
+		if cm, ok := c.(map[string]any); ok {
+			fill(cm)
+		}
+	}
+	return stamped
+}
+
+var timeFields = []string{"lastTransitionTime", "lastUpdateTime", "lastProbeTime", "startTime", "completionTime"}
+
+// Equal tells whether two statuses say the same: absent, null, zero and empty are
+// one, and so are integers of any type.
+func Equal(a, b map[string]any) bool { return same(a, b) }
+
+func same(a, b any) bool {
+	if void(a) || void(b) {
+		return void(a) && void(b)
+	}
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, v := range x {
+			if !same(v, y[k]) {
+				return false
+			}
+		}
+		for k, v := range y {
+			if _, ok := x[k]; !ok && !void(v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		y, ok := b.([]any)
+		return ok && slices.EqualFunc(x, y, same)
+	}
+	return scalar(a) == scalar(b)
+}
+
+func void(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, e := range v {
+			if !void(e) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	}
+	s := scalar(v)
+	return s == int64(0) || s == "" || s == false
+}
+
+func scalar(v any) any {
+	if n, ok := number(map[string]any{"": v}, ""); ok {
+		return n
+	}
+	return v
+}
+
+// aggregation is what the kinds' aggregate functions work on.
+type aggregation struct {
+	template *unstructured.Unstructured
+	old      map[string]any
+	divided  bool
+	// rows of reachable clusters, and those that are away; sorted by cluster.
+	rows, away []row
+	observed   int64
+}
+
+type row struct {
+	RowItem
+	reflected
+	// reported: the cluster said something of the item's status.
+	reported bool
+}
+
+func newAggregation(template *unstructured.Unstructured, divided bool, items []RowItem, observed int64) *aggregation {
+	a := &aggregation{template: template, old: status(template), divided: divided}
+	sorted := slices.SortedFunc(slices.Values(items), func(x, y RowItem) int { return cmp.Compare(x.Cluster, y.Cluster) })
+	caughtUp := true
+	for _, item := range sorted {
+		r := row{RowItem: item}
+		if len(item.Reflected) > 0 && json.Unmarshal(item.Reflected, &r.reflected) == nil {
+			r.reported = true
+		} else if item.Health == atoll.Healthy {
+			r.reflected, r.reported = assumed(template, item)
+		}
+		if item.Away {
+			a.away = append(a.away, r)
+			continue
+		}
+		a.rows = append(a.rows, r)
+		caughtUp = caughtUp && r.current()
+	}
+	a.observed = count(a.old, "observedGeneration")
+	if caughtUp {
+		a.observed = max(a.observed, observed)
+	}
+	return a
+}
+
+// assumed is the status of a healthy workload whose row had no room to reflect it.
+func assumed(template *unstructured.Unstructured, item RowItem) (reflected, bool) {
+	n, _, ok := Replicas(template)
+	if !ok {
+		return reflected{}, false
+	}
+	if item.Assigned != nil {
+		n = *item.Assigned
+	}
+	return reflected{N: []int64{n, n, n, n, n, n}, F: flagAvailable + flagDone}, true
+}
+
+// quiet tells that no reachable cluster has reported and that there is nothing to
+// take back either.
+func (a *aggregation) quiet() bool {
+	if len(a.rows) == 0 {
+		return true
+	}
+	return void(a.old) && !slices.ContainsFunc(a.rows, func(r row) bool { return r.reported })
+}
+
+// least finds the least finished reachable row. progress gives numbers of a
+// reported row that grow as it gets finished, most telling first.
+func (a *aggregation) least(progress func(r row) []int64) row {
+	return slices.MinFunc(a.rows, func(x, y row) int {
+		return cmp.Or(
+			compareBool(x.reported, y.reported),
+			compareBool(!x.Stale, !y.Stale),
+			compareBool(!x.has(flagLate), !y.has(flagLate)),
+			slices.Compare(progress(x), progress(y)),
+			cmp.Compare(x.Cluster, y.Cluster),
+		)
+	})
+}
+
+func compareBool(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case y:
+		return -1
+	}
+	return 1
+}
+
+var healthRank = map[atoll.Health]int64{
+	atoll.Degraded: 0, atoll.Unknown: 1, "": 1, atoll.Progressing: 2, atoll.Suspended: 3, atoll.Healthy: 4,
+}
+
+// copied is the template's status to build upon, for kinds of which Atoll does not
+// write all.
+func (a *aggregation) copied() map[string]any {
+	if a.old == nil {
+		return map[string]any{}
+	}
+	return runtime.DeepCopyJSON(a.old)
+}
+
+// condition builds one condition of the status, with the times of the template's
+// own where they still hold.
+func (a *aggregation) condition(c condition, updateTime bool) map[string]any {
+	m := map[string]any{"type": c.kind, "status": c.status, "lastTransitionTime": Now}
+	if c.reason != "" {
+		m["reason"] = c.reason
+	}
+	if c.message != "" {
+		m["message"] = c.message
+	}
+	if updateTime {
+		m["lastUpdateTime"] = Now
+	}
+	for _, raw := range list(a.old, "conditions") {
+		old, _ := raw.(map[string]any)
+		if text(old, "type") != c.kind || text(old, "status") != c.status {
+			continue
+		}
+		if t := text(old, "lastTransitionTime"); t != "" {
+			m["lastTransitionTime"] = t
+		}
+		if t := text(old, "lastUpdateTime"); updateTime && t != "" && text(old, "reason") == c.reason {
+			m["lastUpdateTime"] = t
+		}
+	}
+	return m
+}
+
+// standard builds metav1 conditions, whose message is not optional.
+func (a *aggregation) standard(cs []condition) []any {
+	out := make([]any, 0, len(cs))
+	for _, c := range cs {
+		m := a.condition(c, false)
+		m["message"] = c.message
+		if c.hasObserved {
+			m["observedGeneration"] = a.observed
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// counted sums or picks counts into a status under their names.
+func counted(st map[string]any, names []string, n []int64) {
+	for i, name := range names {
+		if name != "" && n[i] != 0 {
+			st[name] = n[i]
+		}
+	}
+}
+
+// sum of the rows' counts.
+func (a *aggregation) sum(width int) []int64 {
+	n := make([]int64, width)
+	for _, r := range a.rows {
+		for i := range n {
+			n[i] += r.n(i)
+		}
+	}
+	return n
+}
+
+func (r row) all(width int) []int64 {
+	n := make([]int64, width)
+	for i := range n {
+		n[i] = r.n(i)
+	}
+	return n
+}
+
+// every tells whether all reachable rows reported and carry the flag.
+func (a *aggregation) every(flag string) bool {
+	for _, r := range a.rows {
+		if !r.reported || !r.has(flag) {
+			return false
+		}
+	}
+	return true
+}
+
+// carrying gives the first cluster whose row carries the flag.
+func (a *aggregation) carrying(flag string) (cluster string, ok bool) {
+	for _, r := range a.rows {
+		if r.has(flag) {
+			return r.Cluster, true
+		}
+	}
+	return "", false
+}
+
+func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,175 @@
+package interpret
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// aggregateAddresses joins the load balancers' addresses of all clusters, those
+// that are away included: an address is not withdrawn because a link was lost.
+func aggregateAddresses(a *aggregation) (map[string]any, bool) {
+	service := a.template.GetKind() == "Service"
+	if service && text(spec(a.template), "type") != "LoadBalancer" {
+		return nil, false
+	}
+	seen := map[string]bool{}
+	for _, r := range slices.Concat(a.rows, a.away) {
+		for _, l := range r.L {
+			seen[l] = true
+		}
+	}
+	if len(a.rows) == 0 || a.quiet() && len(seen) == 0 {
+		return nil, false
+	}
+	var ingress []any
+	for _, l := range sortedKeys(seen) {
+		kind, address, _ := strings.Cut(l, " ")
+		switch {
+		case kind == "host":
+			ingress = append(ingress, map[string]any{"hostname": address})
+		case !service:
+			ingress = append(ingress, map[string]any{"ip": address})
+		case kind == "proxy":
+			ingress = append(ingress, map[string]any{"ip": address, "ipMode": "Proxy"})
+		default:
+			ingress = append(ingress, map[string]any{"ip": address, "ipMode": "VIP"})
+		}
+	}
+	st := a.copied()
+	st["loadBalancer"] = map[string]any{}
+	if len(ingress) > 0 {
+		st["loadBalancer"] = map[string]any{"ingress": ingress}
+	}
+	return st, true
+}
+
+var claimRank = map[string]int64{"Lost": 1, "Pending": 2, "Bound": 3}
+
+// aggregateClaim gives the worst phase and the smallest capacity.
+func aggregateClaim(a *aggregation) (map[string]any, bool) {
+	if a.quiet() {
+		return nil, false
+	}
+	least := a.least(func(r row) []int64 { return []int64{claimRank[r.P], r.capacity()} })
+	st := a.copied()
+	st["phase"] = orElse(least.P, "Pending")
+	delete(st, "capacity")
+	delete(st, "accessModes")
+	if least.P == "Bound" {
+		if modes := list(spec(a.template), "accessModes"); len(modes) > 0 {
+			st["accessModes"] = slices.Clone(modes)
+		}
+		if len(least.L) > 0 {
+			st["capacity"] = map[string]any{"storage": least.L[0]}
+		}
+	}
+	return st, true
+}
+
+func (r row) capacity() int64 {
+	if len(r.L) == 0 {
+		return 0
+	}
+	q, err := resource.ParseQuantity(r.L[0])
+	if err != nil {
+		return 0
+	}
+	return q.Value()
+}
+
+var volumeRank = map[string]int64{"Failed": 1, "Pending": 2, "Available": 3, "Released": 4, "Bound": 5}
+
+func aggregateVolume(a *aggregation) (map[string]any, bool) {
+	if a.quiet() {
+		return nil, false
+	}
+	st := a.copied()
+	st["phase"] = orElse(a.least(func(r row) []int64 { return []int64{volumeRank[r.P]} }).P, "Pending")
+	return st, true
+}
+
+func aggregateBudget(a *aggregation) (map[string]any, bool) {
+	if a.quiet() {
+		return nil, false
+	}
+	least := a.least(func(r row) []int64 { return []int64{healthRank[r.Health], r.n(0), r.n(1) - r.n(2)} })
+	n := least.all(len(budgetCounts))
+	if a.divided {
+		n = a.sum(len(budgetCounts))
+	}
+	st := map[string]any{}
+	counted(st, budgetCounts, n)
+	if a.observed > 0 {
+		st["observedGeneration"] = a.observed
+	}
+	if cs := a.standard(unpackConditions(least.C)); len(cs) > 0 {
+		st["conditions"] = cs
+	}
+	return st, true
+}
+
+func aggregateAutoscaler(a *aggregation) (map[string]any, bool) {
+	if a.quiet() {
+		return nil, false
+	}
+	least := a.least(func(r row) []int64 { return []int64{healthRank[r.Health], r.n(0) - r.n(1)} })
+	n := least.all(len(autoscalerCounts))
+	if a.divided {
+		n = a.sum(len(autoscalerCounts))
+	}
+	st := map[string]any{}
+	counted(st, autoscalerCounts, n)
+	if a.observed > 0 {
+		st["observedGeneration"] = a.observed
+	}
+	if t := least.t(0); t != 0 {
+		st["lastScaleTime"] = timestamp(t)
+	}
+	if a.template.GroupVersionKind().Version == "v1" {
+		return st, true
+	}
+	cs := make([]any, 0, len(least.C))
+	for _, c := range unpackConditions(least.C) {
+		c.hasObserved = false
+		cs = append(cs, a.condition(c, false))
+	}
+	if len(cs) > 0 {
+		st["conditions"] = cs
+	}
+	return st, true
+}
+
+// aggregateGeneric gives the conditions and the phase of the least finished
+// cluster.
+func aggregateGeneric(a *aggregation) (map[string]any, bool) {
+	if a.quiet() {
+		return nil, false
+	}
+	least := a.least(func(r row) []int64 {
+		met := int64(0)
+		for _, c := range unpackConditions(r.C) {
+			if customary[c.kind] && c.is("True") && c.kind != "Stalled" && c.kind != "Degraded" && c.kind != "Failed" {
+				met++
+			}
+		}
+		return []int64{healthRank[r.Health], met}
+	})
+	if !least.reported {
+		return nil, false
+	}
+	st := a.copied()
+	delete(st, "conditions")
+	if cs := a.standard(unpackConditions(least.C)); len(cs) > 0 {
+		st["conditions"] = cs
+	}
+	delete(st, "phase")
+	if least.P != "" {
+		st["phase"] = least.P
+	}
+	if least.has(flagObserves) && a.observed > 0 {
+		st["observedGeneration"] = a.observed
+	}
+	return st, true
+}

@@ -1,0 +1,24 @@
+package interpret
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var replicated = map[schema.GroupKind]bool{
+	{Group: "apps", Kind: "Deployment"}:  true,
+	{Group: "apps", Kind: "StatefulSet"}: true,
+	{Group: "apps", Kind: "ReplicaSet"}:  true,
+	{Kind: "ReplicationController"}:      true,
+}
+
+// Replicas that the object states (1 where it states none, as the API server
+// would) and the path of the field. ok is false for kinds that have no replicas to
+// share out: a Job's parallelism is not one, since its work is not divided by it.
+// A StatefulSet has replicas; that they stay together is the caller's to know.
+func Replicas(obj *unstructured.Unstructured) (n int64, path []string, ok bool) {
+	if !replicated[groupKind(obj)] {
+		return 0, nil, false
+	}
+	return countOr(spec(obj), "replicas", 1), []string{"spec", "replicas"}, true
+}
