@@ -1,0 +1,56 @@
+# Everything a person or a build machine does with this tree. `make` lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help build release test test-short lint generate demo bench soak clean
+
+BIN := $(CURDIR)/bin
+COMMANDS := atoll atoll-hub atoll-lab
+LDFLAGS := -s -w
+
+# Tests that drive the built binaries find them here.
+export ATOLL_BIN_DIR := $(BIN)
+
+# Binaries, and tests that link the API server, are built without cgo: with the
+# same settings, they share the compiled Kubernetes.
+GO := CGO_ENABLED=0 go
+PACKAGES := test/packages.sh
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/atoll, bin/atoll-hub and bin/atoll-lab
+	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/ $(addprefix ./cmd/,$(COMMANDS))
+
+release: ## as build, without any path of this machine in the binaries
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/ $(addprefix ./cmd/,$(COMMANDS))
+
+test: build ## run every test: with the race detector where code is linked in, against real clusters where not
+	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 go test -race -count=1 -timeout 15m $$packages
+	packages=$$($(PACKAGES) plain) && $(GO) test -p 1 -count=1 -timeout 25m $$packages
+
+test-short: ## run what needs no cluster, in under three minutes
+	packages=$$($(PACKAGES) race) && $(GO) test -short -timeout 3m $$packages
+
+lint: ## go vet and staticcheck
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@test -z "$$(gofmt -l api cmd demo deploy internal test 2>/dev/null | tee /dev/stderr)" || { echo "the files above want gofmt"; exit 1; }
+
+generate: ## write CRDs, deepcopy and protocol code anew
+	go tool controller-gen object crd:crdVersions=v1 paths=./api/... output:crd:artifacts:config=api/crds
+	go generate ./internal/...
+
+demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE=1 cleans up and ends
+	$(BIN)/atoll-lab demo $(if $(ONCE),--once)
+
+bench: build ## measure the numbers of the README
+	$(BIN)/atoll-lab bench
+
+# SEEDS is how many random runs; SEED replays one.
+SEEDS ?= 20
+soak: build ## long runs of random faults; SEEDS=n, or SEED=n to replay one
+	ATOLL_SOAK_SEEDS=$(SEEDS) ATOLL_SEED=$(SEED) $(GO) test -count=1 -timeout 0 -v -run Soak ./test/e2e/...
+
+clean: ## delete what was built
+	rm -rf $(BIN)

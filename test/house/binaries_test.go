@@ -1,0 +1,52 @@
+package house
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goCommand runs the go command at the root and returns what it printed.
+func goCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = root()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// heavy modules have no place in what runs in members and on laptops.
+var heavy = []string{"k8s.io/kubernetes", "k8s.io/apiserver", "sigs.k8s.io/controller-runtime", "go.etcd.io", "k8s.io/kubectl"}
+
+func TestTheCommandStaysLight(t *testing.T) {
+	for dep := range strings.Lines(goCommand(t, "list", "-deps", "./cmd/atoll")) {
+		if dep = strings.TrimSpace(dep); hasPathPrefix(dep, heavy) {
+			t.Errorf("cmd/atoll links %s; ask why with: go list -deps -f '{{.ImportPath}} {{.Imports}}' ./cmd/atoll | grep %s", dep, dep)
+		}
+	}
+}
+
+// apiServer is what makes a binary link the whole API server, which takes half
+// a minute and a gigabyte per binary.
+const apiServer = "k8s.io/kubernetes/cmd/kube-apiserver/app"
+
+func TestOneTestBinaryLinksTheAPIServer(t *testing.T) {
+	var linking []string
+	for line := range strings.Lines(goCommand(t, "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")) {
+		words := strings.Fields(line)
+		if strings.HasSuffix(words[0], ".test") && slices.Contains(words[1:], apiServer) {
+			linking = append(linking, strings.TrimPrefix(words[0], modulePath+"/"))
+		}
+	}
+	if len(linking) > 1 {
+		t.Errorf("%d test binaries link the API server: %s; keep one, and let the others run the built binaries (ATOLL_BIN_DIR)",
+			len(linking), strings.Join(linking, ", "))
+	}
+}

@@ -1,0 +1,89 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGeneratedFilesAreFresh generates everything anew beside the tree and
+// compares.
+func TestGeneratedFilesAreFresh(t *testing.T) {
+	t.Run("crds", func(t *testing.T) {
+		fresh := t.TempDir()
+		goCommand(t, "tool", "controller-gen", "crd:crdVersions=v1", "paths=./api/...", "output:crd:artifacts:config="+fresh)
+		compareDirs(t, "api/crds", fresh, ".yaml")
+	})
+	for _, dir := range []string{"api/v1alpha1", "api/engine/v1alpha1"} {
+		t.Run(dir, func(t *testing.T) {
+			fresh := t.TempDir()
+			goCommand(t, "tool", "controller-gen", "object", "paths=./"+dir, "output:object:dir="+fresh)
+			compareDirs(t, dir, fresh, "zz_generated.deepcopy.go")
+		})
+	}
+}
+
+// compareDirs compares the files with the suffix, both ways.
+func compareDirs(t *testing.T, dir, fresh, suffix string) {
+	t.Helper()
+	have, want := filesOf(t, filepath.Join(root(), dir), suffix), filesOf(t, fresh, suffix)
+	for name, text := range want {
+		switch old, ok := have[name]; {
+		case !ok:
+			t.Errorf("%s/%s is missing: run `make generate`", dir, name)
+		case old != text:
+			t.Errorf("%s/%s is stale: run `make generate`", dir, name)
+		}
+	}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s/%s is not generated any more: delete it", dir, name)
+		}
+	}
+}
+
+func filesOf(t *testing.T, dir, suffix string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), suffix) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(text)
+	}
+	return files
+}
+
+// TestGeneratedProtocolIsFresh runs the generator over a copy of the protocol in
+// a directory that has our go.mod, since the plugins are tools of this module.
+func TestGeneratedProtocolIsFresh(t *testing.T) {
+	const dir = "internal/session/sessionpb"
+	fresh := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum", dir + "/session.proto"} {
+		text, err := os.ReadFile(filepath.Join(root(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(fresh, filepath.Base(name)), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	generator := filepath.Join(t.TempDir(), "generate")
+	goCommand(t, "build", "-o", generator, "./"+dir+"/generate")
+	cmd := exec.CommandContext(t.Context(), generator)
+	cmd.Dir = fresh
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", generator, err, out)
+	}
+	compareDirs(t, dir, fresh, ".pb.go")
+}

@@ -1,0 +1,284 @@
+package house
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A layer is a set of packages that may import the layers named in below, and
+// nothing else of ours. Packages of one layer do not import each other unless
+// one lies below the other in the directory tree.
+type layer struct {
+	name     string
+	packages []string // directories; "/..." takes in what is below
+	below    []string // names of layers
+	why      string   // the reason why nothing else may be imported
+}
+
+// Imports run one way: vocabulary, cores, state, shells, hub, commands.
+var layers = []layer{
+	{
+		name: "api", packages: []string{"api/..."},
+		why: "others vendor the types of the API: they must bring nothing along but apimachinery",
+	},
+	{
+		name: "vocabulary", packages: []string{"internal/atoll"}, below: []string{"api"},
+		why: "every package speaks the vocabulary, so whatever it imported, all would import",
+	},
+	{
+		name: "wire", packages: []string{"internal/session/sessionpb/..."}, below: nil,
+		why: "the protocol must not change because a type of the program changes",
+	},
+	{
+		name:     "cores",
+		packages: []string{"internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session"},
+		below:    []string{"api", "vocabulary", "wire"},
+		why:      "a core is values in, values out, so that preview, explain and tests can call it like the acting code does",
+	},
+	{
+		name: "trust", packages: []string{"internal/trust/..."}, below: []string{"api", "vocabulary", "wire"},
+		why: "tokens and certificates are used by hub, agent and CLI alike",
+	},
+	{
+		name: "state", packages: []string{"internal/state/..."}, below: []string{"api", "vocabulary", "cores"},
+		why: "tables know what is, never who reads them",
+	},
+	{
+		name: "explain", packages: []string{"internal/explain"}, below: []string{"api", "vocabulary", "cores", "state"},
+		why: "explain calls the functions that act, on the state that they act on, and must not act itself",
+	},
+	{
+		name: "reconcilers",
+		packages: []string{
+			"internal/inventory/...", "internal/bind/...", "internal/place/...", "internal/summarise/...",
+		},
+		below: []string{"api", "vocabulary", "cores", "state", "explain"},
+		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
+	},
+	{
+		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust", "state"},
+		why: "the gateway sends what the store says, whoever wrote it",
+	},
+	{
+		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"api", "vocabulary"},
+		why: "the API server is what everything else stands on: it must start and stop without any of it",
+	},
+	{
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "state", "apiserver"},
+		why: "what is refused depends on the request and the schema, never on what controllers think at the moment",
+	},
+	{
+		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust"},
+		why: "the agent runs in members without the hub and stays small: nothing of the hub may come along",
+	},
+	{
+		name: "hub", packages: []string{"internal/hub/..."},
+		below: []string{"api", "vocabulary", "wire", "cores", "trust", "state", "explain", "reconcilers", "gateway", "apiserver", "admission", "agent"},
+		why:   "the composition root; it alone knows all parts",
+	},
+	{
+		name: "agent command", packages: []string{"internal/command/agent"}, below: []string{"vocabulary", "trust", "agent", "client"},
+		why: "the command is a thin shell over the agent",
+	},
+	{
+		name: "client", packages: []string{"internal/command/client"}, below: []string{"api", "vocabulary"},
+		why: "what the commands share: how to reach a cluster and how to print",
+	},
+	{
+		name: "commands", packages: []string{"internal/command/..."}, below: []string{"api", "vocabulary", "trust", "client", "deploy"},
+		why: "the CLI is a client like any other: what it shows, the API must be able to tell",
+	},
+	{
+		name: "deploy", packages: []string{"deploy/..."},
+		why: "manifests, embedded",
+	},
+	{
+		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "agent command", "client"},
+		why: "the root only mounts",
+	},
+	{
+		name: "lab", packages: []string{"internal/lab/..."}, below: []string{"api", "vocabulary", "wire", "trust", "cores"},
+		why: "the lab drives the built binaries from outside, like a user would",
+	},
+	{
+		name: "demo", packages: []string{"internal/demo", "demo"}, below: []string{"api", "vocabulary", "lab"},
+		why: "the demo shows only what a user could do",
+	},
+	{
+		name: "bench", packages: []string{"internal/bench"}, below: []string{"api", "vocabulary", "lab"},
+		why: "measured from outside, or it would measure something else than users get",
+	},
+	{
+		name: "main atoll", packages: []string{"cmd/atoll"}, below: []string{"root command"},
+		why: "main is a shell",
+	},
+	{
+		name: "main hub", packages: []string{"cmd/atoll-hub/..."}, below: []string{"hub", "apiserver", "vocabulary"},
+		why: "main is a shell",
+	},
+	{
+		name: "main lab", packages: []string{"cmd/atoll-lab/..."}, below: []string{"lab", "demo", "bench"},
+		why: "main is a shell",
+	},
+}
+
+// within tells whether the directory is of the pattern.
+func within(pattern, dir string) bool {
+	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return dir == base || strings.HasPrefix(dir, base+"/")
+	}
+	return dir == pattern
+}
+
+// layerOf a directory: the most exact pattern wins.
+func layerOf(dir string) *layer {
+	var found *layer
+	longest := -1
+	for i := range layers {
+		for _, p := range layers[i].packages {
+			if n := len(strings.TrimSuffix(p, "/...")); within(p, dir) && n > longest {
+				found, longest = &layers[i], n
+			}
+		}
+	}
+	return found
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || within("test/...", s.dir) {
+			continue
+		}
+		own := layerOf(s.dir)
+		if own == nil {
+			t.Errorf("%s: package %s has no layer: give it one in test/house/imports_test.go", s.path, s.dir)
+			continue
+		}
+		for _, p := range s.imports() {
+			dir, ours := strings.CutPrefix(p, modulePath+"/")
+			if !ours {
+				continue
+			}
+			to := layerOf(dir)
+			kin := strings.HasPrefix(dir, s.dir+"/") || strings.HasPrefix(s.dir, dir+"/")
+			switch {
+			case to == nil:
+				t.Errorf("%s: imports %s, which has no layer", s.path, dir)
+			case to == own && (kin || allowSiblings[own.name]):
+			case !slices.Contains(own.below, to.name):
+				t.Errorf("%s: %s (%s) may not import %s (%s): %s", s.path, s.dir, own.name, dir, to.name, own.why)
+			}
+		}
+	}
+}
+
+// allowSiblings lists the layers that are one part in several directories.
+var allowSiblings = map[string]bool{
+	"api": true, "trust": true, "state": true, "apiserver": true, "gateway": true, "agent": true, "lab": true, "demo": true, "hub": true,
+}
+
+// TestLayersExist keeps the table honest: a layer that only serves absent
+// packages still has to be spelled right.
+func TestLayersExist(t *testing.T) {
+	names := map[string]bool{}
+	for _, l := range layers {
+		if names[l.name] {
+			t.Errorf("layer %s is there twice", l.name)
+		}
+		names[l.name] = true
+		if l.why == "" {
+			t.Errorf("layer %s gives no reason", l.name)
+		}
+	}
+	for _, l := range layers {
+		for _, b := range l.below {
+			if !names[b] {
+				t.Errorf("layer %s: there is no layer %q", l.name, b)
+			}
+		}
+	}
+}
+
+// foreign lists imports from outside that some packages must do without.
+var foreign = []struct {
+	dirs      []string
+	forbidden []string // prefixes of import paths
+	except    []string // prefixes that are fine all the same
+	why       string
+}{
+	{
+		dirs: []string{"api/..."},
+		forbidden: []string{
+			"k8s.io/client-go", "k8s.io/apiserver", "k8s.io/kubernetes", "sigs.k8s.io/controller-runtime",
+			"google.golang.org/", "go.etcd.io/", "k8s.io/component-base",
+		},
+		why: "whoever uses the API's types must get apimachinery and nothing else",
+	},
+	{
+		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session"},
+		forbidden: []string{
+			"log", "net", "os", "io/fs", "sync", "database/", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
+			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",
+		},
+		except: []string{"net/netip"},
+		why:    "a core has no client, no clock, no goroutine, no logger and no chance",
+	},
+	{
+		dirs:      []string{"internal/agent/...", "internal/command/...", "internal/trust/...", "cmd/atoll"},
+		forbidden: []string{"k8s.io/kubernetes", "k8s.io/apiserver", "sigs.k8s.io/controller-runtime", "go.etcd.io/", "k8s.io/kubectl", "k8s.io/component-base"},
+		why:       "agent and CLI stay light: client-go, gRPC and cobra are enough",
+	},
+	{
+		dirs:      []string{"internal/state/...", "internal/bind/...", "internal/place/...", "internal/summarise/...", "internal/inventory/...", "internal/gateway/...", "internal/explain"},
+		forbidden: []string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/"},
+		why:       "controllers are clients of the API: what they need of the server, the API must give",
+	},
+}
+
+func TestForeignImportsHaveTheirPlace(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || s.generated {
+			continue
+		}
+		for _, rule := range foreign {
+			if !slices.ContainsFunc(rule.dirs, func(p string) bool { return within(p, s.dir) }) {
+				continue
+			}
+			for _, p := range s.imports() {
+				if hasPathPrefix(p, rule.forbidden) && !hasPathPrefix(p, rule.except) {
+					t.Errorf("%s: imports %s: %s", s.path, p, rule.why)
+				}
+			}
+		}
+	}
+}
+
+func hasPathPrefix(p string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(f string) bool {
+		f = strings.TrimSuffix(f, "/")
+		return p == f || strings.HasPrefix(p, f+"/")
+	})
+}
+
+func TestCoresArePure(t *testing.T) {
+	clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
+	for _, s := range sources(t) {
+		if l := layerOf(s.dir); s.test || l == nil || (l.name != "cores" && l.name != "vocabulary") {
+			continue
+		}
+		forEachCall(s, "time", clock, func(at ast.Node, name string) {
+			t.Errorf("%s: time.%s: a core takes the time as a value", s.position(at), name)
+		})
+		ast.Inspect(s.syntax, func(n ast.Node) bool {
+			switch n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: go statement: a core starts no goroutine", s.position(n))
+			case *ast.ChanType:
+				t.Errorf("%s: channel: a core is values in, values out", s.position(n))
+			}
+			return true
+		})
+	}
+}

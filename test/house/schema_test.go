@@ -1,0 +1,146 @@
+package house
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// schema is as much of an OpenAPI schema as leads to its leaves.
+type schema struct {
+	Properties           map[string]schema `json:"properties"`
+	Items                *schema           `json:"items"`
+	AdditionalProperties *schema           `json:"additionalProperties"`
+}
+
+// leaves calls visit with the path of every field that holds a value: "[]" after
+// a list, "{}" after a map.
+func (s schema) leaves(path string, visit func(string)) {
+	switch {
+	case len(s.Properties) > 0:
+		for name, p := range s.Properties {
+			p.leaves(path+"."+name, visit)
+		}
+	case s.Items != nil:
+		s.Items.leaves(path+"[]", visit)
+	case s.AdditionalProperties != nil:
+		s.AdditionalProperties.leaves(path+"{}", visit)
+	default:
+		visit(path)
+	}
+}
+
+// wholesale lists ends of paths below which an entry may stand for all leaves:
+// types that Kubernetes defines and that we pass on whole, and copies of ours.
+var wholesale = []string{".labelSelector", ".conditions[]", ".clusterTolerations[]", "Bundle.spec.placement"}
+
+// schemaLeaves reads the CRDs: all leaves below spec, status and their like.
+func schemaLeaves(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root(), "api/crds/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs in api/crds: %v", err)
+	}
+	var paths []string
+	for _, file := range files {
+		var crd struct {
+			Spec struct {
+				Names    struct{ Kind string }
+				Versions []struct {
+					Schema struct {
+						OpenAPIV3Schema schema `json:"openAPIV3Schema"`
+					}
+				}
+			}
+		}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.Unmarshal(text, &crd)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, v := range crd.Spec.Versions {
+			for name, p := range v.Schema.OpenAPIV3Schema.Properties {
+				if !slices.Contains([]string{"apiVersion", "kind", "metadata"}, name) {
+					p.leaves(crd.Spec.Names.Kind+"."+name, func(path string) { paths = append(paths, path) })
+				}
+			}
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// proofOf finds the entry of a leaf: its own, that of a wholesale path above it,
+// or that of the plain kind where the leaf is of a Cluster- twin (one reconciler
+// serves both).
+func proofOf(proofs map[string]string, leaf string) (key string, ok bool) {
+	candidates := []string{leaf}
+	if plain, isTwin := strings.CutPrefix(leaf, "Cluster"); isTwin && !strings.HasPrefix(plain, ".") {
+		candidates = append(candidates, plain)
+	}
+	for _, c := range candidates {
+		if _, ok := proofs[c]; ok {
+			return c, true
+		}
+		for _, end := range wholesale {
+			if at := strings.Index(c, end); at >= 0 {
+				key := c[:at+len(end)] + ".*"
+				if _, ok := proofs[key]; ok {
+					return key, true
+				}
+			}
+		}
+	}
+	return "", false
+}
+
+func TestEveryFieldIsHonoured(t *testing.T) {
+	text, err := os.ReadFile("schema_leaves.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proofs := map[string]string{}
+	if err := yaml.UnmarshalStrict(text, &proofs); err != nil {
+		t.Fatalf("schema_leaves.yaml: %v", err)
+	}
+	used := map[string]bool{}
+	for _, leaf := range schemaLeaves(t) {
+		if key, ok := proofOf(proofs, leaf); ok {
+			used[key] = true
+		} else {
+			t.Errorf("%s: no test proves that this field is honoured: name one in test/house/schema_leaves.yaml", leaf)
+		}
+	}
+	tests := testFunctions(t)
+	for key, proof := range proofs {
+		if !used[key] {
+			t.Errorf("schema_leaves.yaml: %s is no field of the CRDs, or another entry proves it already", key)
+		}
+		if !tests[proof] {
+			t.Errorf("schema_leaves.yaml: %s: there is no test %q (want directory#TestName)", key, proof)
+		}
+	}
+}
+
+// testFunctions lists all tests as "directory#TestName".
+func testFunctions(t *testing.T) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range sources(t) {
+		if !s.test {
+			continue
+		}
+		for _, d := range s.syntax.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				names[s.dir+"#"+f.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
