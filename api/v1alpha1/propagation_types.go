@@ -129,7 +129,7 @@ const (
 
 // GroupBy of a policy.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Label' ? has(self.labelKey) : !has(self.labelKey)",message="labelKey is for type Label, and needed there"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Label') == has(self.labelKey)",message="labelKey is for type Label, and needed there"
 type GroupBy struct {
 	// Type: Namespace makes one Bundle of all that the policy chooses in one
 	// namespace, Object one per object, Label one per value of a label (objects
@@ -267,7 +267,7 @@ type FieldRequirement struct {
 
 // ReplicaScheduling says how replicas are spread over the chosen clusters.
 //
-// +kubebuilder:validation:XValidation:rule="self.replicaSchedulingType == 'Divided' || !(has(self.replicaDivisionPreference) || has(self.weightPreference))",message="replicaDivisionPreference and weightPreference need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference))",message="replicaDivisionPreference and weightPreference need replicaSchedulingType Divided"
 type ReplicaScheduling struct {
 	// ReplicaSchedulingType: Duplicated (default) gives every cluster the whole
 	// number that the template states; Divided shares that number out. (Karmada

@@ -1,0 +1,92 @@
+// Command atoll-hub is the hub: one process with the Kubernetes API that people
+// use, the store below it, and everything that decides and delivers.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/hub"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "atoll-hub:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	var o hub.Options
+	var verbose bool
+	var logFormat string
+	cmd := &cobra.Command{
+		Use:   "atoll-hub --data-dir DIR",
+		Short: "Run the hub: one Kubernetes API for many clusters",
+		Long: `Run the hub: one Kubernetes API for many clusters.
+
+The hub serves the real Kubernetes API with Atoll's kinds, on an embedded etcd or
+on yours. It writes DIR/hub.kubeconfig for its administrator. What is to be kept is
+etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(logFormat, verbose)
+			if err != nil {
+				return err
+			}
+			o.API.Logger, o.API.Version = log, atoll.Version
+			return hub.Run(cmd.Context(), o)
+		},
+	}
+	f, a := cmd.Flags(), &o.API
+	f.StringVar(&a.DataDir, "data-dir", "", "directory for etcd, keys and hub.kubeconfig (required)")
+	f.StringVar(&a.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 for all")
+	f.IntVar(&a.Port, "port", 0, "port of the API; 0 keeps the last one, else 6443 or a free one")
+	f.StringVar(&a.AdvertiseAddress, "advertise-address", "", "IP address at which clients and agents reach the hub (default: the bind address, or the first global one)")
+	f.StringSliceVar(&a.ExtraSANs, "tls-san", nil, "further names and IP addresses in the serving certificate")
+	f.StringVar(&a.ServingCert, "tls-cert-file", "", "serving certificate of your own, with --tls-private-key-file")
+	f.StringVar(&a.ServingKey, "tls-private-key-file", "", "key of --tls-cert-file")
+	f.IntVar(&o.GatewayPort, "gateway-port", 0, "port that agents dial; 0 keeps the last one, else 6444 or a free one")
+	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents are told to dial (default: the advertise address and the gateway's port)")
+	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of an existing etcd; without them, etcd is embedded")
+	f.StringVar(&a.EtcdCAFile, "etcd-cafile", "", "CA of --etcd-servers")
+	f.StringVar(&a.EtcdCertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
+	f.StringVar(&a.EtcdKeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
+	f.StringVar(&a.AuthenticationConfig, "authentication-config", "", "upstream's AuthenticationConfiguration, for OIDC")
+	f.StringVar(&a.AuditPolicyFile, "audit-policy-file", "", "upstream's audit Policy")
+	f.StringVar(&a.AuditLogPath, "audit-log-path", "", "file for the audit log; - for standard output")
+	f.StringVar(&a.EncryptionProviderConfig, "encryption-provider-config", "", "upstream's EncryptionConfiguration (default: Secrets under a key of the hub's own)")
+	f.BoolVar(&a.Profiling, "profiling", false, "serve /debug/pprof to those whom RBAC allows it")
+	f.BoolVar(&verbose, "verbose", false, "log details")
+	f.StringVar(&logFormat, "log-format", "text", "text or json")
+	if err := cmd.MarkFlagRequired("data-dir"); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+func newLogger(format string, verbose bool) (*slog.Logger, error) {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format is %q: it is text or json", format)
+}
