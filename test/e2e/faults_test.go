@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The seed and the number of user actions of the random fault test; `make soak`
+// sets many.
+const (
+	seedVariable    = "ATOLL_FAULT_SEED"
+	actionsVariable = "ATOLL_FAULT_ACTIONS"
+)
+
+// wish is what users want of one object: where it is to be, and in which version.
+// A nil wish is an object that users deleted, or never made.
+type wish struct {
+	clusters []string
+	value    string
+}
+
+// user acts on the hub at random and remembers what is wanted.
+type user struct {
+	t      *testing.T
+	rng    *rand.Rand
+	ns     string
+	wishes map[string]*wish
+	serial int
+}
+
+func env(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("%s=%q is not a number", name, v)
+	}
+	return n
+}
+
+// TestNothingIsLostAndNothingComesBack kills and cuts at random while users act at
+// random, and then compares every member with what users want.
+func TestNothingIsLostAndNothingComesBack(t *testing.T) {
+	seed := uint64(env(t, seedVariable, int(time.Now().UnixNano()%1e9)))
+	actions := env(t, actionsVariable, 200)
+	t.Logf("replay with %s=%d %s=%d", seedVariable, seed, actionsVariable, actions)
+	u := &user{t: t, rng: rand.New(rand.NewPCG(seed, 1)), ns: namespace(t, fmt.Sprintf("faults-%d", seed)), wishes: map[string]*wish{}}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var faults sync.WaitGroup
+	faults.Go(func() { breakThings(ctx, t, rand.New(rand.NewPCG(seed, 2))) })
+	for range actions {
+		u.act()
+	}
+	cancel()
+	faults.Wait()
+	mend(t)
+	eventually(t, converge, "every member is as users want it", u.compare)
+}
+
+// act does one user action, again and again until the hub has taken it.
+func (u *user) act() {
+	name := fmt.Sprintf("o%d", u.rng.IntN(12))
+	w := u.wishes[name]
+	switch n := u.rng.IntN(10); {
+	case w == nil || n < 4:
+		u.serial++
+		next := &wish{clusters: u.someClusters(), value: strconv.Itoa(u.serial)}
+		u.persist("apply "+name, func(ctx context.Context) error { return u.apply(ctx, name, next) })
+		u.wishes[name] = next
+	case n < 7:
+		next := &wish{clusters: u.someClusters(), value: w.value}
+		u.persist("move "+name, func(ctx context.Context) error { return u.apply(ctx, name, next) })
+		u.wishes[name] = next
+	default:
+		u.persist("delete "+name, func(ctx context.Context) error {
+			return client.IgnoreNotFound(hub().Delete(ctx, u.object(name, w)))
+		})
+		u.wishes[name] = nil
+	}
+}
+
+func (u *user) someClusters() []string {
+	var out []string
+	for _, m := range members {
+		if u.rng.IntN(2) == 0 {
+			out = append(out, m)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, members[u.rng.IntN(len(members))])
+	}
+	return out
+}
+
+func (u *user) object(name string, w *wish) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{
+			"name": name, "namespace": u.ns,
+			"annotations": map[string]any{"atoll.dev/clusters": strings.Join(w.clusters, ",")},
+		},
+		"data": map[string]any{"value": w.value},
+	}}
+}
+
+// apply waits for an object of that name that is being deleted to be gone, as a
+// user would who sees his new object vanish with the old.
+func (u *user) apply(ctx context.Context, name string, w *wish) error {
+	old, err := get(ctx, "hub", "v1", "ConfigMap", u.ns, name)
+	if err != nil {
+		return err
+	}
+	if old != nil && old.GetDeletionTimestamp() != nil {
+		return fmt.Errorf("%s is still being deleted", name)
+	}
+	return hub().Apply(ctx, client.ApplyConfigurationFromUnstructured(u.object(name, w)), client.FieldOwner("kubectl"), client.ForceOwnership)
+}
+
+func (u *user) persist(what string, do func(ctx context.Context) error) {
+	u.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(u.t.Context(), 50*time.Millisecond, 3*converge, true, func(ctx context.Context) (bool, error) {
+		last = do(ctx)
+		if apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		u.t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// compare gives the first difference between what users want and what members have.
+func (u *user) compare(ctx context.Context) string {
+	for _, m := range members {
+		var list unstructured.UnstructuredList
+		list.SetAPIVersion("v1")
+		list.SetKind("ConfigMapList")
+		if err := world.clients[m].List(ctx, &list, client.InNamespace(u.ns)); err != nil {
+			return fmt.Sprintf("%s: %v", m, err)
+		}
+		have := map[string]string{}
+		for _, o := range list.Items {
+			if o.GetName() != "kube-root-ca.crt" {
+				have[o.GetName()], _, _ = unstructured.NestedString(o.Object, "data", "value")
+			}
+		}
+		for name, w := range u.wishes {
+			wanted := w != nil && strings.Contains(strings.Join(w.clusters, ","), m)
+			value, there := have[name]
+			switch {
+			case wanted && !there:
+				return fmt.Sprintf("%s lost %s", m, name)
+			case wanted && value != w.value:
+				return fmt.Sprintf("%s has %s at %s, want %s", m, name, value, w.value)
+			case !wanted && there:
+				return fmt.Sprintf("%s still has %s", m, name)
+			}
+		}
+	}
+	return ""
+}
+
+// breakThings breaks one thing after the other and mends it a moment later, until
+// ctx ends. Links stay broken for longer than the timeouts now and then.
+func breakThings(ctx context.Context, t *testing.T, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		m := members[rng.IntN(len(members))]
+		down := time.Duration(200+rng.IntN(4000)) * time.Millisecond
+		var hurt, heal func(context.Context) error
+		switch rng.IntN(6) {
+		case 0:
+			hurt = func(c context.Context) error { return world.lab.Kill(c, "hub") }
+			heal = func(c context.Context) error { return world.lab.Start(c, "hub") }
+		case 1, 2:
+			hurt = func(c context.Context) error { return world.lab.Kill(c, "agent/"+m) }
+			heal = func(c context.Context) error { return world.lab.Start(c, "agent/"+m) }
+		case 3:
+			hurt = func(c context.Context) error { return world.lab.Kill(c, m) }
+			heal = func(c context.Context) error { return world.lab.Start(c, m) }
+		case 4:
+			hurt = func(c context.Context) error { return world.lab.Cut(c, m) }
+			heal = func(c context.Context) error { return world.lab.Heal(c, m) }
+		default:
+			down = 45 * time.Second / time.Duration(1+rng.IntN(20))
+			hurt = func(c context.Context) error { return world.lab.HalfOpen(c, m) }
+			heal = func(c context.Context) error { return world.lab.Heal(c, m) }
+		}
+		if err := hurt(t.Context()); err != nil {
+			t.Errorf("break: %v", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(down):
+		}
+		if err := heal(t.Context()); err != nil {
+			t.Errorf("mend: %v", err)
+		}
+	}
+}
+
+// mend brings everything back.
+func mend(t *testing.T) {
+	t.Helper()
+	for _, m := range members {
+		if err := world.lab.Heal(t.Context(), m); err != nil {
+			t.Errorf("heal %s: %v", m, err)
+		}
+	}
+	for _, c := range []string{"hub", "member1", "member2", "member3", "agent/member1", "agent/member2", "agent/member3"} {
+		if err := world.lab.Start(t.Context(), c); err != nil {
+			t.Errorf("start %s: %v", c, err)
+		}
+	}
+}

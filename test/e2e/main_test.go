@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/internal/lab"
+)
+
+// members of the lab; their Clusters are named as they are.
+var members = []string{"member1", "member2", "member3"}
+
+// converge is how long anything may take to come true after the last fault healed.
+const converge = 60 * time.Second
+
+var world struct {
+	lab     *lab.Lab
+	clients map[string]client.Client // "hub" and the members
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	ctx := context.Background()
+	if os.Getenv(lab.BinDirVariable) == "" {
+		fmt.Fprintf(os.Stderr, "these tests run built binaries: `make build`, then %s=$PWD/bin go test ./test/e2e\n", lab.BinDirVariable)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "atoll-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	world.lab, err = lab.Up(ctx, lab.Options{Dir: dir, Members: len(members), Regions: []string{"eu", "us", "ap"}, Progress: os.Stderr})
+	defer func() {
+		if world.lab == nil {
+			if world.lab, err = lab.Open(dir); err != nil {
+				return
+			}
+		}
+		if err := world.lab.Down(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "end the lab:", err)
+		}
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bring the lab up:", err)
+		return 1
+	}
+	world.clients = map[string]client.Client{}
+	for _, name := range append([]string{"hub"}, members...) {
+		if world.clients[name], err = connect(name); err != nil {
+			fmt.Fprintf(os.Stderr, "connect to %s: %v\n", name, err)
+			return 1
+		}
+	}
+	code := m.Run()
+	if code == 0 {
+		os.RemoveAll(dir)
+	} else {
+		fmt.Fprintln(os.Stderr, "logs of the lab are in", filepath.Join(dir))
+	}
+	return code
+}
+
+func connect(name string) (client.Client, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", world.lab.Kubeconfig(name))
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS, cfg.Burst = 200, 400
+	return client.New(cfg, client.Options{})
+}
+
+// hub is the client of the hub, as its administrator.
+func hub() client.Client { return world.clients["hub"] }
+
+// objects decodes YAML documents after replacing $NS by the namespace.
+func objects(t *testing.T, ns, text string) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	for doc := range strings.SplitSeq(strings.ReplaceAll(text, "$NS", ns), "\n---\n") {
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+			t.Fatalf("yaml: %v\n%s", err, doc)
+		}
+		if len(o.Object) > 0 {
+			out = append(out, &o)
+		}
+	}
+	return out
+}
+
+// apply applies YAML to the hub as `kubectl apply --server-side` does.
+func apply(t *testing.T, ns, text string) {
+	t.Helper()
+	for _, o := range objects(t, ns, text) {
+		if err := hub().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
+			t.Fatalf("apply %s %s/%s: %v", o.GetKind(), o.GetNamespace(), o.GetName(), err)
+		}
+	}
+}
+
+// namespace makes a namespace on the hub for one test.
+func namespace(t *testing.T, ns string) string {
+	t.Helper()
+	apply(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}")
+	return ns
+}
+
+// get reads an object; nil when it is not there, or its kind is not served.
+func get(ctx context.Context, cluster, apiVersion, kind, ns, name string) (*unstructured.Unstructured, error) {
+	var o unstructured.Unstructured
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	err := world.clients[cluster].Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &o)
+	if client.IgnoreNotFound(err) == nil || meta.IsNoMatchError(err) {
+		if err != nil {
+			return nil, nil
+		}
+		return &o, nil
+	}
+	return nil, err
+}
+
+// eventually waits until check gives "", and otherwise fails with what it last said.
+func eventually(t *testing.T, within time.Duration, what string, check func(ctx context.Context) string) {
+	t.Helper()
+	last := "it was never looked at"
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == "", nil
+	})
+	if err != nil {
+		t.Fatalf("%s: not within %s: %s", what, within, last)
+	}
+}
+
+// inCluster gives a check that the object is in the cluster, or is not.
+func inCluster(cluster, apiVersion, kind, ns, name string, want bool) func(ctx context.Context) string {
+	return func(ctx context.Context) string {
+		o, err := get(ctx, cluster, apiVersion, kind, ns, name)
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%s: %v", cluster, err)
+		case want && o == nil:
+			return fmt.Sprintf("%s has no %s %s/%s", cluster, kind, ns, name)
+		case !want && o != nil:
+			return fmt.Sprintf("%s still has %s %s/%s", cluster, kind, ns, name)
+		}
+		return ""
+	}
+}
+
+// all joins checks.
+func all(checks ...func(ctx context.Context) string) func(ctx context.Context) string {
+	return func(ctx context.Context) string {
+		for _, c := range checks {
+			if why := c(ctx); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+}
+
+// field gives a check of one integer field of an object.
+func field(cluster, apiVersion, kind, ns, name string, want int64, path ...string) func(ctx context.Context) string {
+	return func(ctx context.Context) string {
+		o, err := get(ctx, cluster, apiVersion, kind, ns, name)
+		if err != nil || o == nil {
+			return fmt.Sprintf("%s: no %s %s/%s (%v)", cluster, kind, ns, name, err)
+		}
+		got, _, err := unstructured.NestedInt64(o.Object, path...)
+		if err != nil || got != want {
+			return fmt.Sprintf("%s: %s %s/%s has %s=%d, want %d", cluster, kind, ns, name, strings.Join(path, "."), got, want)
+		}
+		return ""
+	}
+}

@@ -1,0 +1,315 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: $NS, labels: {app: web}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: registry.example/web:1
+        envFrom: [{configMapRef: {name: web}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, namespace: $NS}
+data: {colour: blue}
+`
+
+const everywhere = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]
+  propagateDeps: true
+  placement: {clusterAffinity: {clusterNames: [member1, member2, member3]}}
+`
+
+// patch merges JSON into an object on the hub.
+func patch(t *testing.T, apiVersion, kind, ns, name, json string) {
+	t.Helper()
+	var o unstructured.Unstructured
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(ns)
+	o.SetName(name)
+	if err := hub().Patch(t.Context(), &o, client.RawPatch(types.MergePatchType, []byte(json))); err != nil {
+		t.Fatalf("patch %s %s/%s: %v", kind, ns, name, err)
+	}
+}
+
+// remove deletes an object on the hub.
+func remove(t *testing.T, apiVersion, kind, ns, name string) {
+	t.Helper()
+	var o unstructured.Unstructured
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(ns)
+	o.SetName(name)
+	if err := hub().Delete(t.Context(), &o); err != nil {
+		t.Fatalf("delete %s %s/%s: %v", kind, ns, name, err)
+	}
+}
+
+func TestApplyReachesEveryMemberAndReportsBack(t *testing.T) {
+	ns := namespace(t, "spine")
+	apply(t, ns, everywhere+"---\n"+web)
+	eventually(t, converge, "delivery", all(
+		inCluster("member1", "apps/v1", "Deployment", ns, "web", true),
+		inCluster("member2", "apps/v1", "Deployment", ns, "web", true),
+		inCluster("member3", "apps/v1", "Deployment", ns, "web", true),
+		inCluster("member3", "v1", "ConfigMap", ns, "web", true),
+	))
+	eventually(t, converge, "status on the hub", all(
+		field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"),
+		field("hub", "apps/v1", "Deployment", ns, "web", 1, "status", "observedGeneration"),
+	))
+
+	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":3}}`)
+	eventually(t, converge, "scale", all(
+		field("member1", "apps/v1", "Deployment", ns, "web", 3, "status", "availableReplicas"),
+		field("hub", "apps/v1", "Deployment", ns, "web", 3, "status", "availableReplicas"),
+		field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "observedGeneration"),
+	))
+
+	remove(t, "apps/v1", "Deployment", ns, "web")
+	for _, c := range append([]string{"hub"}, members...) {
+		eventually(t, converge, "removal", inCluster(c, "apps/v1", "Deployment", ns, "web", false))
+	}
+	eventually(t, converge, "the dependency follows its last user", inCluster("member1", "v1", "ConfigMap", ns, "web", false))
+	if o, err := get(t.Context(), "hub", "v1", "ConfigMap", ns, "web"); err != nil || o == nil {
+		t.Fatalf("the hub's own ConfigMap was to stay: %v", err)
+	}
+}
+
+func TestDividedSharesByWeight(t *testing.T) {
+	ns := namespace(t, "divided")
+	apply(t, ns, `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]
+  propagateDeps: true
+  placement:
+    clusterAffinity: {clusterNames: [member1, member2]}
+    replicaScheduling:
+      replicaSchedulingType: Divided
+      weightPreference:
+        staticWeightList:
+        - {targetCluster: {clusterNames: [member1]}, weight: 2}
+        - {targetCluster: {clusterNames: [member2]}, weight: 1}
+---`+web)
+	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":6}}`)
+	eventually(t, converge, "shares", all(
+		field("member1", "apps/v1", "Deployment", ns, "web", 4, "status", "readyReplicas"),
+		field("member2", "apps/v1", "Deployment", ns, "web", 2, "status", "readyReplicas"),
+		field("hub", "apps/v1", "Deployment", ns, "web", 6, "status", "readyReplicas"),
+	))
+}
+
+func TestMovingIsEditingOneAttribute(t *testing.T) {
+	ns := namespace(t, "moving")
+	apply(t, ns, web)
+	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1"}}}`)
+	eventually(t, converge, "first place", field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"))
+
+	least, stop := leastHealthy(t, ns)
+	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member2"}}}`)
+	eventually(t, converge, "second place", all(
+		field("member2", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"),
+		inCluster("member1", "apps/v1", "Deployment", ns, "web", false),
+		inCluster("member1", "v1", "ConfigMap", ns, "web", false),
+		inCluster("member2", "v1", "ConfigMap", ns, "web", true),
+	))
+	stop()
+	if n := <-least; n < 2 {
+		t.Fatalf("while moving there were but %d healthy replicas, 2 before", n)
+	}
+}
+
+// leastHealthy samples the healthy replicas of Deployment web over all members until
+// stop is called, and then gives the least.
+func leastHealthy(t *testing.T, ns string) (least <-chan int64, stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	out := make(chan int64, 1)
+	go func() {
+		low := int64(1 << 30)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				out <- low
+				return
+			case <-tick.C:
+			}
+			sum, whole := int64(0), true
+			for _, m := range members {
+				o, err := get(ctx, m, "apps/v1", "Deployment", ns, "web")
+				if whole = whole && err == nil; o != nil {
+					n, _, _ := unstructured.NestedInt64(o.Object, "status", "availableReplicas")
+					sum += n
+				}
+			}
+			if whole {
+				low = min(low, sum)
+			}
+		}
+	}()
+	return out, cancel
+}
+
+func TestOverrideInOneRegionOnly(t *testing.T) {
+	ns := namespace(t, "override")
+	apply(t, ns, everywhere+"---\n"+web+`
+---
+apiVersion: atoll.dev/v1alpha1
+kind: OverridePolicy
+metadata: {name: us, namespace: $NS}
+spec:
+  overrideRules:
+  - targetCluster: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [us]}]}}
+    overriders: {imageOverrider: [{component: Registry, operator: replace, value: us.example}]}
+`)
+	image := func(cluster, want string) func(ctx context.Context) string {
+		return func(ctx context.Context) string {
+			o, err := get(ctx, cluster, "apps/v1", "Deployment", ns, "web")
+			if err != nil || o == nil {
+				return fmt.Sprintf("%s: no Deployment (%v)", cluster, err)
+			}
+			cs, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			if len(cs) != 1 || cs[0].(map[string]any)["image"] != want {
+				return fmt.Sprintf("%s: containers %v, want image %s", cluster, cs, want)
+			}
+			return ""
+		}
+	}
+	eventually(t, converge, "images", all(
+		image("member1", "registry.example/web:1"), image("member2", "us.example/web:1"), image("member3", "registry.example/web:1"),
+	))
+	remove(t, "atoll.dev/v1alpha1", "OverridePolicy", ns, "us")
+	eventually(t, converge, "images without the policy", image("member2", "registry.example/web:1"))
+}
+
+func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
+	ns := namespace(t, "away")
+	apply(t, ns, everywhere+"---\n"+web)
+	eventually(t, converge, "delivery", field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"))
+	was, err := get(t.Context(), "member3", "apps/v1", "Deployment", ns, "web")
+	if err != nil || was == nil {
+		t.Fatalf("member3: %v", err)
+	}
+	if err := world.lab.Cut(t.Context(), "member3"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := world.lab.Heal(context.WithoutCancel(t.Context()), "member3"); err != nil {
+			t.Error(err)
+		}
+	})
+	remove(t, "apps/v1", "Deployment", ns, "web")
+	eventually(t, converge, "the hub does not wait for who is away", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
+	if o, err := get(t.Context(), "member3", "apps/v1", "Deployment", ns, "web"); err != nil || o == nil {
+		t.Fatalf("member3 lost its Deployment while it was cut off: %v", err)
+	}
+	apply(t, ns, web)
+	if err := world.lab.Heal(t.Context(), "member3"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, converge, "exactly the new object", func(ctx context.Context) string {
+		o, err := get(ctx, "member3", "apps/v1", "Deployment", ns, "web")
+		switch {
+		case err != nil || o == nil:
+			return fmt.Sprintf("member3 has no Deployment: %v", err)
+		case o.GetUID() == was.GetUID():
+			return "member3 still has the old one"
+		}
+		return ""
+	})
+}
+
+func TestNamespaceDeletedOnTheHub(t *testing.T) {
+	ns := namespace(t, "doomed")
+	apply(t, ns, everywhere+"---\n"+web)
+	eventually(t, converge, "delivery", field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"))
+	remove(t, "v1", "Namespace", "", ns)
+	for _, c := range append([]string{"hub"}, members...) {
+		eventually(t, converge, "namespace gone", inCluster(c, "v1", "Namespace", "", ns, false))
+	}
+}
+
+func TestDriftIsCorrected(t *testing.T) {
+	ns := namespace(t, "drift")
+	apply(t, ns, everywhere+"---\n"+web)
+	eventually(t, converge, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedField(o.Object, "red", "data", "colour"); err != nil {
+		t.Fatal(err)
+	}
+	if err := world.clients["member1"].Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "an edit is undone", func(ctx context.Context) string {
+		o, err := get(ctx, "member1", "v1", "ConfigMap", ns, "web")
+		if err != nil || o == nil {
+			return fmt.Sprint("no ConfigMap: ", err)
+		}
+		if v, _, _ := unstructured.NestedString(o.Object, "data", "colour"); v != "blue" {
+			return "colour is " + v
+		}
+		return ""
+	})
+	if err := world.clients["member1"].Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "a delete is undone", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+}
+
+func TestMembersHealThemselvesWithoutTheHub(t *testing.T) {
+	ns := namespace(t, "hubless")
+	apply(t, ns, everywhere+"---\n"+web)
+	eventually(t, converge, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	if err := world.lab.Kill(t.Context(), "hub"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := world.lab.Start(context.WithoutCancel(t.Context()), "hub"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := world.lab.Kill(t.Context(), "agent/member1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := world.lab.Start(t.Context(), "agent/member1"); err != nil {
+		t.Fatal(err)
+	}
+	o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
+	if err != nil || o == nil {
+		t.Fatalf("member1 lost its ConfigMap with the hub: %v", err)
+	}
+	if err := world.clients["member1"].Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "a restarted agent heals without the hub", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+}
