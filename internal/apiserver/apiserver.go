@@ -28,6 +28,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/apiserver/conversion"
 	"atoll.dev/atoll/internal/apiserver/datadir"
 	"atoll.dev/atoll/internal/apiserver/keys"
 )
@@ -90,9 +91,11 @@ type Server struct {
 	keys       *keys.Set
 	store      *store
 	identities *identities
-	loopback   *rest.Config
-	kubeconfig string
-	address    string
+	// definitions is set once the server of custom resources is built.
+	definitions *Late[conversion.Backend]
+	loopback    *rest.Config
+	kubeconfig  string
+	address     string
 
 	stop      context.CancelFunc
 	finished  chan struct{}
@@ -111,7 +114,12 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, finished: make(chan struct{}), done: make(chan struct{})}
+	s := &Server{
+		options:     o,
+		definitions: NewLate[conversion.Backend](),
+		finished:    make(chan struct{}),
+		done:        make(chan struct{}),
+	}
 	s.quiet.Store(true)
 	s.options.Logger = slog.New(quietable{o.Logger.Handler(), &s.quiet})
 	redirectKlog(s.options.Logger.With("component", "apiserver").Handler())

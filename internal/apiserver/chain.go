@@ -119,6 +119,9 @@ func (s *Server) chain(config kubeapiserver.CompletedConfig) (*aggregator.APIAgg
 	if err != nil {
 		return nil, fmt.Errorf("build the server of custom resources: %w", err)
 	}
+	if err := s.setDefinitions(extensions); err != nil {
+		return nil, err
+	}
 	kube, err := s.kubeAPIs(config.KubeAPIs, extensions)
 	if err != nil {
 		return nil, err

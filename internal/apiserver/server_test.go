@@ -3,24 +3,44 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"atoll.dev/atoll/internal/apiserver"
 )
 
-// hub is the server that the tests of this package share; each keeps to
+// hub is the server that the tests of this package share; each test keeps to
 // namespaces and names of its own.
 var hub *apiserver.Server
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+// seen records what the shared server's extra admission plugin saw.
+var seen = &recorder{}
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimEnv); dir != "" {
+		beVictim(dir)
+		return
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "atoll-apiserver-")
@@ -29,54 +49,162 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	o := options(dir)
+	o.Admission = []apiserver.AdmissionPlugin{{Name: "TestRecorder", Handler: seen}}
 	begin := time.Now()
-	hub, err = apiserver.Start(context.Background(), options(dir))
+	hub, err = apiserver.Start(context.Background(), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	fmt.Printf("ready after %v\n", time.Since(begin).Round(time.Millisecond))
 	code := m.Run()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := hub.Stop(ctx); err != nil {
+	if err := stop(hub); err != nil {
 		fmt.Fprintln(os.Stderr, "stop:", err)
 		return 1
 	}
 	return code
 }
 
-func options(dir string) apiserver.Options {
-	return apiserver.Options{
-		DataDir: dir,
-		Version: "v0.1.0",
-		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel()})),
-	}
+func stop(s *apiserver.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return s.Stop(ctx)
 }
 
-func logLevel() slog.Level {
+func options(dir string) apiserver.Options {
+	return apiserver.Options{DataDir: dir, Version: "v0.1.0", Logger: logger()}
+}
+
+// logger discards unless LOG_LEVEL says otherwise.
+func logger() *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(os.Getenv("LOG_LEVEL"))); err != nil {
-		return slog.LevelError + 1
+		return slog.New(slog.DiscardHandler)
 	}
-	return level
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-func adminConfig(t *testing.T, s *apiserver.Server) *rest.Config {
+// start runs another server and stops it with the test.
+func start(t *testing.T, o apiserver.Options) *apiserver.Server {
+	t.Helper()
+	s, err := apiserver.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(s); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return s
+}
+
+// user is a client of a hub, as an administrator unless changed.
+type user struct {
+	t       *testing.T
+	config  *rest.Config
+	kube    *kubernetes.Clientset
+	objects *dynamic.DynamicClient
+}
+
+func admin(t *testing.T, s *apiserver.Server) *user {
 	t.Helper()
 	c, err := clientcmd.BuildConfigFromFlags("", s.AdminKubeconfigPath())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.QPS = -1
-	return c
+	return newUser(t, c)
 }
 
-func TestReady(t *testing.T) {
-	client := kubernetes.NewForConfigOrDie(adminConfig(t, hub))
-	list, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+func newUser(t *testing.T, c *rest.Config) *user {
+	t.Helper()
+	c.QPS = -1
+	kube, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(len(list.Items))
+	objects, err := dynamic.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &user{t: t, config: c, kube: kube, objects: objects}
+}
+
+// namespace makes a namespace that goes with the test.
+func (u *user) namespace(name string) string {
+	u.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": name}}}
+	if _, err := u.kube.CoreV1().Namespaces().Create(u.t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		u.t.Fatal(err)
+	}
+	u.t.Cleanup(func() {
+		u.kube.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	return name
+}
+
+// apply applies every object of a YAML stream server-side and returns the first
+// error.
+func (u *user) apply(manifests string, options ...func(*metav1.PatchOptions)) error {
+	u.t.Helper()
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(u.kube.Discovery()))
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
+	for {
+		obj := &unstructured.Unstructured{}
+		if err := decoder.Decode(obj); err == io.EOF {
+			return nil
+		} else if err != nil {
+			u.t.Fatal(err)
+		}
+		mapping, err := mapper.RESTMapping(obj.GroupVersionKind().GroupKind(), obj.GroupVersionKind().Version)
+		if err != nil {
+			return err
+		}
+		body, err := obj.MarshalJSON()
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		po := metav1.PatchOptions{FieldManager: "test", FieldValidation: metav1.FieldValidationStrict}
+		for _, option := range options {
+			option(&po)
+		}
+		_, err = u.objects.Resource(mapping.Resource).Namespace(obj.GetNamespace()).
+			Patch(u.t.Context(), obj.GetName(), types.ApplyPatchType, body, po)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
+		}
+	}
+}
+
+func (u *user) mustApply(manifests string) {
+	u.t.Helper()
+	if err := u.apply(manifests); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (u *user) resource(group, version, resource string) dynamic.NamespaceableResourceInterface {
+	return u.objects.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+}
+
+// eventually waits until f holds, with what it last said if it never does.
+func eventually(t *testing.T, what string, f func(context.Context) (bool, string)) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var ok bool
+		ok, last = f(ctx)
+		return ok, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v; last: %s", what, err, last)
+	}
+}
+
+// configmap writes a ConfigMap, the simplest proof that the hub takes writes.
+func (u *user) configmap(namespace, name string) error {
+	_, err := u.kube.CoreV1().ConfigMaps(namespace).Create(u.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return err
 }

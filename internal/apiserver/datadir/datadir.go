@@ -23,6 +23,8 @@ import (
 const (
 	lockFile    = "LOCK"
 	versionFile = "VERSION"
+	// unfinishedFile is there while a restore fills the directory.
+	unfinishedFile = "RESTORING"
 )
 
 // Dir is an open, locked data directory.
@@ -48,14 +50,14 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("the data directory %s is in use by %s; stop that one first or choose another directory", e.Path, holder)
 }
 
-// NewerError tells that the directory was written by a newer version.
+// NewerError tells that something was written by a newer version.
 type NewerError struct {
-	Path, Written, Running string
+	// What was written, as a noun phrase, by which version, and which one runs.
+	What, Written, Running string
 }
 
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("the data directory %s was written by Atoll %s and this is %s; run %s or newer, or restore a backup that this version made into another directory",
-		e.Path, e.Written, e.Running, e.Written)
+	return fmt.Sprintf("%s was written by Atoll %s, and this is Atoll %s; run %s or newer", e.What, e.Written, e.Running, e.Written)
 }
 
 // Open locks path for the given version of Atoll, making it when absent.
@@ -68,11 +70,70 @@ func Open(path, running string) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{path: path, version: running, lock: lock}
-	if err := d.checkVersion(); err != nil {
+	err = d.checkVersion()
+	if _, statErr := os.Stat(d.Path(unfinishedFile)); statErr == nil {
+		err = fmt.Errorf("a restore into the data directory %s was not finished; empty it and restore again", path)
+	}
+	if err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// OpenEmpty locks path, which must be absent or empty, and marks it so that
+// nobody opens it before Finish, also after a crash.
+func OpenEmpty(path, running string) (*Dir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory %s: %w", path, err)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("look into %s: %w", path, err)
+	}
+	if len(entries) > 0 {
+		return nil, fmt.Errorf("the data directory %s is not empty (it holds %s); restore into an empty one", path, entries[0].Name())
+	}
+	lock, err := acquire(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, version: running, lock: lock}
+	if err := WriteFile(d.Path(unfinishedFile), nil, 0o600); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Finish makes a directory from OpenEmpty one that can be opened.
+func (d *Dir) Finish() error {
+	if err := d.Commit(); err != nil {
+		return err
+	}
+	if err := os.Remove(d.Path(unfinishedFile)); err != nil {
+		return fmt.Errorf("finish %s: %w", d.path, err)
+	}
+	return Sync(d.path)
+}
+
+// Abandon removes everything that was put into a directory from OpenEmpty and
+// frees it.
+func (d *Dir) Abandon() error {
+	defer d.Close()
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", d.path, err)
+	}
+	for _, e := range entries {
+		if e.Name() == unfinishedFile {
+			continue
+		}
+		if err := os.RemoveAll(d.Path(e.Name())); err != nil {
+			return fmt.Errorf("empty %s: %w", d.path, err)
+		}
+	}
+	return os.Remove(d.Path(unfinishedFile))
 }
 
 // Path returns the path of a file in the directory.
@@ -103,17 +164,22 @@ func (d *Dir) checkVersion() error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", d.Path(versionFile), err)
 	}
-	text := strings.TrimSpace(string(content))
-	written, err := version.ParseGeneric(text)
+	return CheckVersion("the data directory "+d.path, strings.TrimSpace(string(content)), d.version)
+}
+
+// CheckVersion refuses, with a *NewerError that names what, what a newer
+// version (major or minor) than the running one has written.
+func CheckVersion(what, written, running string) error {
+	w, err := version.ParseGeneric(written)
 	if err != nil {
-		return fmt.Errorf("%s says %q, which is no version: %w", d.Path(versionFile), text, err)
+		return fmt.Errorf("%s was written by %q, which is no version: %w", what, written, err)
 	}
-	running, err := version.ParseGeneric(d.version)
+	r, err := version.ParseGeneric(running)
 	if err != nil {
-		return fmt.Errorf("the running version %q is no version: %w", d.version, err)
+		return fmt.Errorf("the running version %q is no version: %w", running, err)
 	}
-	if written.Major() > running.Major() || written.Major() == running.Major() && written.Minor() > running.Minor() {
-		return &NewerError{Path: d.path, Written: text, Running: d.version}
+	if w.Major() > r.Major() || w.Major() == r.Major() && w.Minor() > r.Minor() {
+		return &NewerError{What: what, Written: written, Running: running}
 	}
 	return nil
 }
@@ -165,8 +231,24 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+	if err == nil {
+		err = Sync(filepath.Dir(path))
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Sync makes the names in a directory durable.
+func Sync(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
 	}
 	return nil
 }

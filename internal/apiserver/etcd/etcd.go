@@ -31,6 +31,7 @@ const (
 	memberName = "hub"
 	// peerAddress is never listened on; a member must have one to be named by.
 	peerAddress  = "unix://hub:1"
+	clusterToken = "atoll-hub"
 	clientSocket = "client.sock"
 	// httpSocket takes what is not gRPC off the clients' socket.
 	httpSocket = "http.sock"
@@ -88,7 +89,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := zap.New(&slogCore{ctx: context.WithoutCancel(ctx), handler: o.Logger.Handler()})
+	logger := zap.New(newCore(ctx, o.Logger))
 	e, err := embed.StartEtcd(config(o, sockets.path, logger))
 	if err != nil {
 		sockets.Close()
@@ -194,6 +195,7 @@ func config(o Options, socketPath string, logger *zap.Logger) *embed.Config {
 	c.AdvertiseClientUrls = []url.URL{peer}
 	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{peer}
+	c.InitialClusterToken = clusterToken
 	c.InitialCluster = memberName + "=" + peerAddress
 	c.GRPCAdditionalServerOptions = []grpc.ServerOption{
 		grpc.ReadBufferSize(8 << 10),

@@ -11,8 +11,12 @@ import (
 // of interest to its developers, so it becomes debug here, and its debug records,
 // one per request, are dropped.
 type slogCore struct {
-	ctx     context.Context
+	ctx     context.Context // zap carries none with a record
 	handler slog.Handler
+}
+
+func newCore(ctx context.Context, logger *slog.Logger) *slogCore {
+	return &slogCore{ctx: context.WithoutCancel(ctx), handler: logger.Handler()}
 }
 
 func level(l zapcore.Level) slog.Level {

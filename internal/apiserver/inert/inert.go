@@ -18,17 +18,11 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
-const (
-	// Label marks an object that does not act on the hub.
-	Label = "atoll.dev/inert"
-	// HubLabel with the value "true" is how people say that an object shall
-	// act on the hub itself.
-	HubLabel = "atoll.dev/hub"
-
-	yes = "true"
-)
+const yes = "true"
 
 var steering = map[schema.GroupResource]bool{
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     true,
@@ -54,9 +48,9 @@ func Hidden(info *request.RequestInfo) bool {
 // ExcludeFrom narrows a label selector to objects that act on the hub.
 func ExcludeFrom(selector string) string {
 	if selector == "" {
-		return Label + "!=" + yes
+		return atoll.LabelInert + "!=" + yes
 	}
-	return selector + "," + Label + "!=" + yes
+	return selector + "," + atoll.LabelInert + "!=" + yes
 }
 
 // NewAdmission returns the plugin that labels. own tells the hub's own users.
@@ -91,25 +85,25 @@ func (l labeller) Admit(_ context.Context, a admission.Attributes, _ admission.O
 func label(obj, old metav1.Object) {
 	labels := obj.GetLabels()
 	switch {
-	case labels[HubLabel] == yes:
-		if _, labelled := labels[Label]; labelled {
-			delete(labels, Label)
+	case labels[atoll.LabelHub] == yes:
+		if _, labelled := labels[atoll.LabelInert]; labelled {
+			delete(labels, atoll.LabelInert)
 			obj.SetLabels(labels)
 		}
 	case old != nil && !isTemplate(old.GetLabels()) && !isTemplate(labels):
 		// Made by the hub itself, which others may edit.
-	case labels[Label] != yes:
+	case labels[atoll.LabelInert] != yes:
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[Label] = yes
+		labels[atoll.LabelInert] = yes
 		obj.SetLabels(labels)
 	}
 }
 
 // isTemplate tells objects that users brought from those that the hub made.
 func isTemplate(labels map[string]string) bool {
-	_, inert := labels[Label]
-	_, hub := labels[HubLabel]
+	_, inert := labels[atoll.LabelInert]
+	_, hub := labels[atoll.LabelHub]
 	return inert || hub
 }
