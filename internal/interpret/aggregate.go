@@ -195,13 +195,23 @@ func assumed(template *unstructured.Unstructured, item RowItem) (reflected, bool
 	return reflected{N: []int64{n, n, n, n, n, n}, F: flagAvailable + flagDone}, true
 }
 
-// quiet tells that no reachable cluster has reported and that there is nothing to
-// take back either.
+// quiet tells that there is nothing to write: no cluster is reachable, or the
+// template has no status yet and what it would get is the status of a cluster that
+// has not reported.
 func (a *aggregation) quiet() bool {
 	if len(a.rows) == 0 {
 		return true
 	}
-	return void(a.old) && !slices.ContainsFunc(a.rows, func(r row) bool { return r.reported })
+	if !void(a.old) {
+		return false
+	}
+	reported := 0
+	for _, r := range a.rows {
+		if r.reported {
+			reported++
+		}
+	}
+	return reported == 0 || !a.divided && reported < len(a.rows)
 }
 
 // least finds the least finished reachable row. progress gives numbers of a

@@ -1,0 +1,262 @@
+package interpret_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// report makes the row that an agent would send of a member's object.
+func report(cluster string, member *unstructured.Unstructured) interpret.RowItem {
+	h, _, _ := interpret.Health(member)
+	return interpret.RowItem{Cluster: cluster, Reflected: interpret.Reflect(member), Health: h}
+}
+
+// aggregateCase: the template, the members' objects ("" reports nothing), and the
+// status that comes out, without times.
+type aggregateCase struct {
+	name     string
+	template string
+	divided  bool
+	members  []string
+	change   func(rows []interpret.RowItem)
+	observed int64
+	want     string // "none" when there is nothing to write
+}
+
+const (
+	jobHead = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, namespace: shop, generation: 1}\nspec: {completions: 2, parallelism: 2}\n"
+	stsHead = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db, namespace: shop, generation: 1}\nspec: {replicas: 2}\n"
+	toyHead = "apiVersion: example.com/v1\nkind: Toy\nmetadata: {name: bear, namespace: shop, generation: 1}\n"
+	lbHead  = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {type: LoadBalancer}\n"
+
+	allDone  = "conditions: [{type: Available, status: 'True', reason: MinimumReplicasAvailable}, {type: Progressing, status: 'True', reason: NewReplicaSetAvailable}]"
+	web2     = deploymentHead + "spec: {replicas: 2}\n"
+	web2Done = web2 + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, " + allDone + "}"
+	web2Half = web2 + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 1, availableReplicas: 1, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'True', reason: ReplicaSetUpdated}]}"
+	web1Done = deploymentHead + "spec: {replicas: 1}\nstatus: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1, " + allDone + "}"
+)
+
+func doneStatus(n, generation string) string {
+	return "{observedGeneration: " + generation + ", replicas: " + n + ", updatedReplicas: " + n + ", readyReplicas: " + n + ", availableReplicas: " + n + ", " + allDone + "}"
+}
+
+var aggregateCases = []aggregateCase{
+	{name: "duplicated is one cluster's", template: web2, members: []string{web2Done, web2Done}, observed: 2, want: doneStatus("2", "2")},
+	{name: "divided sums", template: deploymentHead + "spec: {replicas: 4}", divided: true, members: []string{web2Done, web2Done}, observed: 2, want: doneStatus("4", "2")},
+	{name: "the least finished tells", template: web2, members: []string{web2Done, web2Half, web2Done}, observed: 2,
+		want: "{observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 1, availableReplicas: 1, unavailableReplicas: 1, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'True', reason: ReplicaSetUpdated}]}"},
+	{name: "divided is available where all are", template: deploymentHead + "spec: {replicas: 4}", divided: true, members: []string{web2Done, web2Half}, observed: 2,
+		want: "{observedGeneration: 2, replicas: 4, updatedReplicas: 4, readyReplicas: 3, availableReplicas: 3, unavailableReplicas: 1, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'True', reason: ReplicaSetUpdated}]}"},
+	{name: "nobody reported", template: web2, members: []string{"", ""}, observed: 0, want: "none"},
+	{name: "one has not reported", template: web2, members: []string{web2Done, ""}, observed: 0, want: "none"},
+	{name: "one is new", template: web2Done, members: []string{web2Done, ""}, observed: 0,
+		want: "{observedGeneration: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'True', reason: ReplicaSetUpdated}]}"},
+	{name: "a member's controller is late", template: web2, members: []string{web2Done, strings.Replace(web2Done, "generation: 2}", "generation: 3}", 1)}, observed: 2, want: doneStatus("2", "0")},
+	{name: "stale content keeps the generation", template: web2 + "status: {observedGeneration: 1}", members: []string{web2Done, web2Done}, observed: 2,
+		change: func(rows []interpret.RowItem) { rows[1].Stale = true }, want: doneStatus("2", "1")},
+	{name: "away is left out", template: web2, members: []string{web2Done, web2Half}, observed: 2,
+		change: func(rows []interpret.RowItem) { rows[1].Away = true }, want: doneStatus("2", "2")},
+	{name: "all away", template: web2, members: []string{web2Done}, observed: 2,
+		change: func(rows []interpret.RowItem) { rows[0].Away = true }, want: "none"},
+	{name: "told to run fewer", template: deploymentHead + "spec: {replicas: 3}", members: []string{web1Done, web1Done}, observed: 2, want: doneStatus("3", "2")},
+	{name: "healthy without room to reflect", template: web2, members: []string{"", ""}, observed: 2,
+		change: func(rows []interpret.RowItem) { rows[0].Health, rows[1].Health = atoll.Healthy, atoll.Healthy }, want: doneStatus("2", "2")},
+	{name: "deadline", template: web2, members: []string{web2Done, web2 + "status: {observedGeneration: 2, replicas: 2, conditions: [{type: Available, status: 'False'}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}]}"}, observed: 2,
+		want: "{observedGeneration: 2, replicas: 2, unavailableReplicas: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}]}"},
+
+	{name: "statefulset done", template: stsHead, members: []string{stsHead + "status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: a, updateRevision: a}"}, observed: 1,
+		want: "{observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: db-1, updateRevision: db-1}"},
+	{name: "statefulset updating", template: stsHead, members: []string{stsHead + "status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 1, currentReplicas: 1, currentRevision: a, updateRevision: b}"}, observed: 1,
+		want: "{observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 1, currentReplicas: 1, currentRevision: db-0, updateRevision: db-1}"},
+	{name: "daemonset", template: "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}", observed: 1,
+		members: []string{"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}\nstatus: {observedGeneration: 1, desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 1}"},
+		want:    "{observedGeneration: 1, desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 1}"},
+
+	{name: "job runs until the last is done", template: jobHead, observed: 1, members: []string{
+		jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}",
+		jobHead + "status: {startTime: '2026-01-01T00:00:05Z', active: 1, ready: 1, succeeded: 1}"},
+		want: "{startTime: '2026-01-01T00:00:00Z', active: 1, ready: 1, succeeded: 1}"},
+	{name: "job complete", template: jobHead, observed: 1, members: []string{
+		jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}",
+		jobHead + "status: {startTime: '2026-01-01T00:00:05Z', completionTime: '2026-01-01T00:02:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}"},
+		want: "{startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:02:00Z', succeeded: 2, conditions: [{type: SuccessCriteriaMet, status: 'True', reason: CompletionsReached}, {type: Complete, status: 'True', reason: CompletionsReached}]}"},
+	{name: "job failed in one", template: jobHead, observed: 1, members: []string{
+		jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}",
+		jobHead + "status: {startTime: '2026-01-01T00:00:05Z', failed: 3, conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded}]}"},
+		want: "{startTime: '2026-01-01T00:00:00Z', failed: 3, conditions: [{type: FailureTarget, status: 'True', reason: BackoffLimitExceeded}, {type: Failed, status: 'True', reason: BackoffLimitExceeded}]}"},
+	{name: "finished job stays", template: jobHead + "status: {conditions: [{type: Complete, status: 'True'}]}", observed: 1,
+		members: []string{jobHead + "status: {active: 1}"}, want: "none"},
+	{name: "cronjob", template: "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: tidy}", observed: 1, members: []string{
+		"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: tidy}\nstatus: {lastScheduleTime: '2026-01-01T00:00:00Z'}",
+		"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: tidy}\nstatus: {lastScheduleTime: '2026-01-01T00:00:01Z', lastSuccessfulTime: '2026-01-01T00:00:00Z'}"},
+		want: "{lastScheduleTime: '2026-01-01T00:00:01Z', lastSuccessfulTime: '2026-01-01T00:00:00Z'}"},
+	{name: "pod", template: "apiVersion: v1\nkind: Pod\nmetadata: {name: one, generation: 1}\nstatus: {phase: Pending, qosClass: BestEffort}", observed: 1, members: []string{
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: one}\nstatus: {phase: Running, podIP: 10.0.0.1, conditions: [{type: Ready, status: 'True'}, {type: PodScheduled, status: 'True'}]}",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: one}\nstatus: {phase: Running, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}"},
+		want: "{phase: Running, qosClass: BestEffort, observedGeneration: 1, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}"},
+
+	{name: "addresses are joined, away too", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP}, {hostname: a.example.com}]}}",
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.2, ipMode: Proxy}]}}"},
+		change: func(rows []interpret.RowItem) { rows[1].Away = true },
+		want:   "{loadBalancer: {ingress: [{hostname: a.example.com}, {ip: 192.0.2.1, ipMode: VIP}, {ip: 192.0.2.2, ipMode: Proxy}]}}"},
+	{name: "a service that is no load balancer", template: strings.Replace(lbHead, "LoadBalancer", "ClusterIP", 1), observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"}, want: "none"},
+	{name: "ingress", template: "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}", observed: 1, members: []string{
+		"apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+		want: "{loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+	{name: "claim takes the worst", template: "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteOnce]}\nstatus: {phase: Pending}", observed: 1, members: []string{
+		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nstatus: {phase: Bound, capacity: {storage: 10Gi}}",
+		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nstatus: {phase: Bound, capacity: {storage: 8Gi}}"},
+		want: "{phase: Bound, accessModes: [ReadWriteOnce], capacity: {storage: 8Gi}}"},
+	{name: "budget", template: "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web, generation: 1}", observed: 1, members: []string{
+		"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web, generation: 1}\nstatus: {observedGeneration: 1, disruptionsAllowed: 1, currentHealthy: 3, desiredHealthy: 2, expectedPods: 3, conditions: [{type: DisruptionAllowed, status: 'True', reason: SufficientPods, observedGeneration: 1}]}",
+		"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web, generation: 1}\nstatus: {observedGeneration: 1, disruptionsAllowed: 0, currentHealthy: 2, desiredHealthy: 2, expectedPods: 3, conditions: [{type: DisruptionAllowed, status: 'False', reason: InsufficientPods, observedGeneration: 1}]}"},
+		want: "{observedGeneration: 1, currentHealthy: 2, desiredHealthy: 2, expectedPods: 3, conditions: [{type: DisruptionAllowed, status: 'False', reason: InsufficientPods, observedGeneration: 1}]}"},
+	{name: "autoscaler", template: "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}", observed: 1, members: []string{
+		"apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\nstatus: {currentReplicas: 2, desiredReplicas: 3, conditions: [{type: AbleToScale, status: 'True', reason: ReadyForNewScale}]}"},
+		want: "{observedGeneration: 1, currentReplicas: 2, desiredReplicas: 3, conditions: [{type: AbleToScale, status: 'True', reason: ReadyForNewScale}]}"},
+	{name: "custom kind", template: toyHead, observed: 1, members: []string{
+		toyHead + "status: {observedGeneration: 1, phase: Happy, conditions: [{type: Ready, status: 'True', reason: Stuffed}]}",
+		toyHead + "status: {observedGeneration: 1, phase: Sad, conditions: [{type: Ready, status: 'False', reason: Torn}]}"},
+		want: "{observedGeneration: 1, phase: Sad, conditions: [{type: Ready, status: 'False', reason: Torn}]}"},
+	{name: "kinds that the hub keeps itself", template: "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: toys.example.com}", observed: 1,
+		members: []string{"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: toys.example.com}\nstatus: {conditions: [{type: Established, status: 'True'}]}"}, want: "none"},
+	{name: "kinds without status", template: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}", members: []string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}"}, observed: 1, want: "none"},
+}
+
+func TestAggregate(t *testing.T) {
+	for _, c := range aggregateCases {
+		t.Run(c.name, func(t *testing.T) {
+			var rows []interpret.RowItem
+			for i, m := range c.members {
+				name := "c" + string(rune('a'+i))
+				if m == "" {
+					rows = append(rows, interpret.RowItem{Cluster: name})
+					continue
+				}
+				rows = append(rows, report(name, object(t, m)))
+			}
+			if c.change != nil {
+				c.change(rows)
+			}
+			template := object(t, c.template)
+			before := template.DeepCopy()
+			got, ok := interpret.Aggregate(template, c.divided, rows, c.observed)
+			if c.want == "none" {
+				if ok {
+					t.Fatalf("Aggregate = %v, want nothing", got)
+				}
+				return
+			}
+			var want map[string]any
+			if err := yaml.Unmarshal([]byte(c.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if !ok || !interpret.Equal(bare(got), want) {
+				t.Errorf("Aggregate = %s, %v\nwant %s", asJSON(bare(got)), ok, asJSON(want))
+			}
+			if asJSON(before.Object) != asJSON(template.Object) {
+				t.Errorf("Aggregate changed the template")
+			}
+		})
+	}
+}
+
+// bare is a copy of a status without the times and messages of its conditions.
+func bare(status map[string]any) map[string]any {
+	var out map[string]any
+	if err := json.Unmarshal([]byte(asJSON(status)), &out); err != nil {
+		panic(err)
+	}
+	conditions, _ := out["conditions"].([]any)
+	for _, c := range conditions {
+		for _, key := range []string{"message", "lastTransitionTime", "lastUpdateTime", "lastProbeTime"} {
+			delete(c.(map[string]any), key)
+		}
+	}
+	return out
+}
+
+func asJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func TestTimesAreKeptOrStamped(t *testing.T) {
+	old := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rows := []interpret.RowItem{report("a", object(t, web2Half))}
+	template := object(t, web2)
+	first, _ := interpret.Aggregate(template, false, rows, 2)
+	if !interpret.Stamp(first, old) || interpret.Stamp(first, old.Add(time.Hour)) {
+		t.Errorf("the first Stamp fills in everything, the second nothing")
+	}
+	template.Object["status"] = first
+	again, _ := interpret.Aggregate(template, false, rows, 2)
+	if !interpret.Equal(first, again) {
+		t.Errorf("the same rows give %s\nafter %s", asJSON(again), asJSON(first))
+	}
+	done, _ := interpret.Aggregate(template, false, []interpret.RowItem{report("a", object(t, web2Done))}, 2)
+	interpret.Stamp(done, old.Add(time.Hour))
+	conditions := done["conditions"].([]any)
+	available, progressing := conditions[0].(map[string]any), conditions[1].(map[string]any)
+	if got := available["lastTransitionTime"]; got != "2026-01-01T01:00:00Z" {
+		t.Errorf("Available turned true at %v", got)
+	}
+	if got := progressing["lastTransitionTime"]; got != "2026-01-01T00:00:00Z" {
+		t.Errorf("Progressing stayed true, but its transition is at %v", got)
+	}
+	if got := progressing["lastUpdateTime"]; got != "2026-01-01T01:00:00Z" {
+		t.Errorf("Progressing has another reason, but its update is at %v", got)
+	}
+}
+
+func TestReflectIsSmall(t *testing.T) {
+	for _, c := range aggregateCases {
+		for _, m := range c.members {
+			if m == "" {
+				continue
+			}
+			if r := interpret.Reflect(object(t, m)); len(r) > 128 {
+				t.Errorf("%s: reflected in %d bytes: %s", c.name, len(r), r)
+			}
+		}
+	}
+	if r := interpret.Reflect(object(t, web2Done)); len(r) > 64 {
+		t.Errorf("a Deployment is reflected in %d bytes: %s", len(r), r)
+	}
+}
+
+func TestEqual(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{`{}`, `{"a": null, "b": 0, "c": "", "d": [], "e": {}, "f": false, "g": {"h": 0}}`, true},
+		{`{"a": 1}`, `{"a": 1.0}`, true},
+		{`{"a": 1}`, `{"a": 2}`, false},
+		{`{"a": 1}`, `{"a": "1"}`, false},
+		{`{"a": [1, 2]}`, `{"a": [2, 1]}`, false},
+		{`{"a": {"b": 1}}`, `{"a": {"b": 1, "c": 0}}`, true},
+		{`{"a": {"b": 1}}`, `{"a": {"b": 1, "c": 3}}`, false},
+	} {
+		var a, b map[string]any
+		if json.Unmarshal([]byte(c.a), &a) != nil || json.Unmarshal([]byte(c.b), &b) != nil {
+			t.Fatal("fixture")
+		}
+		if interpret.Equal(a, b) != c.want || interpret.Equal(b, a) != c.want {
+			t.Errorf("Equal(%s, %s) is not %v both ways", c.a, c.b, c.want)
+		}
+	}
+}

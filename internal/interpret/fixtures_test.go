@@ -1,0 +1,24 @@
+package interpret_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// object decodes YAML to an object as an informer would hold it.
+func object(t testing.TB, text string) *unstructured.Unstructured {
+	t.Helper()
+	js, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatalf("fixture: %v", err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(js); err != nil {
+		t.Fatalf("fixture: %v\n%s", err, text)
+	}
+	return u
+}
+
+const deploymentHead = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop, generation: 2}\n"
