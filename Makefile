@@ -47,10 +47,10 @@ demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE
 bench: build ## measure the numbers of the README
 	$(BIN)/atoll-lab bench
 
-# SEEDS is how many random runs; SEED replays one.
+# SEEDS is how many random runs; SEED is the first one's.
 SEEDS ?= 20
-soak: build ## long runs of random faults; SEEDS=n, or SEED=n to replay one
-	ATOLL_SOAK_SEEDS=$(SEEDS) ATOLL_SEED=$(SEED) $(GO) test -count=1 -timeout 0 -v -run Soak ./test/e2e/...
+soak: build ## long runs of random faults; SEEDS=n of them, from SEED=n on
+	ATOLL_SOAK_SEEDS=$(SEEDS) ATOLL_SEED=$(SEED) $(GO) test -tags soak -count=1 -timeout 0 -v -run Soak ./test/e2e/...
 
 clean: ## delete what was built
 	rm -rf $(BIN)

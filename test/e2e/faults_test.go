@@ -17,10 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The seed and the number of user actions of the random fault test; `make soak`
-// sets many.
+// The seed and the number of user actions of a random run.
 const (
-	seedVariable    = "ATOLL_FAULT_SEED"
+	seedVariable    = "ATOLL_SEED"
 	actionsVariable = "ATOLL_FAULT_ACTIONS"
 )
 
@@ -56,7 +55,11 @@ func env(t *testing.T, name string, otherwise int) int {
 // TestNothingIsLostAndNothingComesBack kills and cuts at random while users act at
 // random, and then compares every member with what users want.
 func TestNothingIsLostAndNothingComesBack(t *testing.T) {
-	seed := uint64(env(t, seedVariable, int(time.Now().UnixNano()%1e9)))
+	faultRun(t, uint64(env(t, seedVariable, int(time.Now().UnixNano()%1e9))))
+}
+
+func faultRun(t *testing.T, seed uint64) {
+	t.Helper()
 	actions := env(t, actionsVariable, 200)
 	t.Logf("replay with %s=%d %s=%d", seedVariable, seed, actionsVariable, actions)
 	u := &user{t: t, rng: rand.New(rand.NewPCG(seed, 1)), ns: namespace(t, fmt.Sprintf("faults-%d", seed)), wishes: map[string]*wish{}}
