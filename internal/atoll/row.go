@@ -57,6 +57,10 @@ type RowSpec struct {
 	Shrinks int64 `json:"k,omitempty"`
 }
 
+// Came is when the row's cluster, or the row's share, last became part of what the
+// Bundle runs on, in Unix seconds.
+func (r RowSpec) Came() int64 { return max(r.Since, r.Grown) }
+
 // RowState is what a cluster makes of a row.
 type RowState string
 

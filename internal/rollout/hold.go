@@ -1,0 +1,254 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Window over which removals are added up, so that many small ones do not pass
+// where a large one would be held.
+const Window = 10 * time.Minute
+
+// DeleteLimit is how many rows of a namespace may lose something by direct deletes
+// of templates within Window.
+const DeleteLimit = 1000
+
+// freeClusters is how many clusters a Bundle may have for a budget in percent not
+// to count.
+const freeClusters = 10
+
+// DefaultBudget of removals by edit.
+var DefaultBudget = intstr.FromString("10%")
+
+func (s *step) orphans() bool { return s.Removal == v1alpha1.RemoveOrphan }
+
+// budget tells which rows are held, and counts those that go without a
+// confirmation.
+func (s *step) budget() map[string]bool {
+	holds := map[string]bool{}
+	hold, going := s.overEdits(), len(s.outs)
+	if s.Deleting {
+		hold, going = s.overDeletes(), len(s.leavers())
+	}
+	if hold && !s.released {
+		for _, c := range slices.Concat(s.outs, s.held) {
+			holds[c] = true
+		}
+		if s.Deleting {
+			for _, c := range s.leaving {
+				holds[c] = true
+			}
+		}
+		return holds
+	}
+	switch {
+	case s.released:
+	case s.Deleting:
+		s.deletes += going
+	default:
+		s.gone += going
+	}
+	return holds
+}
+
+// overEdits tells whether what an edit takes out is over the budget. What is held
+// stays held until it is confirmed, or until an edit takes back part of it and the
+// rest is within the budget: that time has passed releases nothing.
+func (s *step) overEdits() bool {
+	if len(s.outs)+len(s.held) == 0 {
+		return false
+	}
+	known, restored := 0, false
+	for _, c := range s.stays {
+		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving {
+			known++
+			restored = restored || row.Spec.Phase == atoll.RowHeld
+		}
+	}
+	going := len(s.leavers()) + s.RecentOuts
+	if len(s.held) > 0 && !restored {
+		return true
+	}
+	return overBudget(s.Budget, going, known+going)
+}
+
+func overBudget(budget *intstr.IntOrString, going, total int) bool {
+	b := DefaultBudget
+	if budget != nil {
+		b = *budget
+	}
+	if b.Type == intstr.Int {
+		return going > int(b.IntVal)
+	}
+	percent, err := strconv.Atoi(strings.TrimSuffix(b.StrVal, "%"))
+	if err != nil || percent < 0 || !strings.HasSuffix(b.StrVal, "%") {
+		percent = 10
+	}
+	return total > freeClusters && going*100 > percent*total
+}
+
+// overDeletes tells whether the deletion of the Bundle is over what direct deletes
+// may take from its namespace.
+func (s *step) overDeletes() bool {
+	if s.orphans() || len(s.leavers()) == 0 {
+		return false
+	}
+	for _, c := range s.held {
+		r := atoll.ParseRowReason(s.Rows[c].Spec.Reason)
+		if r.Word == atoll.RowRemovalHeld && strings.HasPrefix(r.Text, atoll.RowBundleDeleted) {
+			return true
+		}
+	}
+	return s.RecentDeletes+len(s.leavers()) > DeleteLimit
+}
+
+// gateDeletes keeps rows at their revision when the next one takes items out of
+// more rows than direct deletes may.
+func (s *step) gateDeletes() {
+	var losing []string
+	sticky := false
+	for c, spec := range s.next {
+		row, has := s.Rows[c]
+		if spec == nil || !has || row.Spec.UID != spec.UID || row.Spec.Phase == atoll.RowRemoving ||
+			spec.Phase == atoll.RowRemoving || row.Spec.Revision == spec.Revision || len(s.Deletes[row.Spec.Revision]) == 0 {
+			continue
+		}
+		losing = append(losing, c)
+		r := atoll.ParseRowReason(row.Spec.Reason)
+		sticky = sticky || row.Spec.Phase == atoll.RowActive && r.Word == atoll.RowRemovalHeld
+	}
+	slices.Sort(losing)
+	switch {
+	case len(losing) == 0 || s.released:
+	case sticky || s.RecentDeletes+len(losing) > DeleteLimit:
+		for _, c := range losing {
+			s.holdRevision(c)
+		}
+	default:
+		s.deletes += len(losing)
+	}
+}
+
+func (s *step) holdRevision(c string) {
+	old, spec := s.Rows[c].Spec, s.next[c]
+	spec.Revision, spec.Variant = old.Revision, old.Variant
+	for item, n := range old.Assigned {
+		if _, has := spec.Assigned[item]; !has {
+			if spec.Assigned == nil {
+				spec.Assigned = map[string]int64{}
+			}
+			spec.Assigned[item] = n
+		}
+	}
+	s.plan.items(c, *spec, s.Deletes[old.Revision])
+}
+
+// ask writes the plan's hash into the rows that wait for its confirmation.
+func (s *step) ask() {
+	for _, c := range s.leavers() {
+		if spec := s.next[c]; spec.Phase == atoll.RowHeld {
+			s.plan.held(c, *spec)
+		}
+	}
+	p := s.plan.plan(s.Bundle)
+	if p == nil {
+		return
+	}
+	for _, e := range s.plan.entries {
+		spec := s.next[e.cluster]
+		spec.Reason = atoll.RowReason{Word: e.word, Plan: p.Hash, Text: spec.Reason}.String()
+	}
+}
+
+// Plan is what waits for a confirmation.
+type Plan struct {
+	// Hash that `atoll confirm` gives.
+	Hash string `json:"hash"`
+	// Lines say what would go, sorted.
+	Lines []string `json:"lines"`
+}
+
+// planner collects a plan. A row is in it once at most: the first entry counts.
+type planner struct {
+	entries []planEntry
+}
+
+type planEntry struct {
+	cluster, word string
+	// key is what is hashed: it holds since when the row waits, so that a plan's
+	// hash does not come again; line is for people.
+	key, line string
+}
+
+func (p *planner) add(e planEntry) {
+	if !slices.ContainsFunc(p.entries, func(o planEntry) bool { return o.cluster == e.cluster }) {
+		p.entries = append(p.entries, e)
+	}
+}
+
+func (p *planner) held(c string, spec atoll.RowSpec) {
+	p.add(planEntry{
+		cluster: c, word: atoll.RowRemovalHeld,
+		key:  fmt.Sprintf("held %s %s %d", c, spec.UID, spec.Since),
+		line: fmt.Sprintf("remove from %s (%s)", c, spec.Reason),
+	})
+}
+
+func (p *planner) unready(c string, spec atoll.RowSpec, blockers []string) {
+	p.add(planEntry{
+		cluster: c, word: atoll.RowReplacementsNotReady,
+		key:  fmt.Sprintf("unready %s %s %d", c, spec.UID, spec.Since),
+		line: fmt.Sprintf("remove from %s although %s not ready", c, are(blockers)),
+	})
+}
+
+func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64) {
+	p.add(planEntry{
+		cluster: c, word: atoll.RowReplacementsNotReady,
+		key:  fmt.Sprintf("shrink %s %s %d %s", c, spec.UID, spec.Shrinks, atoll.HashJSON(want)),
+		line: fmt.Sprintf("shrink the share of %s to %v although what grows instead is not ready", c, want),
+	})
+}
+
+func (p *planner) items(c string, spec atoll.RowSpec, deletes []string) {
+	p.add(planEntry{
+		cluster: c, word: atoll.RowRemovalHeld,
+		key:  fmt.Sprintf("items %s %s %q", c, spec.UID, deletes),
+		line: fmt.Sprintf("remove from %s: %s", c, strings.Join(deletes, ", ")),
+	})
+}
+
+// plan of what was collected; nil when nothing waits.
+func (p *planner) plan(bundle string) *Plan {
+	if len(p.entries) == 0 {
+		return nil
+	}
+	slices.SortFunc(p.entries, func(a, b planEntry) int { return strings.Compare(a.cluster, b.cluster) })
+	out, parts := &Plan{}, [][]byte{[]byte(bundle)}
+	for _, e := range p.entries {
+		out.Lines = append(out.Lines, e.line)
+		parts = append(parts, []byte(e.key))
+	}
+	out.Hash = atoll.Hash(parts...)[:16]
+	return out
+}
+
+// are names some clusters and the verb.
+func are(clusters []string) string {
+	switch n := len(clusters); {
+	case n == 1:
+		return clusters[0] + " is"
+	case n > 3:
+		return fmt.Sprintf("%s and %d more are", strings.Join(clusters[:3], ", "), n-3)
+	default:
+		return strings.Join(clusters, ", ") + " are"
+	}
+}

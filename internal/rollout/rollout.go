@@ -1,0 +1,289 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// Patience is how long a row waits for its replacements before it asks.
+const Patience = 10 * time.Minute
+
+// Row as it is stored, and whether its cluster can be reached.
+type Row struct {
+	Spec atoll.RowSpec
+	// Status as last reported; nil: never.
+	Status *atoll.RowStatus
+	Online bool
+}
+
+// ready: the cluster can be reached and reports that what this spec wants is there
+// and healthy.
+func (r Row) ready() bool {
+	return r.Online && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
+}
+
+// Input of one step.
+type Input struct {
+	// Bundle UID.
+	Bundle string
+	// Rows by cluster name.
+	Rows     map[string]Row
+	Decision schedule.Decision
+	// Revision that all rows are to reach; empty: none is cut yet, nothing new
+	// comes.
+	Revision string
+	// Variants of that revision by cluster name; a cluster that is missing keeps
+	// its own.
+	Variants map[string]string
+	Removal  v1alpha1.RemovalMode
+	// Budget of removals by edit; nil: 10%.
+	Budget *intstr.IntOrString
+	// Confirm is the hash of the plan that an administrator released.
+	Confirm string
+	// Deleting: the Bundle is deleted, or the namespace of its templates.
+	Deleting bool
+	// Deletes lists, by the revision that a row is at, what users deleted between
+	// it and the target revision: "key uid", sorted. Orphaned items are not listed.
+	Deletes map[string][]string
+	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included,
+	// that lost something by direct deletes in the last Window.
+	RecentDeletes int
+	// RecentOuts counts rows that edits took out of this Bundle in the last Window.
+	RecentOuts int
+	// Holding: the hub holds after a rewind; nothing changes.
+	Holding bool
+	// Floor: generations start above it.
+	Floor int64
+	Now   time.Time
+}
+
+// Output is what to write, what to say and when to look again.
+type Output struct {
+	// Changes by cluster name: the new spec, or nil to take the row away.
+	Changes map[string]*atoll.RowSpec
+	// GivenUp rows, by cluster name: their clusters are deleted; what runs there
+	// is left behind.
+	GivenUp []GivenUp
+	// Plan that waits for a confirmation; nil: none does.
+	Plan *Plan
+	// Waits says of every row that is not done what it waits for, by cluster name.
+	Waits []Wait
+	// RequeueAt is when time alone changes something; zero: never.
+	RequeueAt time.Time
+	// Deletes and Outs count rows that this step tells to lose something, by
+	// direct deletes and by edits, without a confirmation.
+	Deletes, Outs int
+}
+
+// GivenUp is a row that nobody will act on any more.
+type GivenUp struct {
+	Cluster  string         `json:"cluster"`
+	UID      string         `json:"uid"`
+	Revision string         `json:"revision"`
+	Phase    atoll.RowPhase `json:"phase"`
+}
+
+// Advance by one step.
+func Advance(in Input) Output {
+	if in.Holding {
+		return Output{Waits: holdingWaits(in)}
+	}
+	s := newStep(in, false)
+	s.run()
+	if p := s.plan.plan(in.Bundle); p != nil && p.Hash == in.Confirm {
+		s = newStep(in, true)
+		s.run()
+	}
+	return s.output()
+}
+
+// step is the work on one Input.
+type step struct {
+	Input
+	// released: what waits for a confirmation has got it.
+	released bool
+	now      int64
+	next     map[string]*atoll.RowSpec
+	// stays are to be Active, the others to go, by the phase in which they are.
+	stays, outs, held, leaving []string
+	// blocked: by which rows a row that is to go, or its share, is kept.
+	blocked map[string][]string
+	plan    planner
+	givenUp []GivenUp
+	requeue time.Time
+	// deletes and gone count what goes without a confirmation.
+	deletes, gone int
+}
+
+func newStep(in Input, released bool) *step {
+	return &step{
+		Input: in, released: released, now: in.Now.Unix(),
+		next: map[string]*atoll.RowSpec{}, blocked: map[string][]string{},
+	}
+}
+
+func (s *step) run() {
+	s.sort()
+	holds := s.budget()
+	shares := s.Decision.Assign(holds)
+	for _, c := range s.stays {
+		s.stay(c, shares[c])
+	}
+	for _, c := range s.leavers() {
+		s.leave(c, holds[c])
+	}
+	s.gateShares(shares)
+	s.gateLeavers()
+	s.gateDeletes()
+	s.ask()
+	s.seal()
+}
+
+func (s *step) leavers() []string { return slices.Concat(s.outs, s.held, s.leaving) }
+
+// sort the clusters by what is to become of them.
+func (s *step) sort() {
+	for _, v := range s.Decision.Verdicts {
+		c := v.Cluster
+		row, has := s.Rows[c]
+		if has && (v.Outcome == schedule.Gone || v.UID != row.Spec.UID) {
+			s.givenUp = append(s.givenUp, GivenUp{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
+			s.next[c] = nil
+			has = false
+		}
+		wanted := !s.Deleting && (v.Outcome == schedule.Placed || v.Outcome == schedule.Kept)
+		switch {
+		case wanted && (has || v.Outcome == schedule.Placed && s.Revision != ""):
+			s.stays = append(s.stays, c)
+		case !has:
+		case row.Spec.Phase == atoll.RowRemoving:
+			s.orphan(c, row)
+		case row.Spec.Phase == atoll.RowLeaving:
+			s.leaving = append(s.leaving, c)
+		case row.Spec.Phase == atoll.RowHeld:
+			s.held = append(s.held, c)
+		default:
+			s.outs = append(s.outs, c)
+		}
+	}
+}
+
+// orphan spares what is not removed yet, when the mode was changed to Orphan
+// meanwhile. The other way round, what was to be left is left.
+func (s *step) orphan(c string, row Row) {
+	if s.Removal == v1alpha1.RemoveOrphan && !row.Spec.Orphan {
+		spec := row.Spec
+		spec.Orphan = true
+		s.next[c] = &spec
+	}
+}
+
+// stay gives the spec of a row that is to be Active.
+func (s *step) stay(c string, share map[string]int64) {
+	v, _ := s.Decision.Verdict(c)
+	spec := s.Rows[c].Spec
+	if spec.UID != v.UID {
+		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
+	}
+	if spec.Phase == atoll.RowRemoving {
+		spec.Assigned = nil
+	}
+	if spec.Phase != atoll.RowActive {
+		spec.Phase, spec.Since, spec.Orphan, spec.Grown, spec.Shrinks = atoll.RowActive, s.now, false, 0, 0
+	}
+	spec.Placement, spec.Reason = v.Placement, ""
+	if v.Outcome == schedule.Kept {
+		spec.Reason = atoll.RowReason{Word: v.Word, Text: v.Reason}.String()
+	}
+	s.follow(c, &spec)
+	s.grow(&spec, share)
+	s.next[c] = &spec
+}
+
+// follow moves the spec to the target revision.
+func (s *step) follow(c string, spec *atoll.RowSpec) {
+	if s.Revision == "" {
+		return
+	}
+	spec.Revision = s.Revision
+	if v, ok := s.Variants[c]; ok {
+		spec.Variant = v
+	}
+}
+
+// leave gives the spec of a row that is to go: it keeps its share until it does,
+// and follows the Bundle's revisions like any other.
+func (s *step) leave(c string, hold bool) {
+	spec := s.Rows[c].Spec
+	phase := atoll.RowLeaving
+	if hold {
+		phase = atoll.RowHeld
+	}
+	if spec.Phase != phase {
+		spec.Phase, spec.Since, spec.Shrinks = phase, s.now, 0
+	}
+	spec.Reason = s.cause(c).String()
+	if !s.Deleting {
+		s.follow(c, &spec)
+		spec.Assigned = s.keepShare(spec.Assigned)
+	}
+	s.next[c] = &spec
+}
+
+// cause of a row's leaving.
+func (s *step) cause(c string) atoll.RowReason {
+	if s.Deleting {
+		return atoll.RowReason{Word: atoll.RowBundleDeleted}
+	}
+	v, _ := s.Decision.Verdict(c)
+	return atoll.RowReason{Word: v.Word, Text: v.Reason}
+}
+
+// seal sets generations, and drops what did not change.
+func (s *step) seal() {
+	for c, spec := range s.next {
+		if spec == nil {
+			continue
+		}
+		row, has := s.Rows[c]
+		old := row.Spec
+		switch {
+		case !has || old.UID != spec.UID:
+			spec.Generation = max(old.Generation, s.Floor, s.now) + 1
+		case !sameWork(old, *spec):
+			spec.Generation = max(old.Generation, s.Floor) + 1
+		case old.Encode() == spec.Encode():
+			delete(s.next, c)
+		}
+	}
+}
+
+// sameWork tells whether the agent has nothing to do about the difference.
+func sameWork(a, b atoll.RowSpec) bool {
+	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
+		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned)
+}
+
+func (s *step) output() Output {
+	if at := s.Decision.EvictAt; !at.IsZero() && !s.Deleting {
+		s.wake(at)
+	}
+	return Output{
+		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Waits: s.waits(),
+		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone,
+	}
+}
+
+// wake asks to be called again at a time.
+func (s *step) wake(at time.Time) {
+	if s.requeue.IsZero() || at.Before(s.requeue) {
+		s.requeue = at
+	}
+}

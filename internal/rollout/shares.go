@@ -1,0 +1,176 @@
+package rollout
+
+import (
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// grow raises shares at once, gives shares that the row does not state yet and
+// drops those of items that are not divided any more. Smaller shares wait for
+// gateShares.
+func (s *step) grow(spec *atoll.RowSpec, want map[string]int64) {
+	if len(want) == 0 {
+		spec.Assigned, spec.Shrinks = nil, 0
+		return
+	}
+	next, shrinks := make(map[string]int64, len(want)), false
+	for item, n := range want {
+		old, has := spec.Assigned[item]
+		switch {
+		case !has || n == old:
+			next[item] = n
+		case n > old:
+			next[item] = n
+			spec.Grown = s.now
+		default:
+			next[item], shrinks = old, true
+		}
+	}
+	for item, old := range spec.Assigned {
+		// A StatefulSet at 0 is named by its holder only; see schedule.Assign.
+		if _, has := want[item]; !has && old > 0 && s.Decision.Divides(item) {
+			next[item], shrinks = old, true
+		}
+	}
+	spec.Assigned = next
+	switch {
+	case !shrinks:
+		spec.Shrinks = 0
+	case spec.Shrinks == 0:
+		spec.Shrinks = s.now
+	}
+	if spec.Grown <= spec.Since {
+		spec.Grown = 0
+	}
+}
+
+// keepShare is what a row that is to go keeps: what it has, and nothing of items
+// that were divided later.
+func (s *step) keepShare(old map[string]int64) map[string]int64 {
+	items := s.Decision.Divided()
+	if len(items) == 0 {
+		return old
+	}
+	next := make(map[string]int64, len(items))
+	for _, item := range items {
+		next[item] = old[item]
+	}
+	return next
+}
+
+// gateShares lets shares shrink where every share that grew since is healthy.
+func (s *step) gateShares(shares map[string]map[string]int64) {
+	for _, c := range s.stays {
+		spec := s.next[c]
+		if spec.Shrinks == 0 {
+			continue
+		}
+		blockers := s.replacements(c, spec.Shrinks)
+		if len(blockers) > 0 && !s.patienceOver(spec.Shrinks) {
+			s.blocked[c] = blockers
+			continue
+		}
+		if len(blockers) > 0 && !s.released {
+			s.blocked[c] = blockers
+			s.plan.shrink(c, *spec, shares[c])
+			continue
+		}
+		spec.Assigned, spec.Shrinks = shares[c], 0
+	}
+}
+
+// replacements of row c, which is to give way since then, that are not healthy:
+// rows that came or grew in the same move or later.
+func (s *step) replacements(c string, since int64) (unready []string) {
+	for _, r := range s.stays {
+		if r != c && s.next[r].Came() >= since && !s.ready(r) {
+			unready = append(unready, r)
+		}
+	}
+	return unready
+}
+
+// ready tells whether the row, as it is about to be, is known to be healthy. A row
+// that changes now is not.
+func (s *step) ready(c string) bool {
+	row, has := s.Rows[c]
+	return has && row.ready() && row.Spec.UID == s.next[c].UID && sameWork(row.Spec, *s.next[c])
+}
+
+// patienceOver tells whether the wait that began then is over; if not, it asks to
+// be called when it is.
+func (s *step) patienceOver(since int64) bool {
+	end := time.Unix(since, 0).Add(Patience)
+	if s.Now.Before(end) {
+		s.wake(end)
+		return false
+	}
+	return true
+}
+
+// gateLeavers lets rows go whose replacements are healthy.
+func (s *step) gateLeavers() {
+	for _, c := range s.leavers() {
+		spec := s.next[c]
+		if spec.Phase != atoll.RowLeaving {
+			continue
+		}
+		if blockers := s.keepers(c, *spec); len(blockers) > 0 {
+			s.blocked[c] = blockers
+			if !s.patienceOver(spec.Since) {
+				continue
+			}
+			if !s.released {
+				s.plan.unready(c, *spec, blockers)
+				continue
+			}
+			delete(s.blocked, c)
+		}
+		s.remove(c, spec.Reason)
+	}
+}
+
+// keepers are the rows for whose sake row c is kept.
+//
+// First, its replacements. Second, a row that is healthy is not taken away while
+// none that stays is: that the others came by an earlier edit makes no difference
+// to who uses the application. Third, for the same reason, it waits a while for
+// rows that came shortly before it was told to go and are still on their way.
+func (s *step) keepers(c string, spec atoll.RowSpec) []string {
+	if s.Deleting {
+		return nil
+	}
+	if blockers := s.replacements(c, spec.Since); len(blockers) > 0 {
+		return blockers
+	}
+	if st := s.Rows[c].Status; st == nil || st.State != atoll.RowReady {
+		return nil
+	}
+	healthy, young := len(s.stays) == 0, []string(nil)
+	for _, r := range s.stays {
+		if s.ready(r) {
+			healthy = true
+			continue
+		}
+		end := time.Unix(s.next[r].Came(), 0).Add(Patience)
+		if s.Rows[r].Online && s.Now.Before(end) {
+			young = append(young, r)
+			s.wake(end)
+		}
+	}
+	if !healthy {
+		return s.stays
+	}
+	return young
+}
+
+// remove gives the tombstone of a row: all of it stays as it was, no revision is
+// put on top.
+func (s *step) remove(c, reason string) {
+	spec := s.Rows[c].Spec
+	spec.Phase, spec.Since, spec.Reason = atoll.RowRemoving, s.now, reason
+	spec.Orphan = s.orphans()
+	spec.Grown, spec.Shrinks = 0, 0
+	s.next[c] = &spec
+}

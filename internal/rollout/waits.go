@@ -1,0 +1,131 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Wait says what one row waits for.
+type Wait struct {
+	Cluster string `json:"cluster"`
+	// For what, in words.
+	For string `json:"for"`
+	// Who is to act: one of the Who values.
+	Who string `json:"who"`
+	// Since when.
+	Since time.Time `json:"since"`
+}
+
+// Who is to act.
+const (
+	WhoAtoll   = "Atoll"
+	WhoAgent   = "the agent"
+	WhoMember  = "the member's administrator"
+	WhoHub     = "the hub's administrator"
+	WhoUser    = "the application's owner"
+	WhoConfirm = "who may confirm removals"
+)
+
+func holdingWaits(in Input) (out []Wait) {
+	for _, c := range slices.Sorted(maps.Keys(in.Rows)) {
+		out = append(out, Wait{
+			Cluster: c, For: "`atoll restore accept`: the hub was set back to an older state and issues nothing", Who: WhoHub,
+			Since: time.Unix(in.Rows[c].Spec.Since, 0),
+		})
+	}
+	return out
+}
+
+// waits of all rows as they are about to be.
+func (s *step) waits() (out []Wait) {
+	specs := map[string]atoll.RowSpec{}
+	for c, r := range s.Rows {
+		specs[c] = r.Spec
+	}
+	for c, spec := range s.next {
+		if spec == nil {
+			delete(specs, c)
+		} else {
+			specs[c] = *spec
+		}
+	}
+	plan := s.plan.plan(s.Bundle)
+	for _, c := range slices.Sorted(maps.Keys(specs)) {
+		if w := s.wait(c, specs[c], plan); w.For != "" {
+			w.Cluster = c
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (s *step) wait(c string, spec atoll.RowSpec, plan *Plan) Wait {
+	row := s.Rows[c]
+	row.Spec = spec
+	since := time.Unix(spec.Since, 0)
+	if plan != nil && atoll.ParseRowReason(spec.Reason).Plan == plan.Hash {
+		return Wait{For: fmt.Sprintf("a confirmation of plan %s (%s)", plan.Hash, spec.Reason), Who: WhoConfirm, Since: since}
+	}
+	switch {
+	case spec.Phase == atoll.RowLeaving:
+		return Wait{For: are(s.blocked[c]) + " not ready", Who: WhoAtoll, Since: since}
+	case len(s.blocked[c]) > 0:
+		return Wait{For: are(s.blocked[c]) + " not ready, its share shrinks after that", Who: WhoAtoll, Since: time.Unix(spec.Shrinks, 0)}
+	case spec.Phase == atoll.RowRemoving:
+		return s.waitRemoval(row, since)
+	}
+	return WaitOf(row)
+}
+
+func (s *step) waitRemoval(row Row, since time.Time) Wait {
+	switch {
+	case row.Status != nil && row.Status.State == atoll.RowRemoved && row.Status.Generation == row.Spec.Generation:
+		return Wait{}
+	case !row.Online:
+		return Wait{For: "the cluster to come back and remove what it holds, or `atoll remove` to give it up", Who: WhoMember, Since: since}
+	}
+	return Wait{For: "the removal to be done", Who: WhoAgent, Since: since}
+}
+
+// WaitOf says what a row that is Active waits for; For is empty when it is done.
+func WaitOf(row Row) Wait {
+	st, since := row.Status, time.Unix(row.Spec.Since, 0)
+	behind := st == nil || st.Generation < row.Spec.Generation
+	if st != nil && !behind {
+		since = time.Unix(st.Since, 0)
+	}
+	switch {
+	case !row.Online && (behind || st.State != atoll.RowReady):
+		return Wait{For: "the cluster to come back", Who: WhoMember, Since: since}
+	case behind:
+		return Wait{For: fmt.Sprintf("generation %d to be applied", row.Spec.Generation), Who: WhoAgent, Since: since}
+	case st.State == atoll.RowProgressing:
+		return Wait{For: detail(st, "items to become healthy"), Who: WhoAtoll, Since: since}
+	case st.State == atoll.RowDegraded:
+		return Wait{For: detail(st, "items that are not healthy"), Who: WhoUser, Since: since}
+	case st.State == atoll.RowFailed:
+		return Wait{For: detail(st, "items that could not be applied"), Who: WhoUser, Since: since}
+	}
+	return Wait{}
+}
+
+// detail names what the agent reports, or the first item that is in the way.
+func detail(st *atoll.RowStatus, otherwise string) string {
+	reason, message := st.Reason, st.Message
+	for _, it := range st.Items {
+		if reason == "" && it.Health != atoll.Healthy {
+			reason, message = it.Key.Kind+"/"+it.Key.Name+" "+it.Reason, it.Message
+		}
+	}
+	switch {
+	case reason == "":
+		return otherwise
+	case message == "":
+		return reason
+	}
+	return reason + ": " + message
+}

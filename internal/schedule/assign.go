@@ -1,0 +1,169 @@
+package schedule
+
+import (
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Assign shares out the workloads: by cluster name, then by item key. held names
+// clusters that keep what they run although they are to leave, since their removal
+// waits for a confirmation.
+//
+// Kept and held clusters keep the share that they have, nothing new goes there;
+// the others divide the rest by weight. Only where no placed cluster has a weight
+// do Kept ones share again, and where there are none either everybody keeps what
+// they have. A StatefulSet goes whole to one cluster and stays
+// there as long as that cluster may have it; at 0 replicas only that cluster's row
+// names it, which is how it is found again.
+//
+// Without Divided the result is empty. Every Placed, Kept and held cluster of the
+// decision has an entry otherwise, 0 where it gets nothing.
+func (d Decision) Assign(held map[string]bool) map[string]map[string]int64 {
+	if len(d.workloads) == 0 {
+		return nil
+	}
+	var placed, kept []Weighted
+	var pinned []string
+	out := map[string]map[string]int64{}
+	for _, v := range d.Verdicts {
+		switch {
+		case v.Outcome == Placed:
+			placed = append(placed, Weighted{v.Cluster, v.Weight})
+		case held[v.Cluster]:
+			pinned = append(pinned, v.Cluster)
+		case v.Outcome == Kept:
+			kept = append(kept, Weighted{v.Cluster, max(v.Weight, 1)})
+		default:
+			continue
+		}
+		out[v.Cluster] = make(map[string]int64, len(d.workloads))
+	}
+	free := slices.DeleteFunc(slices.Clone(placed), func(w Weighted) bool { return w.Weight <= 0 })
+	if len(free) == 0 {
+		free, kept = kept, nil
+	}
+	if len(free) == 0 {
+		kept = placed
+	}
+	for _, w := range kept {
+		pinned = append(pinned, w.Cluster)
+	}
+	for _, w := range d.workloads {
+		key, total := w.Key.String(), max(w.Replicas, 0)
+		if w.whole() {
+			d.assignWhole(out, key, total, free, pinned)
+			continue
+		}
+		shares := d.pin(key, total, pinned)
+		rest := total
+		for cluster, n := range shares {
+			out[cluster][key] = n
+			rest -= n
+		}
+		div := Divide(rest, free, d.seed)
+		for cluster := range out {
+			if _, ok := shares[cluster]; !ok {
+				out[cluster][key] = div[cluster]
+			}
+		}
+	}
+	return out
+}
+
+// Divided lists the keys of the items that are shared out.
+func (d Decision) Divided() []string {
+	keys := make([]string, 0, len(d.workloads))
+	for _, w := range d.workloads {
+		keys = append(keys, w.Key.String())
+	}
+	return keys
+}
+
+// Divides tells whether the item is shared out.
+func (d Decision) Divides(item string) bool { return slices.Contains(d.Divided(), item) }
+
+// pin gives pinned clusters what they have, as far as the total reaches.
+func (d Decision) pin(key string, total int64, pinned []string) map[string]int64 {
+	slices.SortFunc(pinned, d.byRank)
+	shares := make(map[string]int64, len(pinned))
+	for _, cluster := range pinned {
+		n := min(max(d.rows[cluster].Assigned[key], 0), total)
+		shares[cluster] = n
+		total -= n
+	}
+	return shares
+}
+
+func (d Decision) byRank(a, b string) int {
+	if ra, rb := rank(d.seed, a), rank(d.seed, b); ra != rb {
+		if ra < rb {
+			return -1
+		}
+		return 1
+	}
+	return 0
+}
+
+// assignWhole gives all to one cluster.
+func (d Decision) assignWhole(out map[string]map[string]int64, key string, total int64, free []Weighted, pinned []string) {
+	holder := d.holder(key, free, pinned)
+	for cluster := range out {
+		if cluster == holder {
+			out[cluster][key] = total
+		} else if total > 0 {
+			out[cluster][key] = 0
+		}
+	}
+}
+
+// holder of a workload that is not divided: who has it, else who has the largest
+// claim. A cluster that is only about to shrink is asked last.
+func (d Decision) holder(key string, free []Weighted, pinned []string) string {
+	best, bestScore := "", -1
+	consider := func(cluster string) {
+		r, ok := d.rows[cluster]
+		n, has := r.Assigned[key]
+		if !ok || !has {
+			return
+		}
+		score := 1
+		switch {
+		case n > 0 && r.Shrinks == 0:
+			score = 3
+		case n > 0:
+			score = 2
+		case d.namedElsewhere(key, cluster):
+			return
+		}
+		if score > bestScore || score == bestScore && d.byRank(cluster, best) < 0 {
+			best, bestScore = cluster, score
+		}
+	}
+	for _, w := range free {
+		consider(w.Cluster)
+	}
+	for _, cluster := range pinned {
+		consider(cluster)
+	}
+	if best != "" {
+		return best
+	}
+	for cluster, n := range Divide(1, free, d.seed) {
+		if n == 1 {
+			return cluster
+		}
+	}
+	return ""
+}
+
+// namedElsewhere tells whether another row names the workload too, so that naming
+// it with 0 replicas says nothing.
+func (d Decision) namedElsewhere(key, cluster string) bool {
+	for other, r := range d.rows {
+		if _, has := r.Assigned[key]; has && other != cluster && r.Phase == atoll.RowActive {
+			return true
+		}
+	}
+	return false
+}

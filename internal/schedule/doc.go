@@ -1,0 +1,20 @@
+// Package schedule decides which clusters hold a Bundle, and how many replicas of
+// its workloads each of them runs.
+//
+// Contract: a pure core. Values in, values out: no client, no clock, no logger, no
+// goroutine. Arguments are never changed; what comes out shares memory with them
+// and is read-only. The result depends on the set of clusters, not on the order in
+// which they are listed, and not on what happened in a map. Everything may be
+// called from many goroutines.
+//
+// What holds of every Decision:
+//   - A cluster that runs the Bundle leaves only because a user edited the
+//     placement, tainted the cluster NoExecute, or chose whenUnfit: Remove. That a
+//     cluster drifted from its placement, is away or is not accepted any more
+//     keeps what runs there.
+//   - Where nothing fits the placement, nothing leaves, unless the placement says
+//     so on purpose (atoll.Nowhere).
+//   - Divided shares are exact sums, and equal weights differ by at most one.
+//     Growing a total, or losing a cluster, takes from nobody; adding a cluster,
+//     or lowering a total, gives to nobody else.
+package schedule

@@ -1,0 +1,247 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Cluster is what placement sees of a Cluster: only what was set on the hub.
+type Cluster struct {
+	atoll.ClusterView
+	UID      string
+	Accepted bool
+	Deleting bool
+	Taints   []v1alpha1.Taint
+}
+
+// ClusterOf an API object; shares memory with it.
+func ClusterOf(c *v1alpha1.Cluster) Cluster {
+	return Cluster{
+		ClusterView: atoll.ViewOf(c), UID: string(c.UID),
+		Accepted: c.Spec.Accepted, Deleting: c.DeletionTimestamp != nil, Taints: c.Spec.Taints,
+	}
+}
+
+// The filters, in the order in which they are asked.
+const (
+	FilterAccepted = "accepted"
+	FilterDeleting = "deleting"
+	FilterExclude  = "exclude"
+	FilterNames    = "clusterNames"
+	FilterLabels   = "labelSelector"
+	FilterFields   = "fieldSelector"
+	FilterTaints   = "taints"
+)
+
+// Filter is a placement made ready to be asked about many clusters.
+type Filter struct {
+	names, exclude map[string]bool
+	labels         labels.Selector
+	labelsReason   string
+	fields         *v1alpha1.ClusterAffinity
+	tolerations    []corev1.Toleration
+	labelPrint     string
+	fieldPrint     string
+}
+
+// Compile a placement. A malformed label selector refuses every cluster, with the
+// error as the reason; admission keeps those out.
+func Compile(p v1alpha1.Placement) *Filter {
+	f := &Filter{tolerations: p.ClusterTolerations}
+	a := p.ClusterAffinity
+	if a == nil {
+		return f
+	}
+	f.names, f.exclude = set(a.ClusterNames), set(a.ExcludeClusters)
+	if a.LabelSelector != nil {
+		sel, err := metav1.LabelSelectorAsSelector(a.LabelSelector)
+		if err != nil {
+			f.labels, f.labelsReason = labels.Nothing(), fmt.Sprintf("labelSelector is malformed: %v", err)
+			f.labelPrint = print8(a.LabelSelector)
+		} else {
+			f.labels, f.labelsReason = sel, fmt.Sprintf("labels do not match %q", sel)
+			f.labelPrint = print8(sel.String())
+		}
+	}
+	if a.FieldSelector != nil {
+		f.fields = &v1alpha1.ClusterAffinity{FieldSelector: a.FieldSelector}
+		f.fieldPrint = print8(a.FieldSelector)
+	}
+	return f
+}
+
+func set(names []string) map[string]bool {
+	if len(names) == 0 {
+		return nil
+	}
+	m := make(map[string]bool, len(names))
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
+}
+
+func print8(v any) string { return atoll.HashJSON(v)[:8] }
+
+// fingerprint of the selectors, as rows remember it.
+func (f *Filter) fingerprint() string {
+	if f.labelPrint == "" && f.fieldPrint == "" {
+		return ""
+	}
+	return f.labelPrint + "." + f.fieldPrint
+}
+
+// Fits tells whether a cluster that does not hold the Bundle yet may get it, and
+// if not, which filter refuses it and why.
+func (f *Filter) Fits(c Cluster) (ok bool, filter, reason string) {
+	rs := f.refusals(c, true)
+	if len(rs) == 0 {
+		return true, "", ""
+	}
+	return false, rs[0].filter, rs[0].reason
+}
+
+// refusal by one filter.
+type refusal struct {
+	filter, reason string
+	// print of the selector that refuses; empty for filters that have none.
+	print string
+}
+
+// refusals of the cluster, in the order of the filters: the first one only, or all
+// but those of NoExecute taints.
+func (f *Filter) refusals(c Cluster, first bool) (out []refusal) {
+	for _, check := range []func(Cluster) (refusal, bool){
+		f.admitted, f.named, f.selected, f.fielded, f.tainted(first),
+	} {
+		if r, refused := check(c); refused {
+			out = append(out, r)
+			if first {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+func (f *Filter) admitted(c Cluster) (refusal, bool) {
+	switch {
+	case !c.Accepted:
+		return refusal{filter: FilterAccepted, reason: "not accepted: `atoll accept " + c.Name + "` is missing"}, true
+	case c.Deleting:
+		return refusal{filter: FilterDeleting, reason: "the Cluster is being deleted"}, true
+	}
+	return refusal{}, false
+}
+
+func (f *Filter) named(c Cluster) (refusal, bool) {
+	switch {
+	case f.exclude[c.Name]:
+		return refusal{filter: FilterExclude, reason: "named in exclude"}, true
+	case f.names != nil && !f.names[c.Name]:
+		return refusal{filter: FilterNames, reason: "not named in clusterNames"}, true
+	}
+	return refusal{}, false
+}
+
+func (f *Filter) selected(c Cluster) (refusal, bool) {
+	if f.labels == nil || f.labels.Matches(labels.Set(c.Labels)) {
+		return refusal{}, false
+	}
+	return refusal{filter: FilterLabels, reason: f.labelsReason, print: f.labelPrint}, true
+}
+
+func (f *Filter) fielded(c Cluster) (refusal, bool) {
+	if f.fields == nil {
+		return refusal{}, false
+	}
+	ok, reason := atoll.MatchAffinity(f.fields, c.ClusterView)
+	return refusal{filter: FilterFields, reason: reason, print: f.fieldPrint}, !ok
+}
+
+// tainted checks NoSchedule taints, and for clusters that do not hold the Bundle
+// yet also NoExecute ones: what would be evicted is not placed, so a toleration
+// for some seconds admits nothing new.
+func (f *Filter) tainted(newcomer bool) func(c Cluster) (refusal, bool) {
+	return func(c Cluster) (refusal, bool) {
+		for _, t := range c.Taints {
+			if t.Effect == corev1.TaintEffectNoExecute && !newcomer {
+				continue
+			}
+			tol, tolerated := f.tolerates(t)
+			switch {
+			case !tolerated:
+				return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is not tolerated", name(t))}, true
+			case t.Effect == corev1.TaintEffectNoExecute && tol.TolerationSeconds != nil:
+				return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is tolerated for %d s only", name(t), *tol.TolerationSeconds)}, true
+			}
+		}
+		return refusal{}, false
+	}
+}
+
+// eviction tells when NoExecute taints take out what runs; zero: never.
+func (f *Filter) eviction(c Cluster, now time.Time) (at time.Time, reason string) {
+	for _, t := range c.Taints {
+		if t.Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		end, why := now, fmt.Sprintf("taint %s is not tolerated", name(t))
+		if tol, tolerated := f.tolerates(t); tolerated {
+			if tol.TolerationSeconds == nil {
+				continue
+			}
+			why = fmt.Sprintf("taint %s was tolerated for %d s", name(t), *tol.TolerationSeconds)
+			if s := *tol.TolerationSeconds; s > 0 {
+				if t.TimeAdded == nil {
+					continue
+				}
+				end = t.TimeAdded.Add(time.Duration(min(s, maxSeconds)) * time.Second)
+			}
+		}
+		if at.IsZero() || end.Before(at) {
+			at, reason = end, why
+		}
+	}
+	return at, reason
+}
+
+// maxSeconds keeps a duration from overflowing: 100 years.
+const maxSeconds = 100 * 365 * 24 * 3600
+
+// tolerates gives the first toleration that covers the taint.
+func (f *Filter) tolerates(t v1alpha1.Taint) (corev1.Toleration, bool) {
+	for _, tol := range f.tolerations {
+		if covers(tol, t) {
+			return tol, true
+		}
+	}
+	return corev1.Toleration{}, false
+}
+
+func covers(tol corev1.Toleration, t v1alpha1.Taint) bool {
+	if tol.Effect != "" && tol.Effect != t.Effect || tol.Key != "" && tol.Key != t.Key {
+		return false
+	}
+	switch tol.Operator {
+	case "", corev1.TolerationOpEqual:
+		return tol.Key != "" && tol.Value == t.Value
+	case corev1.TolerationOpExists:
+		return true
+	}
+	return false
+}
+
+func name(t v1alpha1.Taint) string {
+	if t.Value == "" {
+		return fmt.Sprintf("%s:%s", t.Key, t.Effect)
+	}
+	return fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect)
+}

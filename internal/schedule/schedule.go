@@ -1,0 +1,259 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Input of one decision.
+type Input struct {
+	// Bundle UID: decides between clusters with equal claims.
+	Bundle    string
+	Placement v1alpha1.Placement
+	// Filter is the placement compiled, if the caller has it; nil: Schedule does it.
+	Filter    *Filter
+	WhenUnfit v1alpha1.WhenUnfit
+	// Clusters: all of the fleet, or at least all that fit or hold a row.
+	Clusters []Cluster
+	// Workloads whose replicas are shared out under Divided.
+	Workloads []Workload
+	// Rows by cluster name.
+	Rows map[string]atoll.RowSpec
+	Now  time.Time
+}
+
+// Workload is an item that states replicas.
+type Workload struct {
+	Key      atoll.ItemKey
+	Replicas int64
+}
+
+// whole workloads are not divided: all of their replicas go to one cluster.
+func (w Workload) whole() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
+
+// Outcome for one cluster.
+type Outcome string
+
+// The outcomes.
+const (
+	// Placed: the cluster fits and is to hold the Bundle.
+	Placed Outcome = "Placed"
+	// Kept: the cluster does not fit any more, and keeps what it runs.
+	Kept Outcome = "Kept"
+	// Leaves: the cluster holds the Bundle and is to lose it.
+	Leaves Outcome = "Leaves"
+	// Out: the cluster does not fit and holds nothing.
+	Out Outcome = "Out"
+	// Gone: there is a row, but the Cluster is deleted; nobody will act on it.
+	Gone Outcome = "Gone"
+)
+
+// Verdict on one cluster.
+type Verdict struct {
+	Cluster string
+	// UID of the Cluster; empty when there is none of that name.
+	UID     string
+	Outcome Outcome
+	// Filter that refuses the cluster, and why; empty when it fits.
+	Filter string
+	Reason string
+	// Word of the row's reason for Kept and Leaves: one of atoll.RowUnfit and so on.
+	Word string
+	// Placement fingerprint that the row is to remember.
+	Placement string
+	// EvictAt is when a NoExecute taint will take the Bundle out; zero: never.
+	EvictAt time.Time
+	// Weight in divisions, for Placed and Kept.
+	Weight int64
+}
+
+// Decision about a Bundle. Read-only.
+type Decision struct {
+	// Verdicts on all clusters of the input and on all rows, by cluster name.
+	Verdicts []Verdict
+	// NoFit: no cluster fits, and that is not on purpose.
+	NoFit bool
+	// EvictAt is when the first eviction is due; zero: none is.
+	EvictAt time.Time
+
+	seed      string
+	workloads []Workload
+	// rows that clusters hold: not those that are Removing or another cluster's.
+	rows map[string]atoll.RowSpec
+}
+
+// Schedule decides.
+func Schedule(in Input) Decision {
+	f := in.Filter
+	if f == nil {
+		f = Compile(in.Placement)
+	}
+	d := Decision{seed: in.Bundle, rows: make(map[string]atoll.RowSpec, len(in.Rows))}
+	if in.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided {
+		d.workloads = in.Workloads
+	}
+	weigh := weigher(in.Placement.ReplicaScheduling.WeightPreference)
+	seen, placed := make(map[string]bool, len(in.Rows)), 0
+	d.Verdicts = make([]Verdict, 0, len(in.Clusters))
+	for _, c := range in.Clusters {
+		var row *atoll.RowSpec
+		if r, ok := in.Rows[c.Name]; ok {
+			seen[c.Name] = true
+			if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) {
+				row, d.rows[c.Name] = &r, r
+			}
+		}
+		v := f.judge(c, row, in.WhenUnfit, in.Now)
+		if v.Outcome == Placed || v.Outcome == Kept {
+			v.Weight = weigh(c)
+		}
+		if v.Outcome == Placed {
+			placed++
+		}
+		if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
+			d.EvictAt = v.EvictAt
+		}
+		d.Verdicts = append(d.Verdicts, v)
+	}
+	for cluster := range in.Rows {
+		if !seen[cluster] {
+			d.Verdicts = append(d.Verdicts, Verdict{
+				Cluster: cluster, Outcome: Gone, Filter: FilterDeleting, Reason: "the Cluster does not exist any more",
+			})
+		}
+	}
+	slices.SortFunc(d.Verdicts, func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) })
+	if placed == 0 && !atoll.IsNowhere(in.Placement) {
+		d.NoFit = true
+		d.keepAll(weigh, in.Clusters)
+	}
+	return d
+}
+
+// keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
+// wish.
+func (d *Decision) keepAll(weigh func(Cluster) int64, clusters []Cluster) {
+	byName := map[string]Cluster{}
+	for _, c := range clusters {
+		byName[c.Name] = c
+	}
+	for i, v := range d.Verdicts {
+		if v.Outcome == Leaves {
+			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
+			v.Placement = d.rows[v.Cluster].Placement
+			v.Weight = weigh(byName[v.Cluster])
+			d.Verdicts[i] = v
+		}
+	}
+}
+
+// judge one cluster; row is what it holds of the Bundle, nil if nothing.
+func (f *Filter) judge(c Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+	v := Verdict{Cluster: c.Name, UID: c.UID}
+	if row == nil {
+		ok, filter, reason := f.Fits(c)
+		if v.Outcome = Out; ok {
+			v.Outcome, v.Placement = Placed, f.fingerprint()
+		}
+		v.Filter, v.Reason = filter, reason
+		return v
+	}
+	if c.Deleting {
+		v.Outcome, v.Filter, v.Reason = Gone, FilterDeleting, "the Cluster is being deleted"
+		return v
+	}
+	rs := f.refusals(c, false)
+	for _, r := range rs {
+		if edited(r, *row) {
+			v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowPlacementEdited, r.filter, r.reason
+			return v
+		}
+	}
+	evict, why := f.eviction(c, now)
+	if !evict.IsZero() && !evict.After(now) {
+		v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowEvicted, FilterTaints, why
+		return v
+	}
+	v.EvictAt, v.Placement = evict, f.fingerprint()
+	if len(rs) == 0 {
+		v.Outcome = Placed
+		return v
+	}
+	v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowUnfit, rs[0].filter, rs[0].reason
+	if unfit == v1alpha1.UnfitRemove && rs[0].filter != FilterAccepted {
+		v.Outcome = Leaves
+	}
+	return v
+}
+
+// edited tells whether the refusal comes from an edit of the placement: names do
+// not drift, and a selector that the row does not remember is a new one. Whether
+// a cluster is accepted or tainted NoSchedule is never an edit.
+func edited(r refusal, row atoll.RowSpec) bool {
+	labels, fields, _ := strings.Cut(row.Placement, ".")
+	switch r.filter {
+	case FilterExclude, FilterNames:
+		return true
+	case FilterLabels:
+		return r.print != labels
+	case FilterFields:
+		return r.print != fields
+	}
+	return false
+}
+
+// weigher gives the static weight of a cluster: the sum of the entries that match
+// it, or 1 for all where there is no preference.
+func weigher(p *v1alpha1.ClusterPreferences) func(Cluster) int64 {
+	if p == nil {
+		return func(Cluster) int64 { return 1 }
+	}
+	type entry struct {
+		filter *Filter
+		weight int64
+	}
+	entries := make([]entry, 0, len(p.StaticWeightList))
+	for _, e := range p.StaticWeightList {
+		entries = append(entries, entry{Compile(v1alpha1.Placement{ClusterAffinity: &e.TargetCluster}), min(e.Weight, MaxWeight)})
+	}
+	return func(c Cluster) (sum int64) {
+		for _, e := range entries {
+			if e.weight > 0 && e.filter.matches(c) {
+				sum = min(sum+e.weight, MaxWeight)
+			}
+		}
+		return sum
+	}
+}
+
+// matches tells whether the affinity alone lets the cluster pass.
+func (f *Filter) matches(c Cluster) bool {
+	for _, check := range []func(Cluster) (refusal, bool){f.named, f.selected, f.fielded} {
+		if _, refused := check(c); refused {
+			return false
+		}
+	}
+	return true
+}
+
+// Verdict on one cluster by name; false when the decision knows none.
+func (d Decision) Verdict(cluster string) (Verdict, bool) {
+	i, ok := slices.BinarySearchFunc(d.Verdicts, cluster, func(v Verdict, name string) int { return strings.Compare(v.Cluster, name) })
+	if !ok {
+		return Verdict{}, false
+	}
+	return d.Verdicts[i], true
+}
+
+// String for people.
+func (v Verdict) String() string {
+	if v.Reason == "" {
+		return string(v.Outcome)
+	}
+	return fmt.Sprintf("%s (%s: %s)", v.Outcome, v.Filter, v.Reason)
+}
