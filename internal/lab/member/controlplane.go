@@ -106,7 +106,6 @@ func apiServerArgs(o Options, keys *pki) []string {
 		"--authorization-mode=RBAC",
 		"--allow-privileged=true",
 		"--profiling=false",
-		"--default-watch-cache-size=20",
 		"--shutdown-delay-duration=0s",
 	}
 }

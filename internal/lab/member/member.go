@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -74,6 +75,10 @@ func (o Options) validate() error {
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		// Several members share a machine: half the garbage for a little CPU.
+		debug.SetGCPercent(50)
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -162,6 +167,9 @@ func runAboveAPI(ctx context.Context, group *errgroup.Group, o Options, plane *c
 		return err
 	}
 	if err := ensureStorageClass(ctx, client); err != nil {
+		return err
+	}
+	if err := forgetLeases(ctx, client); err != nil {
 		return err
 	}
 	group.Go(func() error { return plane.runControllerManager(ctx) })

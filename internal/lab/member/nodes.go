@@ -35,7 +35,7 @@ const (
 	// nodeGracePeriod is long so that a starved machine does not turn nodes
 	// NotReady by itself; leases are renewed at a quarter of their duration.
 	nodeGracePeriod      = 10 * time.Minute
-	leaseDurationSeconds = 200
+	leaseDurationSeconds = 60
 
 	kubeletVersion = "v1.36.3"
 )
@@ -72,6 +72,17 @@ func ensureNodes(ctx context.Context, client kubernetes.Interface, o Options) er
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create node %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// forgetLeases removes the node leases of a process before this one. kwok
+// creates a lease that it does not see yet, and when that fails because its
+// cache was only late, it leaves the node alone for a whole renewal interval.
+func forgetLeases(ctx context.Context, client kubernetes.Interface) error {
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	if err := leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("remove old node leases: %w", err)
 	}
 	return nil
 }

@@ -98,6 +98,7 @@ func (c *conn) attach(server *net.TCPConn) bool {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if c.dead {
+		_ = server.SetLinger(0)
 		return false
 	}
 	c.server = server
