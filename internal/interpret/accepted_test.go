@@ -1,0 +1,188 @@
+package interpret_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
+	_ "k8s.io/kubernetes/pkg/apis/batch/install"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
+	deployments "k8s.io/kubernetes/pkg/registry/apps/deployment"
+	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
+	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
+	"k8s.io/kubernetes/pkg/registry/autoscaling/horizontalpodautoscaler"
+	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
+	"k8s.io/kubernetes/pkg/registry/batch/job"
+	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
+	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
+	"k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/registry/core/service"
+	"k8s.io/kubernetes/pkg/registry/networking/ingress"
+	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
+
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// memberJob lives as a Job does in a member.
+type memberJob struct {
+	start, completion       int64
+	active, succeeded, fail int64
+	end                     string
+}
+
+func (m *memberJob) step(rng *rand.Rand, now int64) {
+	switch {
+	case m.end != "":
+	case m.start == 0:
+		m.start, m.active = now, 2
+	case rng.IntN(3) == 0 && m.active > 0:
+		m.active--
+		m.succeeded++
+	case rng.IntN(6) == 0:
+		m.fail++
+		if m.fail > 2 {
+			m.end, m.active = "Failed", 0
+		}
+	}
+	if m.end == "" && m.succeeded == 2 {
+		m.end, m.completion = "Complete", now
+	}
+}
+
+func (m *memberJob) object() *unstructured.Unstructured {
+	at := func(unix int64) any {
+		if unix == 0 {
+			return nil
+		}
+		return time.Unix(unix, 0).UTC().Format(time.RFC3339)
+	}
+	st := map[string]any{
+		"startTime": at(m.start), "completionTime": at(m.completion),
+		"active": m.active, "ready": m.active, "succeeded": m.succeeded, "failed": m.fail,
+	}
+	if m.end != "" {
+		st["conditions"] = []any{map[string]any{"type": m.end, "status": "True", "reason": "Because"}}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"name": "seed", "generation": int64(1)}, "status": st,
+	}}
+}
+
+// strategies are the API server's own rules for status updates.
+var strategies = map[string]rest.RESTUpdateStrategy{
+	"Deployment": deployments.StatusStrategy, "StatefulSet": statefulset.StatusStrategy,
+	"DaemonSet": daemonset.StatusStrategy, "ReplicaSet": replicaset.StatusStrategy,
+	"Job": job.StatusStrategy, "CronJob": cronjob.StatusStrategy,
+	"Pod": pod.StatusStrategy, "Service": service.StatusStrategy, "Ingress": ingress.StatusStrategy,
+	"PersistentVolumeClaim": persistentvolumeclaim.StatusStrategy, "PersistentVolume": persistentvolume.StatusStrategy,
+	"PodDisruptionBudget": poddisruptionbudget.StatusStrategy, "HorizontalPodAutoscaler": horizontalpodautoscaler.StatusStrategy,
+}
+
+func internal(t *testing.T, obj *unstructured.Unstructured) runtime.Object {
+	t.Helper()
+	obj = obj.DeepCopy()
+	obj.SetNamespace("default")
+	obj.SetUID("u")
+	obj.SetResourceVersion("1")
+	decoded, err := runtime.Decode(legacyscheme.Codecs.UniversalDecoder(), []byte(asJSON(obj.Object)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+// write aggregates the rows into the template as the API server would, and fails
+// the test if it would refuse.
+func write(t *testing.T, tpl *unstructured.Unstructured, divided bool, rows []interpret.RowItem, now int64) {
+	t.Helper()
+	st, ok := interpret.Aggregate(tpl, divided, rows, tpl.GetGeneration())
+	if !ok {
+		return
+	}
+	interpret.Stamp(st, time.Unix(now, 0))
+	next := tpl.DeepCopy()
+	next.Object["status"] = st
+	strategy := strategies[tpl.GetKind()]
+	ctx := genericapirequest.WithRequestInfo(genericapirequest.NewDefaultContext(), &genericapirequest.RequestInfo{
+		APIGroup: tpl.GroupVersionKind().Group, APIVersion: tpl.GroupVersionKind().Version,
+	})
+	if refusal := strategy.ValidateUpdate(ctx, internal(t, next), internal(t, tpl)); len(refusal) > 0 {
+		t.Errorf("refused: %v\nold %s\nnew %s", refusal, asJSON(tpl.Object["status"]), asJSON(st))
+	}
+	tpl.Object["status"] = st
+}
+
+func TestStatusesAreAccepted(t *testing.T) {
+	for _, c := range aggregateCases {
+		tpl := object(t, c.template)
+		if strategies[tpl.GetKind()] == nil {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			var rows []interpret.RowItem
+			for i, m := range c.members {
+				name := "c" + string(rune('a'+i))
+				if m == "" {
+					rows = append(rows, interpret.RowItem{Cluster: name})
+					continue
+				}
+				rows = append(rows, report(name, object(t, m)))
+			}
+			if c.change != nil {
+				c.change(rows)
+			}
+			write(t, tpl, c.divided, rows, 1_800_000_000)
+		})
+	}
+}
+
+func TestDeploymentStatusesAreAccepted(t *testing.T) {
+	each(t, func(t *testing.T, rng *rand.Rand) {
+		n := 1 + rng.Int64N(4)
+		rows := randomRows(rng, func() int64 { return rng.Int64N(n + 1) })
+		write(t, template(n, 7), rng.IntN(2) == 0, rows, 1_800_000_000)
+	})
+}
+
+// Whatever the clusters go through, coming and going, the API server accepts every
+// status that the template gets, and the Job ends.
+func TestJobTransitionsAreAccepted(t *testing.T) {
+	each(t, func(t *testing.T, rng *rand.Rand) {
+		tpl := object(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, generation: 1}\nspec: {completions: 2, parallelism: 2, backoffLimit: 2, template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}")
+		members := make([]memberJob, 1+rng.IntN(4))
+		now := int64(1_800_000_000)
+		step := func(away int) {
+			var rows []interpret.RowItem
+			for i := range members {
+				now++
+				if rng.IntN(2) == 0 {
+					members[i].step(rng, now)
+				}
+				row := report(fmt.Sprintf("c%d", i), members[i].object())
+				row.Away = rng.IntN(100) < away
+				rows = append(rows, row)
+			}
+			write(t, tpl, false, rows, now)
+		}
+		for range 60 {
+			step(10)
+		}
+		for range 60 {
+			step(0)
+		}
+		if !interpret.Finished(tpl) {
+			t.Errorf("the job never ended: %s", asJSON(tpl.Object["status"]))
+		}
+	})
+}
