@@ -1,0 +1,164 @@
+package handshake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// Admin does what an administrator of the hub does. Its clients carry the rights.
+type Admin struct {
+	Kube     kubernetes.Interface
+	Clusters dynamic.Interface
+}
+
+var clusters = v1alpha1.GroupVersion.WithResource("clusters")
+
+// CreateToken makes and stores a join token. Only the result knows its secret.
+func (a Admin) CreateToken(ctx context.Context, spec TokenSpec, now time.Time) (trust.Token, error) {
+	t := trust.NewToken()
+	secret, err := NewTokenSecret(t, spec, now)
+	if err != nil {
+		return trust.Token{}, err
+	}
+	if _, err := a.Kube.CoreV1().Secrets(atoll.SystemNamespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		return trust.Token{}, fmt.Errorf("store the join token on the hub: %w", err)
+	}
+	return t, nil
+}
+
+// Tokens lists the tokens that the hub knows. Damaged ones are left out.
+func (a Admin) Tokens(ctx context.Context) ([]StoredToken, error) {
+	list, err := a.Kube.CoreV1().Secrets(atoll.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: LabelToken})
+	if err != nil {
+		return nil, fmt.Errorf("list join tokens: %w", err)
+	}
+	var out []StoredToken
+	for i := range list.Items {
+		if t, err := ParseTokenSecret(&list.Items[i]); err == nil {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// DeleteToken takes a token back. Clusters that joined by it stay.
+func (a Admin) DeleteToken(ctx context.Context, id string) error {
+	if err := a.Kube.CoreV1().Secrets(atoll.SystemNamespace).Delete(ctx, TokenSecretName(id), metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete join token %s: %w", id, err)
+	}
+	return nil
+}
+
+// Accept a Cluster: its spec.accepted becomes true and the request of its agent is
+// approved. keyHashes lists the keys that were approved, for people to compare
+// with what the agent prints; it is empty when no request waited.
+func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err error) {
+	cluster, err := a.Clusters.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("find cluster %s: %w", name, err)
+	}
+	waiting, err := a.undecided(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.setAccepted(ctx, cluster, true); err != nil {
+		return nil, err
+	}
+	for i := range waiting {
+		r, err := trust.ParseRequestPEM(waiting[i].Spec.Request)
+		if err != nil {
+			return keyHashes, fmt.Errorf("request %s of cluster %s: %w", waiting[i].Name, name, err)
+		}
+		if err := a.decide(ctx, &waiting[i], certificatesv1.CertificateApproved, "accepted with its cluster"); err != nil {
+			return keyHashes, err
+		}
+		keyHashes = append(keyHashes, r.KeyHash)
+	}
+	return keyHashes, nil
+}
+
+// Deny a Cluster: its spec.accepted becomes false, which cuts its agent off at
+// once, and requests that wait are denied.
+func (a Admin) Deny(ctx context.Context, name string) error {
+	cluster, err := a.Clusters.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("find cluster %s: %w", name, err)
+	}
+	if err := a.setAccepted(ctx, cluster, false); err != nil {
+		return err
+	}
+	waiting, err := a.undecided(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	for i := range waiting {
+		if err := a.decide(ctx, &waiting[i], certificatesv1.CertificateDenied, "denied with its cluster"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setAccepted holds only for the Cluster as it was read: what was made anew under
+// the name since is not accepted by mistake.
+func (a Admin) setAccepted(ctx context.Context, cluster *unstructured.Unstructured, accepted bool) error {
+	if was, _, err := unstructured.NestedBool(cluster.Object, "spec", "accepted"); err == nil && was == accepted {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": cluster.GetUID(), "resourceVersion": cluster.GetResourceVersion()},
+		"spec":     map[string]any{"accepted": accepted},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = a.Clusters.Resource(clusters).Patch(ctx, cluster.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("set spec.accepted of cluster %s to %t: %w", cluster.GetName(), accepted, err)
+	}
+	return nil
+}
+
+// undecided lists requests of the Cluster on which nobody has decided.
+func (a Admin) undecided(ctx context.Context, cluster *unstructured.Unstructured) ([]certificatesv1.CertificateSigningRequest, error) {
+	list, err := a.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{LabelCluster: cluster.GetName()}.String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list certificate requests of cluster %s: %w", cluster.GetName(), err)
+	}
+	var out []certificatesv1.CertificateSigningRequest
+	for _, r := range list.Items {
+		if r.Spec.SignerName == SignerName && r.Annotations[AnnotationUID] == string(cluster.GetUID()) && DecisionOn(&r) == Undecided {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func (a Admin) decide(ctx context.Context, r *certificatesv1.CertificateSigningRequest, verdict certificatesv1.RequestConditionType, message string) error {
+	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: verdict, Status: corev1.ConditionTrue, Reason: "Atoll" + string(verdict), Message: message,
+	})
+	_, err := a.Kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("decide on certificate request %s: %w", r.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package handshake
+
+import (
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/internal/trust"
+)
+
+const (
+	// SignerName of agents' certificate requests.
+	SignerName = "atoll.dev/agent"
+	// LabelCluster, on a certificate request, holds the name of the Cluster.
+	LabelCluster = "atoll.dev/cluster"
+	// LabelSet, on a Cluster, holds the set that its token named.
+	LabelSet = "atoll.dev/set"
+	// TaintUnreviewed keeps work from a Cluster that no administrator has looked at.
+	TaintUnreviewed = "atoll.dev/unreviewed"
+
+	// AnnotationUID, on a certificate request, holds the UID of the Cluster.
+	AnnotationUID = "atoll.dev/cluster-uid"
+	// AnnotationAgentKey, on a Cluster, holds its agent's key, sealed by the hub.
+	AnnotationAgentKey = "atoll.dev/agent-key"
+	// AnnotationNextKey, on a Cluster, holds the key of an agent that asked to
+	// take the joined agent's place, sealed by the hub.
+	AnnotationNextKey = "atoll.dev/next-agent-key"
+)
+
+// RequestName of the request for that key under that Cluster.
+func RequestName(cluster, keyHash string) string {
+	_, digits, _ := strings.Cut(keyHash, ":")
+	return "atoll-" + cluster + "-" + digits[:min(12, len(digits))]
+}
+
+// NewRequest makes the standard object that an administrator approves.
+func NewRequest(cluster, uid string, r trust.Request, lifetimeSeconds int32) *certificatesv1.CertificateSigningRequest {
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        RequestName(cluster, r.KeyHash),
+			Labels:      map[string]string{LabelCluster: cluster},
+			Annotations: map[string]string{AnnotationUID: uid},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:           r.PEM(),
+			SignerName:        SignerName,
+			ExpirationSeconds: &lifetimeSeconds,
+			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature},
+		},
+	}
+}
+
+// Decision of an administrator about a request.
+type Decision string
+
+// The decisions.
+const (
+	Undecided Decision = ""
+	Approved  Decision = "Approved"
+	Denied    Decision = "Denied"
+)
+
+// DecisionOn the request. A denial outweighs an approval.
+func DecisionOn(r *certificatesv1.CertificateSigningRequest) Decision {
+	d := Undecided
+	for _, c := range r.Status.Conditions {
+		if c.Status == corev1.ConditionFalse {
+			continue
+		}
+		switch c.Type {
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return Denied
+		case certificatesv1.CertificateApproved:
+			d = Approved
+		}
+	}
+	return d
+}

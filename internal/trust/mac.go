@@ -1,0 +1,47 @@
+package trust
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+)
+
+// MAC of the fields under the hub's key. purpose keeps the uses of one key apart.
+func MAC(key []byte, purpose string, fields ...[]byte) []byte {
+	h := hmac.New(sha256.New, key)
+	var size [8]byte
+	for _, f := range append([][]byte{[]byte(purpose)}, fields...) {
+		binary.BigEndian.PutUint64(size[:], uint64(len(f)))
+		h.Write(size[:])
+		h.Write(f)
+	}
+	return h.Sum(nil)
+}
+
+// PositionMAC authenticates a point in the life of the hub's store, so that no
+// agent can feign that the hub was set back.
+func PositionMAC(key []byte, chainID string, revision, issued int64) []byte {
+	var n [16]byte
+	binary.BigEndian.PutUint64(n[:8], uint64(revision))
+	binary.BigEndian.PutUint64(n[8:], uint64(issued))
+	return MAC(key, "position", []byte(chainID), n[:])
+}
+
+// PositionHolds verifies PositionMAC in constant time.
+func PositionHolds(key []byte, chainID string, revision, issued int64, mac []byte) bool {
+	return hmac.Equal(PositionMAC(key, chainID, revision, issued), mac)
+}
+
+// SealKey binds an agent's key (KeyHash) to a Cluster's name, so that nobody who
+// may only edit the Cluster can put another key in its place.
+func SealKey(hubKey []byte, cluster, keyHash string) string {
+	return keyHash + "." + hex.EncodeToString(MAC(hubKey, "agent key", []byte(cluster), []byte(keyHash)))
+}
+
+// OpenKey gives the key hash that SealKey sealed for that Cluster.
+func OpenKey(hubKey []byte, cluster, sealed string) (keyHash string, ok bool) {
+	keyHash, _, ok = strings.Cut(sealed, ".")
+	return keyHash, ok && hmac.Equal([]byte(SealKey(hubKey, cluster, keyHash)), []byte(sealed))
+}

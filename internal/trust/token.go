@@ -1,0 +1,68 @@
+package trust
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// tokenVersion begins every token of this format.
+const tokenVersion = "atoll1"
+
+const (
+	tokenIDChars     = 10
+	tokenSecretChars = 26 // 130 bits
+)
+
+// Token lets an agent ask to join. Only its maker and its bearer know the secret;
+// the hub stores a hash of it.
+type Token struct {
+	// ID names the token on the hub and in logs: lower-case letters and digits.
+	ID     string
+	secret string
+}
+
+// NewToken draws one.
+func NewToken() Token {
+	return Token{ID: strings.ToLower(rand.Text()[:tokenIDChars]), secret: strings.ToLower(rand.Text()[:tokenSecretChars])}
+}
+
+// ParseToken reads "atoll1.<id>.<secret>".
+func ParseToken(s string) (Token, error) {
+	parts := strings.Split(strings.TrimSpace(s), ".")
+	if len(parts) != 3 || parts[0] != tokenVersion || !tokenPart(parts[1], tokenIDChars) || !tokenPart(parts[2], tokenSecretChars) {
+		return Token{}, errors.New(`this is no join token; it looks like "atoll1.<id>.<secret>", and "atoll token create" on the hub makes one`)
+	}
+	return Token{ID: parts[1], secret: parts[2]}, nil
+}
+
+func tokenPart(s string, length int) bool {
+	return len(s) == length && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// Reveal gives the whole token, to be shown once to its maker or sent to the hub.
+func (t Token) Reveal() string { return tokenVersion + "." + t.ID + "." + t.secret }
+
+// String leaves the secret out.
+func (t Token) String() string { return tokenVersion + "." + t.ID + ".…" }
+
+// GoString leaves the secret out.
+func (t Token) GoString() string { return t.String() }
+
+// Hash of the secret, which is what the hub stores.
+func (t Token) Hash() string {
+	h := sha256.Sum256([]byte(tokenVersion + "." + t.ID + "." + t.secret))
+	return hex.EncodeToString(h[:])
+}
+
+// Matches compares with a stored hash, in constant time.
+func (t Token) Matches(hash string) bool {
+	return subtle.ConstantTimeCompare([]byte(t.Hash()), []byte(hash)) == 1
+}
+
+// Format makes fmt's verbs, %v, %+v, %#v and %s alike, leave the secret out.
+func (t Token) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }
