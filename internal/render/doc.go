@@ -1,0 +1,13 @@
+// Package render turns what users wrote on the hub into what one member gets: it
+// prunes templates down to the fields that were stated, applies override rules and
+// assigned replicas, and builds the manifest of a row.
+//
+// Contract: a pure core. Values in, values out; nothing here talks, waits, logs or
+// reads a clock. No argument is changed or kept; results may share memory with
+// arguments and are not to be changed either. All functions may be called from
+// many goroutines. Equal arguments give equal bytes: hashes of results name content.
+//
+// Stated is what law 9 says: a field that an Apply entry of managedFields owns or
+// that the last-applied annotation holds; a field that another writer's entry owns,
+// unless its value is the API's default; nothing else.
+package render

@@ -1,0 +1,101 @@
+package render
+
+import (
+	"maps"
+	"slices"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// ManifestInput is what BuildManifest puts together.
+type ManifestInput struct {
+	Bundle  enginev1.BundleRef
+	Row     atoll.RowSpec
+	Content *atoll.Content
+	// Items as Render gave them for the row; not looked at for a row that is
+	// Removing.
+	Items []atoll.Rendered
+	// Here tells whether the Bundle of that UID has a row in this cluster that is
+	// not Removing. Nil: none has.
+	Here func(bundleUID string) bool
+	// Namespaces of the hub by name; those that no item needs are left out.
+	Namespaces map[string]atoll.NamespaceMeta
+	// DeletedNamespaces that the agent may remove once they are empty.
+	DeletedNamespaces []string
+}
+
+// BuildManifest gives what the row's member is to hold of the Bundle. Equal content
+// hashes mean equal manifests whatever their generations.
+func BuildManifest(in ManifestInput) atoll.Manifest {
+	m := atoll.Manifest{
+		Bundle: in.Bundle.UID, Namespace: in.Bundle.Namespace, Name: in.Bundle.Name,
+		Generation:         in.Row.Generation,
+		Items:              in.Items,
+		ConflictResolution: in.Content.ConflictResolution,
+		Removal:            in.Content.Removal,
+		DeletedNamespaces:  slices.Sorted(slices.Values(in.DeletedNamespaces)),
+	}
+	if in.Row.Phase == atoll.RowRemoving {
+		m.Remove, m.Items = true, nil
+		if in.Row.Orphan {
+			m.Removal = v1alpha1.RemoveOrphan
+		}
+	} else {
+		m.Namespaces = needed(in)
+	}
+	for _, t := range in.Content.Tombstones {
+		t.MovedTo = slices.DeleteFunc(slices.Clone(t.MovedTo), func(uid string) bool {
+			return in.Here == nil || !in.Here(uid)
+		})
+		if len(t.MovedTo) == 0 {
+			t.MovedTo = nil
+		}
+		m.Tombstones = append(m.Tombstones, t)
+	}
+	m.Content = contentHash(m)
+	return m
+}
+
+func needed(in ManifestInput) map[string]atoll.NamespaceMeta {
+	out := map[string]atoll.NamespaceMeta{}
+	for _, item := range in.Items {
+		if ns := item.Key.Namespace; ns != "" {
+			if meta, ok := in.Namespaces[ns]; ok {
+				out[ns] = NamespaceMeta(meta.Labels, meta.Annotations)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// NamespaceMeta leaves out of a hub namespace's labels and annotations what is the
+// hub's own.
+func NamespaceMeta(labels, annotations map[string]string) atoll.NamespaceMeta {
+	bare := func(m map[string]string) map[string]string {
+		m = maps.Clone(m)
+		maps.DeleteFunc(m, func(k, _ string) bool { return own(k) || k == "kubernetes.io/metadata.name" })
+		if len(m) == 0 {
+			return nil
+		}
+		return m
+	}
+	return atoll.NamespaceMeta{Labels: bare(labels), Annotations: bare(annotations)}
+}
+
+// contentHash is over all of the manifest but its generation; items count by their
+// hashes.
+func contentHash(m atoll.Manifest) string {
+	m.Generation, m.Content = 0, ""
+	items := make([]atoll.Rendered, len(m.Items))
+	for i, item := range m.Items {
+		item.Object = nil
+		items[i] = item
+	}
+	m.Items = items
+	return atoll.HashJSON(m)
+}

@@ -1,0 +1,217 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// lastAppliedAnnotation is where `kubectl apply` without --server-side keeps what it
+// was given.
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
+
+// owners is the tree of owned fields: managedFields of all users in one.
+type owners struct {
+	applied bool // an Apply entry owns this very field
+	updated bool // an Update entry does
+	fields  map[string]*owners
+	keyed   []keyedOwners
+	values  []valueOwners
+}
+
+type keyedOwners struct {
+	key map[string]any
+	*owners
+}
+
+type valueOwners struct {
+	value any
+	*owners
+}
+
+// leaf tells that nothing below the field is owned on its own.
+func (o *owners) leaf() bool {
+	return len(o.fields) == 0 && len(o.keyed) == 0 && len(o.values) == 0
+}
+
+func (o *owners) field(name string) *owners {
+	if o == nil {
+		return nil
+	}
+	return o.fields[name]
+}
+
+func (o *owners) owned() bool { return o != nil && (o.applied || o.updated) }
+
+// ownersOf reads the object's managedFields. loose tells that they do not cover the
+// whole object, because there are none or because an entry speaks of another API
+// version: then every field counts as one that an Update entry owns.
+func ownersOf(obj *unstructured.Unstructured) (tree *owners, loose bool, err error) {
+	tree, loose = &owners{}, true
+	for _, entry := range obj.GetManagedFields() {
+		if !byUser(entry) || entry.FieldsV1 == nil {
+			continue
+		}
+		if entry.APIVersion != obj.GetAPIVersion() {
+			return tree, true, nil
+		}
+		var set fieldpath.Set
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+			return nil, false, fmt.Errorf("managedFields of %s: %w", entry.Manager, err)
+		}
+		tree.insert(&set, entry.Operation == metav1.ManagedFieldsOperationApply)
+		loose = false
+	}
+	return tree, loose, nil
+}
+
+// byUser leaves out entries about status and those of the hub itself.
+func byUser(e metav1.ManagedFieldsEntry) bool {
+	if e.Subresource == "status" {
+		return false
+	}
+	switch e.Manager {
+	case atoll.FieldManager, atoll.HandoverManager, "atoll-hub":
+		return false
+	}
+	return !strings.HasPrefix(e.Manager, "system:atoll:") && !strings.HasPrefix(e.Manager, "system:controller:")
+}
+
+func (o *owners) insert(set *fieldpath.Set, applied bool) {
+	for pe := range set.Members.All() {
+		child := o.descend(pe)
+		child.applied = child.applied || applied
+		child.updated = child.updated || !applied
+	}
+	for pe := range set.Children.All() {
+		if below, ok := set.Children.Get(pe); ok {
+			o.descend(pe).insert(below, applied)
+		}
+	}
+}
+
+// descend finds or makes the node of a path element. Indexes are not followed: a
+// list whose elements are owned by index is owned as a whole.
+func (o *owners) descend(pe fieldpath.PathElement) *owners {
+	switch {
+	case pe.FieldName != nil:
+		return o.descendField(*pe.FieldName)
+	case pe.Key != nil:
+		key := make(map[string]any, len(*pe.Key))
+		for _, f := range *pe.Key {
+			key[f.Name] = f.Value.Unstructured()
+		}
+		for _, k := range o.keyed {
+			if maps.EqualFunc(k.key, key, equal) {
+				return k.owners
+			}
+		}
+		child := &owners{}
+		o.keyed = append(o.keyed, keyedOwners{key, child})
+		return child
+	case pe.Value != nil:
+		value := (*pe.Value).Unstructured()
+		for _, v := range o.values {
+			if equal(v.value, value) {
+				return v.owners
+			}
+		}
+		child := &owners{}
+		o.values = append(o.values, valueOwners{value, child})
+		return child
+	}
+	return o
+}
+
+func (o *owners) descendField(name string) *owners {
+	if o.fields == nil {
+		o.fields = map[string]*owners{}
+	}
+	if o.fields[name] == nil {
+		o.fields[name] = &owners{}
+	}
+	return o.fields[name]
+}
+
+// element gives the node of a list's element, if any.
+func (o *owners) element(e any) *keyedOwners {
+	m, ok := e.(map[string]any)
+	if o == nil || !ok {
+		return nil
+	}
+	i := slices.IndexFunc(o.keyed, func(k keyedOwners) bool {
+		for name, want := range k.key {
+			if !equal(m[name], want) {
+				return false
+			}
+		}
+		return true
+	})
+	if i < 0 {
+		return nil
+	}
+	return &o.keyed[i]
+}
+
+func (o *owners) value(e any) *owners {
+	if o == nil {
+		return nil
+	}
+	for _, v := range o.values {
+		if equal(v.value, e) {
+			return v.owners
+		}
+	}
+	return nil
+}
+
+// lastApplied reads the annotation; nil when there is none or it cannot be read.
+func lastApplied(obj *unstructured.Unstructured) map[string]any {
+	raw, ok := obj.GetAnnotations()[lastAppliedAnnotation]
+	if !ok {
+		return nil
+	}
+	var v map[string]any
+	if json.Unmarshal([]byte(raw), &v) != nil {
+		return nil
+	}
+	return v
+}
+
+// equal compares JSON values; numbers by value, however they are held.
+func equal(a, b any) bool {
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(x, y, equal)
+	case []any:
+		y, ok := b.([]any)
+		return ok && slices.EqualFunc(x, y, equal)
+	}
+	if x, ok := number(a); ok {
+		y, ok := number(b)
+		return ok && x == y
+	}
+	return a == b
+}
+
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return float64(n), true
+	case int:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}

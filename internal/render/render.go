@@ -1,0 +1,152 @@
+package render
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// PolicyPlacement stands in Provenance for replicas that the placement assigned.
+const PolicyPlacement = "placement"
+
+// Input is what tells one row's items from another's.
+type Input struct {
+	// Rules as the function Rules gave them for the row's cluster.
+	Rules []int
+	// Assigned replicas by item key, for items that are divided.
+	Assigned map[string]int64
+}
+
+// Render gives the content's items as one member gets them, in the content's
+// order, and which rule set which field. An item to which a rule does not apply has
+// an Error instead of an object; the others are as if it had none.
+func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
+	matching := map[atoll.ItemKey][]*atoll.Rule{}
+	for _, i := range in.Rules {
+		r := &content.Rules[i]
+		for _, key := range r.Items {
+			matching[key] = append(matching[key], r)
+		}
+	}
+	scaled := autoscaled(content)
+	out := make([]atoll.Rendered, 0, len(content.Items))
+	var notes []Provenance
+	for i := range content.Items {
+		item := &content.Items[i]
+		r, n := renderItem(item, matching[item.Key], in, scaled[item.Key])
+		out = append(out, r)
+		notes = append(notes, n...)
+	}
+	return out, notes
+}
+
+func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (atoll.Rendered, []Provenance) {
+	r := atoll.Rendered{Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency}
+	if len(rules) == 0 && !item.Divided && !scaled {
+		r.Object = item.Object
+		return seal(r), nil
+	}
+	o := &overriding{item: item}
+	err := utiljson.Unmarshal(item.Object, &o.obj)
+	if err != nil {
+		err = fmt.Errorf("content is not an object: %w", err)
+	}
+	for _, rule := range rules {
+		if err == nil {
+			err = o.apply(rule)
+		}
+	}
+	if err == nil && item.Divided && !scaled {
+		err = o.assign(in.Assigned)
+	}
+	if err == nil && scaled {
+		r.Leave = leaveReplicas(o.obj)
+	}
+	if err == nil {
+		r.Object, err = json.Marshal(o.obj)
+	}
+	if err != nil {
+		r.Object, r.Leave, r.Error = nil, nil, err.Error()
+		return seal(r), nil
+	}
+	return seal(r), o.notes
+}
+
+func seal(r atoll.Rendered) atoll.Rendered {
+	leave, err := json.Marshal(r.Leave)
+	if err != nil {
+		panic(fmt.Sprintf("render: a list of strings has JSON: %v", err))
+	}
+	r.Hash = atoll.Hash(r.Object, leave, []byte(r.Error))
+	return r
+}
+
+func (o *overriding) assign(assigned map[string]int64) error {
+	n, ok := assigned[o.item.Key.String()]
+	if !ok {
+		return errors.New("its replicas are divided, and the placement has assigned none to this cluster yet")
+	}
+	o.rule = &atoll.Rule{Policy: PolicyPlacement}
+	path := replicasPath(o.obj)
+	if path == nil {
+		return fmt.Errorf("a %s has no replicas to divide", o.item.Key.Kind)
+	}
+	return o.set(n, path)
+}
+
+// autoscaled finds the objects whose replicas an autoscaler of the same content
+// sets in each member.
+func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
+	var out map[atoll.ItemKey]bool
+	for _, item := range content.Items {
+		if item.Key.Group != "autoscaling" || item.Key.Kind != "HorizontalPodAutoscaler" {
+			continue
+		}
+		var hpa struct {
+			Spec struct {
+				ScaleTargetRef struct{ APIVersion, Kind, Name string }
+			}
+		}
+		if json.Unmarshal(item.Object, &hpa) != nil {
+			continue
+		}
+		ref := hpa.Spec.ScaleTargetRef
+		target := unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
+		gk := target.GroupVersionKind().GroupKind()
+		if out == nil {
+			out = map[atoll.ItemKey]bool{}
+		}
+		out[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: item.Key.Namespace, Name: ref.Name}] = true
+	}
+	return out
+}
+
+// leaveReplicas takes the replicas out of the object and gives the list of fields
+// that are the member's.
+func leaveReplicas(obj map[string]any) []string {
+	_, path, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj})
+	if !ok {
+		path = []string{"spec", "replicas"}
+		if _, ok := interpret.Lookup(obj, path); !ok {
+			return nil
+		}
+	}
+	if parent, ok := interpret.Lookup(obj, path[:len(path)-1]); ok {
+		if m, ok := parent.(map[string]any); ok {
+			delete(m, path[len(path)-1])
+		}
+	}
+	return []string{pointerTo(path...)}
+}
+
+// Confirmed tells whether a report says that the agent carried a tombstone out.
+func Confirmed(status *atoll.RowStatus, t atoll.Tombstone) bool {
+	return status != nil && slices.Contains(status.Gone, t.Key.String()+" "+t.UID)
+}
