@@ -1,15 +1,24 @@
+// Command atoll is the CLI and the agent: what administrators type, and what runs
+// beside each member. It is a thin shell over internal/command.
 package main
 
 import (
-	_ "github.com/spf13/cobra"
-	_ "google.golang.org/grpc"
-	_ "google.golang.org/protobuf/proto"
-	_ "k8s.io/client-go/dynamic"
-	_ "k8s.io/client-go/kubernetes"
-	_ "k8s.io/client-go/tools/clientcmd"
-	_ "k8s.io/client-go/metadata"
-	_ "github.com/evanphx/json-patch/v5"
-	_ "sigs.k8s.io/structured-merge-diff/v6/typed"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth/exec" // credential plugins that a kubeconfig may name
+
+	"atoll.dev/atoll/internal/command"
 )
 
-func main() {}
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command.New().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "atoll: "+err.Error())
+		os.Exit(1)
+	}
+}

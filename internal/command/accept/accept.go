@@ -1,0 +1,153 @@
+// Package accept holds the commands `atoll accept` and `atoll deny`, the hub's half
+// of the handshake.
+//
+// Contract: both are idempotent and may be repeated. What a decision changes is the
+// handshake package's to know; here is what a person sees of it.
+package accept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+type options struct {
+	flags   *client.Flags
+	wait    bool
+	timeout time.Duration
+}
+
+// NewCommand makes `atoll accept`.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "accept CLUSTER...",
+		Short: "Let clusters that asked to join in",
+		Long: `Let clusters that asked to join in: the hub's half of the handshake.
+
+It accepts the Cluster and approves its certificate request, so it needs the
+verb "accept" on clusters and "approve" on the signer of agents' certificates.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			c, err := o.flags.Connect()
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := o.accept(cmd.Context(), c, name, cmd.OutOrStdout()); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "return when the cluster is Ready")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait")
+	return cmd
+}
+
+// NewDenyCommand makes `atoll deny`.
+func NewDenyCommand(flags *client.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "deny CLUSTER...",
+		Short: "Refuse clusters that asked to join, or cut joined ones off at once",
+		Long: `Refuse clusters that asked to join, or cut joined ones off at once.
+
+What runs in the cluster goes on running; accepting it again reconnects it. To
+forget the cluster, use "atoll remove".`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := deny(cmd.Context(), c, name, cmd.OutOrStdout()); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (o *options) accept(ctx context.Context, c *client.Cluster, name string, out io.Writer) error {
+	cluster, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", name)
+	if apierrors.IsNotFound(err) && !client.NoHub(err) {
+		return fmt.Errorf("no cluster asked to join as %q yet; `atoll get clusters` shows those that did", name)
+	}
+	if err != nil {
+		return err
+	}
+	var keys []string
+	if err := repeat(func() (err error) { keys, err = admin(c).Accept(ctx, name); return err }); err != nil {
+		return c.Explain(err)
+	}
+	if cluster.Spec.Accepted && len(keys) == 0 {
+		fmt.Fprintf(out, "cluster %s was accepted already\n", name)
+	} else {
+		fmt.Fprintf(out, "cluster %s accepted\n", name)
+	}
+	for _, k := range keys {
+		fmt.Fprintf(out, "approved the agent key %s\n", k)
+	}
+	if !o.wait {
+		return nil
+	}
+	return o.waitReady(ctx, c, cluster, out)
+}
+
+func deny(ctx context.Context, c *client.Cluster, name string, out io.Writer) error {
+	if err := repeat(func() error { return admin(c).Deny(ctx, name) }); err != nil {
+		return c.Explain(err)
+	}
+	_, err := fmt.Fprintf(out, "cluster %s denied\n", name)
+	return err
+}
+
+func admin(c *client.Cluster) handshake.Admin {
+	return handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}
+}
+
+// repeat what lost a race against the hub's own writes.
+func repeat(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }
+
+func (o *options) waitReady(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, out io.Writer) error {
+	why := "its agent has not been heard of"
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, o.timeout, true, func(ctx context.Context) (bool, error) {
+		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
+		if err != nil {
+			return false, err
+		}
+		if now.UID != cluster.UID {
+			return false, errors.New("it was removed and asked to join anew")
+		}
+		cond := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterReady)
+		if cond == nil {
+			return false, nil
+		}
+		why = cond.Reason + ": " + cond.Message
+		return cond.Status == metav1.ConditionTrue, nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("cluster %s is accepted, but not Ready within %s: %s", cluster.Name, o.timeout, why)
+	}
+	if err != nil {
+		return fmt.Errorf("wait for cluster %s: %w", cluster.Name, err)
+	}
+	_, err = fmt.Fprintf(out, "cluster %s is Ready\n", cluster.Name)
+	return err
+}

@@ -1,0 +1,178 @@
+// Package client is how every command reaches a cluster: kubectl's flags and
+// files, typed reads over the dynamic client, and errors that say what to do.
+//
+// Contract: nothing is read or dialled before Connect. A Cluster may be shared
+// between goroutines. Errors name the cluster that was asked and are ready to be
+// shown to a person.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// The kinds of Atoll that commands read and write.
+var (
+	Clusters       = v1alpha1.GroupVersion.WithResource("clusters")
+	Bundles        = v1alpha1.GroupVersion.WithResource("bundles")
+	ClusterBundles = v1alpha1.GroupVersion.WithResource("clusterbundles")
+	TargetSlices   = enginev1.GroupVersion.WithResource("targetslices")
+	Revisions      = enginev1.GroupVersion.WithResource("revisions")
+	RevisionParts  = enginev1.GroupVersion.WithResource("revisionparts")
+	HubStates      = enginev1.GroupVersion.WithResource("hubstates")
+)
+
+// Flags are the flags by which kubectl chooses a cluster, with kubectl's defaults.
+type Flags struct {
+	Kubeconfig string
+	Context    string
+	Namespace  string
+}
+
+// AddTo adds --kubeconfig and --context.
+func (f *Flags) AddTo(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", f.Kubeconfig, "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
+	flags.StringVar(&f.Context, "context", f.Context, "context of the kubeconfig (default: its current one)")
+}
+
+// AddNamespace adds -n, for commands about namespaced objects.
+func (f *Flags) AddNamespace(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.Namespace, "namespace", "n", f.Namespace, "namespace (default: that of the context)")
+}
+
+// Cluster is a connection to an API server.
+type Cluster struct {
+	// Config may be copied, not changed.
+	Config  *rest.Config
+	Kube    kubernetes.Interface
+	Dynamic dynamic.Interface
+	// Namespace that -n or the context names.
+	Namespace string
+}
+
+// requestTimeout bounds a single request. Watches set their own.
+const requestTimeout = 30 * time.Second
+
+// Connect reads the kubeconfig. It dials nothing.
+func (f *Flags) Connect() (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
+	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no kubeconfig: name one with --kubeconfig or $KUBECONFIG; the hub writes its administrator's to hub.kubeconfig in its data directory")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config.Timeout = requestTimeout
+	config.QPS, config.Burst = 100, 200
+	config.UserAgent = "atoll/" + atoll.Version
+	c := &Cluster{Config: config, Namespace: f.Namespace}
+	if c.Namespace == "" {
+		if c.Namespace, _, err = loader.Namespace(); err != nil {
+			return nil, fmt.Errorf("kubeconfig: %w", err)
+		}
+	}
+	if c.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return c, nil
+}
+
+// Get reads one object as a T.
+func Get[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, namespace, name string) (*T, error) {
+	u, err := c.Dynamic.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	return convert[T](u)
+}
+
+// List reads all objects of a resource as Ts, in pages.
+func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) ([]T, error) {
+	var all []T
+	o.Limit = 500
+	for {
+		page, err := c.Dynamic.Resource(resource).Namespace(namespace).List(ctx, o)
+		if err != nil {
+			return nil, c.Explain(err)
+		}
+		for i := range page.Items {
+			one, err := convert[T](&page.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, *one)
+		}
+		if o.Continue = page.GetContinue(); o.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+func convert[T any](u *unstructured.Unstructured) (*T, error) {
+	var v T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v); err != nil {
+		return nil, fmt.Errorf("%s %s is not what this version of atoll knows: %w", u.GetKind(), u.GetName(), err)
+	}
+	return &v, nil
+}
+
+// NoHub tells whether the error means that the API server has none of Atoll's
+// kinds: the path was not found, not the object.
+func NoHub(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
+}
+
+// Explain adds to an error of the API what a person can do about it. Errors that
+// speak for themselves, and nil, come back as they are; apierrors still tells them
+// apart.
+func (c *Cluster) Explain(err error) error {
+	var dial *url.Error
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &dial):
+		return fmt.Errorf("%s does not answer: %w; is it running, and is this the right kubeconfig?", c.Config.Host, dial.Err)
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("%w at %s; is this the kubeconfig of a hub?", err, c.Config.Host)
+	case NoHub(err):
+		return fmt.Errorf("%s is no hub: it does not know Atoll's kinds; choose the hub's kubeconfig with --kubeconfig or --context: %w", c.Config.Host, err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s does not accept these credentials: %w", c.Config.Host, err)
+	}
+	return err
+}
+
+// Mapper knows the kinds that the cluster serves, short names included.
+func (c *Cluster) Mapper() meta.RESTMapper {
+	cached := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(c.Config))
+	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+}

@@ -1,0 +1,55 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Row is one Bundle in one cluster, taken out of its TargetSlice.
+type Row struct {
+	Namespace string           `json:"namespace,omitempty"` // empty: a ClusterBundle
+	Bundle    string           `json:"bundle"`
+	Cluster   string           `json:"cluster"`
+	Spec      atoll.RowSpec    `json:"spec"`
+	Status    *atoll.RowStatus `json:"status,omitempty"` // nil: none reported yet
+	Slice     string           `json:"slice"`
+}
+
+// Rows decodes the TargetSlices, sorted by Bundle and cluster, and gives the rows
+// to keep. A line that this version cannot read is an error that names its slice.
+func Rows(ctx context.Context, c *Cluster, keep func(Row) bool) ([]Row, error) {
+	all, err := List[enginev1.TargetSlice](ctx, c, TargetSlices, "", metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	rows := []Row{}
+	for _, s := range all {
+		for cluster, line := range s.Spec.Rows {
+			r := Row{Namespace: s.Spec.Bundle.Namespace, Bundle: s.Spec.Bundle.Name, Cluster: cluster, Slice: s.Name}
+			if r.Spec, err = atoll.ParseRowSpec(line); err != nil {
+				return nil, fmt.Errorf("targetslice %s: %w", s.Name, err)
+			}
+			if reported, ok := s.Status.Rows[cluster]; ok {
+				status, err := atoll.ParseRowStatus(reported)
+				if err != nil {
+					return nil, fmt.Errorf("targetslice %s: %w", s.Name, err)
+				}
+				r.Status = &status
+			}
+			if keep(r) {
+				rows = append(rows, r)
+			}
+		}
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Bundle, b.Bundle), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	return rows, nil
+}

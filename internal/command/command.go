@@ -1,0 +1,55 @@
+// Package command is the root of the CLI: it mounts the commands, one package each,
+// and holds the flags that all share.
+//
+// Contract: New returns a tree that writes to the writers that cobra was given, ends
+// no process, and returns errors that are ready to be shown. The tree serves one
+// execution.
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"atoll.dev/atoll/internal/command/accept"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/confirm"
+	"atoll.dev/atoll/internal/command/get"
+	"atoll.dev/atoll/internal/command/join"
+	"atoll.dev/atoll/internal/command/remove"
+	"atoll.dev/atoll/internal/command/restore"
+	"atoll.dev/atoll/internal/command/token"
+	"atoll.dev/atoll/internal/command/version"
+)
+
+// New makes the command `atoll`.
+func New() *cobra.Command {
+	flags := &client.Flags{}
+	root := &cobra.Command{
+		Use:   "atoll",
+		Short: "Many Kubernetes clusters that behave like one",
+		Long: `Many Kubernetes clusters that behave like one.
+
+Apply manifests to the hub with kubectl; these commands are for what kubectl has
+no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	flags.AddTo(root.PersistentFlags())
+	const look, clusters, act = "look", "clusters", "act"
+	root.AddGroup(
+		&cobra.Group{ID: look, Title: "See what is, and why:"},
+		&cobra.Group{ID: clusters, Title: "Bring clusters in and out:"},
+		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
+	)
+	for id, commands := range map[string][]*cobra.Command{
+		look:     {get.NewCommand(flags)},
+		clusters: {token.NewCommand(flags), join.NewCommand(flags), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
+		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
+	} {
+		for _, c := range commands {
+			c.GroupID = id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(version.NewCommand())
+	return root
+}

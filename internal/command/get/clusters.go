@@ -1,0 +1,135 @@
+package get
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+func clustersCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	var selector string
+	cmd := &cobra.Command{
+		Use:     "clusters [NAME...]",
+		Aliases: []string{"cluster", "cl"},
+		Short:   "Show the member clusters, and why those that are not Ready are not",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			clusters, err := client.List[v1alpha1.Cluster](cmd.Context(), c, client.Clusters, "", metav1.ListOptions{LabelSelector: selector})
+			if err != nil {
+				return err
+			}
+			if clusters, err = named(clusters, names, func(c v1alpha1.Cluster) string { return c.Name }); err != nil {
+				return err
+			}
+			if done, err := o.format.Structured(cmd.OutOrStdout(), list(clusters)); done {
+				return err
+			}
+			return o.printClusters(cmd.OutOrStdout(), clusters)
+		},
+	}
+	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector, such as env=prod")
+	o.format.AddTo(cmd.Flags(), "json", "yaml", "wide")
+	return cmd
+}
+
+// named keeps those that were asked for; no names ask for all. A name that is not
+// there is an error.
+func named[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var kept []T
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(v T) bool { return nameOf(v) == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no %q; leave the name out to see all", name)
+		}
+		kept = append(kept, all[i])
+	}
+	return kept, nil
+}
+
+func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) error {
+	if len(clusters) == 0 {
+		_, err := fmt.Fprintln(out, "no clusters yet; `atoll token create` on the hub begins the first join")
+		return err
+	}
+	headings := []string{"NAME", "ACCEPTED", "READY", "REGION", "VERSION", "NODES", "AGE", "REASON"}
+	wide := o.format.Is("wide")
+	if wide {
+		headings = append(headings, "ZONE", "PROVIDER", "TAINTS", "LABELS", "AGENT", "UID")
+	}
+	table := output.NewTable(out, headings...)
+	for _, c := range clusters {
+		ready, reason := readiness(c)
+		cells := []string{
+			c.Name, output.YesNo(c.Spec.Accepted), ready, c.Spec.Region, c.Status.KubernetesVersion,
+			c.Status.Nodes.Summary, output.Age(o.now, c.CreationTimestamp.Time), reason,
+		}
+		if wide {
+			cells = append(cells, c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), labelList(c.Labels), c.Status.AgentVersion, string(c.UID))
+		}
+		table.Row(cells...)
+	}
+	return table.Flush()
+}
+
+// readiness is the cluster's Ready in a word, and what stands in the way.
+func readiness(c v1alpha1.Cluster) (ready, reason string) {
+	if !c.Spec.Accepted {
+		if cond := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterAccepted); cond != nil && cond.Message != "" {
+			return "no", cond.Message
+		}
+		return "no", "waits for `atoll accept " + c.Name + "`"
+	}
+	for _, kind := range []string{v1alpha1.ClusterReady, v1alpha1.ClusterJoined} {
+		cond := meta.FindStatusCondition(c.Status.Conditions, kind)
+		switch {
+		case cond == nil:
+			continue
+		case cond.Status == metav1.ConditionTrue && kind == v1alpha1.ClusterReady:
+			return "yes", ""
+		case cond.Status != metav1.ConditionTrue:
+			ready = "no"
+			if cond.Status == metav1.ConditionUnknown {
+				ready = "unknown"
+			}
+			return ready, strings.TrimSuffix(cond.Reason+": "+cond.Message, ": ")
+		}
+	}
+	return "no", "its agent has not been heard of yet"
+}
+
+func taints(all []v1alpha1.Taint) string {
+	var words []string
+	for _, t := range all {
+		word := t.Key
+		if t.Value != "" {
+			word += "=" + t.Value
+		}
+		words = append(words, word+":"+string(t.Effect))
+	}
+	return strings.Join(words, ",")
+}
+
+func labelList(labels map[string]string) string {
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		words = append(words, k+"="+labels[k])
+	}
+	return strings.Join(words, ",")
+}

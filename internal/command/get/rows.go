@@ -1,0 +1,115 @@
+package get
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+func rowsCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	var cluster string
+	cmd := &cobra.Command{
+		Use:     "rows [BUNDLE...]",
+		Aliases: []string{"row"},
+		Short:   "Show what each cluster makes of each Bundle",
+		Long: `Show what each cluster makes of each Bundle: what the hub wants there (PHASE),
+what the cluster last reported (STATE), and what is in the way.
+
+Rows lie in TargetSlices, which only administrators may read.`,
+		RunE: func(cmd *cobra.Command, bundles []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			rows, err := client.Rows(cmd.Context(), c, func(r client.Row) bool {
+				return (o.all || r.Namespace == c.Namespace) && (cluster == "" || r.Cluster == cluster) &&
+					(len(bundles) == 0 || slices.Contains(bundles, r.Bundle))
+			})
+			if err != nil {
+				return err
+			}
+			if done, err := o.format.Structured(cmd.OutOrStdout(), rows); done {
+				return err
+			}
+			return o.printRows(cmd.OutOrStdout(), rows, c.Namespace)
+		},
+	}
+	cmd.Flags().StringVar(&cluster, "cluster", "", "only rows of this cluster")
+	o.addNamespaces(cmd)
+	o.format.AddTo(cmd.Flags(), "json", "yaml", "wide")
+	return cmd
+}
+
+func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(out, nothingIn("no rows", namespace))
+		return err
+	}
+	headings := []string{"NAMESPACE", "BUNDLE", "CLUSTER", "PHASE", "STATE", "ITEMS", "SINCE", "REASON"}
+	wide := o.format.Is("wide")
+	if wide {
+		headings = append(headings, "GENERATION", "REPORTED", "REVISION", "ASSIGNED", "SLICE")
+	}
+	table := output.NewTable(out, headings...)
+	for _, r := range rows {
+		cells := []string{r.Namespace, r.Bundle, r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r)}
+		reported := ""
+		if r.Status != nil {
+			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
+			cells[6] = output.Age(o.now, time.Unix(max(r.Status.Since, r.Spec.Since), 0))
+			reported = fmt.Sprint(r.Status.Generation)
+		}
+		if wide {
+			cells = append(cells, fmt.Sprint(r.Spec.Generation), reported, r.Spec.Revision, assigned(r.Spec.Assigned), r.Slice)
+		}
+		table.Row(cells...)
+	}
+	return table.Flush()
+}
+
+// reason says why the row is not done, the hub's word before the cluster's.
+func reason(r client.Row) string {
+	var words []string
+	if r.Spec.Reason != "" {
+		words = append(words, r.Spec.Reason)
+	}
+	switch {
+	case r.Status == nil:
+		words = append(words, "no report yet")
+	case r.Status.Generation < r.Spec.Generation:
+		words = append(words, fmt.Sprintf("generation %d not reported yet", r.Spec.Generation))
+	case r.Status.Reason != "":
+		words = append(words, strings.TrimSuffix(r.Status.Reason+": "+r.Status.Message, ": "))
+	}
+	if r.Status != nil {
+		for _, item := range r.Status.Items {
+			if item.Error || (item.Health != atoll.Healthy && item.Reason != "") {
+				words = append(words, strings.TrimSuffix(fmt.Sprintf("%s/%s: %s: %s", item.Key.Kind, item.Key.Name, item.Reason, item.Message), ": "))
+				break
+			}
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+func assigned(shares map[string]int64) string {
+	var words []string
+	for item, n := range shares {
+		name := item
+		if key, err := atoll.ParseItemKey(item); err == nil {
+			name = key.Kind + "/" + key.Name
+		}
+		words = append(words, fmt.Sprintf("%s=%d", name, n))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}

@@ -1,0 +1,211 @@
+// Package join is the command `atoll join`, the member's half of the handshake: it
+// installs the agent in a cluster, or prints the manifest that does.
+//
+// Contract: without --kubeconfig or --context nothing is dialled and the manifest
+// goes to standard output, so that nobody installs an agent in whatever cluster
+// happens to be current. What is applied is deploy/agent.yaml with the image and the
+// join Secret filled in; applying again changes nothing.
+package join
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/deploy"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// Names in deploy/agent.yaml.
+const (
+	agentName  = "atoll-agent"
+	secretName = "atoll-agent-join"
+)
+
+type options struct {
+	flags                           *client.Flags
+	name, hub, caHash, token, image string
+	print, force                    bool
+	timeout                         time.Duration
+}
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "join NAME --hub HOST:PORT --ca-hash HASH --token TOKEN [--kubeconfig MEMBER]",
+		Short: "Install the agent in a member cluster, or print the manifest that does",
+		Long: `Install the agent in a member cluster, or print the manifest that does.
+
+"atoll token create" on the hub prints this command with its values filled in.
+With --kubeconfig or --context of the member the agent is installed there, else
+the manifest is printed, for whoever may apply it. The hub's administrator then
+lets the cluster in by "atoll accept NAME".
+
+The agent makes its own key, which never leaves the member; the hub gets no
+credentials of the member. What the agent may do is what its ClusterRole
+atoll-agent says: print the manifest and edit it to allow less.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.name = args[0]
+			return o.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway (required)")
+	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
+	f.StringVar(&o.token, "token", "", "join token (required)")
+	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; deploy/Dockerfile builds it")
+	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is given")
+	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub")
+	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the agent to run; 0 does not wait")
+	for _, required := range []string{"hub", "ca-hash", "token"} {
+		if err := cmd.MarkFlagRequired(required); err != nil {
+			panic(err)
+		}
+	}
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	objects, err := o.manifest()
+	if err != nil {
+		return err
+	}
+	if o.print || (o.flags.Kubeconfig == "" && o.flags.Context == "") {
+		return printManifest(cmd.OutOrStdout(), objects)
+	}
+	c, err := o.flags.Connect()
+	if err != nil {
+		return err
+	}
+	if err := o.checkTarget(cmd.Context(), c); err != nil {
+		return err
+	}
+	if err := apply(cmd.Context(), c, objects); err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "the agent is installed at %s\n", c.Config.Host)
+	if o.timeout > 0 {
+		if err := o.waitRunning(cmd.Context(), c); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "the agent runs")
+	}
+	_, err = fmt.Fprintf(out, "let it in on the hub, unless the token accepts by itself:\n\n  atoll accept %s\n", o.name)
+	return err
+}
+
+func (o *options) validate() error {
+	for _, problem := range validation.IsDNS1123Subdomain(o.name) {
+		return fmt.Errorf("the name %q cannot be a cluster's: %s", o.name, problem)
+	}
+	if _, err := trust.ParseToken(o.token); err != nil {
+		return fmt.Errorf("--token: %w", err)
+	}
+	if !trust.ValidHash(o.caHash) {
+		return fmt.Errorf("--ca-hash: %q is no CA hash; it looks like sha256:<64 hexadecimal digits>", o.caHash)
+	}
+	return nil
+}
+
+// manifest is deploy/agent.yaml with what this join needs.
+func (o *options) manifest() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(deploy.Agent), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := documents.Decode(u)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("deploy/agent.yaml: %w", err)
+		}
+		switch u.GetKind() {
+		case "":
+			continue
+		case "Secret":
+			u.Object["stringData"] = map[string]any{"name": o.name, "hub": o.hub, "caHash": o.caHash, "token": o.token}
+		case "Deployment":
+			containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+			if err != nil || len(containers) != 1 {
+				return nil, fmt.Errorf("deploy/agent.yaml: want one container, have %d: %w", len(containers), err)
+			}
+			containers[0].(map[string]any)["image"] = o.image
+			if err := unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+				return nil, fmt.Errorf("deploy/agent.yaml: %w", err)
+			}
+		}
+		objects = append(objects, u)
+	}
+}
+
+func printManifest(out io.Writer, objects []*unstructured.Unstructured) error {
+	fmt.Fprintln(out, "# Apply this in the member: kubectl apply -f THIS-FILE")
+	for _, u := range objects {
+		text, err := yaml.Marshal(u.Object)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTarget refuses hubs, and clusters that were to join another hub.
+func (o *options) checkTarget(ctx context.Context, c *client.Cluster) error {
+	_, err := c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, "hub-info", metav1.GetOptions{})
+	if err == nil {
+		return fmt.Errorf("%s is a hub, where nothing runs: give the member's kubeconfig", c.Config.Host)
+	}
+	if !apierrors.IsNotFound(err) {
+		return c.Explain(err)
+	}
+	old, err := c.Kube.CoreV1().Secrets(atoll.SystemNamespace).Get(ctx, secretName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return c.Explain(err)
+	}
+	if hash := string(old.Data["caHash"]); hash != o.caHash && !o.force {
+		return fmt.Errorf("%s was to join another hub already (%s, CA %s): add --force to leave that one", c.Config.Host, old.Data["hub"], hash)
+	}
+	return nil
+}
+
+func apply(ctx context.Context, c *client.Cluster, objects []*unstructured.Unstructured) error {
+	mapper := c.Mapper()
+	for _, u := range objects {
+		gvk := u.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return c.Explain(err)
+		}
+		_, err = c.Dynamic.Resource(mapping.Resource).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "atoll-join", Force: true})
+		if err != nil {
+			return fmt.Errorf("install %s %s: %w", u.GetKind(), u.GetName(), c.Explain(err))
+		}
+	}
+	return nil
+}

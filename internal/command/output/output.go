@@ -1,0 +1,110 @@
+// Package output prints what commands found: tables for people, JSON and YAML for
+// programs.
+//
+// Contract: tables have their columns aligned, headings in capitals, and "-" where
+// there is nothing to say. JSON and YAML are the whole value, indented, and end with
+// a newline. Nothing is cached; writers are the caller's.
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
+)
+
+// Format is the value of -o. The zero value is the table.
+type Format struct {
+	value   string
+	allowed []string
+}
+
+// AddTo adds -o with the formats that the command knows besides the table.
+func (f *Format) AddTo(flags *pflag.FlagSet, allowed ...string) {
+	f.allowed = allowed
+	flags.VarP(f, "output", "o", "format: "+strings.Join(allowed, ", ")+" (default: for people)")
+}
+
+// Is tells whether the format was asked for.
+func (f *Format) Is(name string) bool { return f.value == name }
+
+// String is the format's name, for pflag.
+func (f *Format) String() string { return f.value }
+
+// Type is the word for the value in the help, for pflag.
+func (f *Format) Type() string { return "format" }
+
+// Set the format; the error lists those that the command knows.
+func (f *Format) Set(value string) error {
+	if !slices.Contains(f.allowed, value) {
+		return fmt.Errorf("this command knows %s", strings.Join(f.allowed, ", "))
+	}
+	f.value = value
+	return nil
+}
+
+// Structured prints v where JSON or YAML is asked for, and tells whether it did.
+func (f *Format) Structured(out io.Writer, v any) (done bool, err error) {
+	switch f.value {
+	case "json":
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return true, e.Encode(v)
+	case "yaml":
+		text, err := yaml.Marshal(v)
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+// Table is printed row by row, and aligned as a whole by Flush.
+type Table struct {
+	out *tabwriter.Writer
+}
+
+// NewTable begins a table with its headings.
+func NewTable(out io.Writer, headings ...string) *Table {
+	t := &Table{out: tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)}
+	t.Row(headings...)
+	return t
+}
+
+// Row adds a line. Empty cells become "-".
+func (t *Table) Row(cells ...string) {
+	for i, c := range cells {
+		if c == "" {
+			cells[i] = "-"
+		}
+	}
+	fmt.Fprintln(t.out, strings.Join(cells, "\t"))
+}
+
+// Flush writes the table.
+func (t *Table) Flush() error { return t.out.Flush() }
+
+// Age is the time between then and now as kubectl writes it; "" if then is zero.
+func Age(now, then time.Time) string {
+	if then.IsZero() || then.Unix() == 0 {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(then))
+}
+
+// YesNo is for people.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

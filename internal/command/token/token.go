@@ -1,0 +1,220 @@
+// Package token holds the commands `atoll token create|list|delete`: the first step
+// of every join.
+//
+// Contract: a token's secret is printed once, by create, and nowhere else; the hub
+// keeps a hash.
+package token
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+// Invitation is all that a member's administrator needs to join.
+type Invitation struct {
+	Token  string `json:"token"`
+	Hub    string `json:"hub"`
+	CAHash string `json:"caHash"`
+}
+
+// hubInfo is the ConfigMap in which the hub publishes where agents dial.
+const hubInfo = "hub-info"
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and take back the tokens by which clusters ask to join",
+	}
+	cmd.AddCommand(createCommand(flags), listCommand(flags), deleteCommand(flags))
+	return cmd
+}
+
+func createCommand(flags *client.Flags) *cobra.Command {
+	var spec handshake.TokenSpec
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a token by which clusters may ask to join",
+		Long: `Make a token by which clusters may ask to join, and print what the member's
+administrator has to do with it. The token is shown this once.
+
+A cluster that asks waits for "atoll accept" on the hub, unless --auto-accept is
+given. An auto-accepted cluster carries the taint atoll.dev/unreviewed, which
+keeps work away, unless the token names its --set.`,
+		Example: `  atoll token create
+  atoll token create --ttl 1h --uses 200 --name-pattern 'shop-*' --labels env=prod --set shops --auto-accept`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := spec.Validate(); err != nil {
+				return err
+			}
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			made, err := create(cmd.Context(), c, spec)
+			if err != nil {
+				return err
+			}
+			if done, err := format.Structured(cmd.OutOrStdout(), made); done {
+				return err
+			}
+			if format.Is("raw") {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
+				return err
+			}
+			return printInvitation(cmd.OutOrStdout(), made, spec)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&spec.Lifetime, "ttl", 24*time.Hour, "how long the token may be used")
+	f.IntVar(&spec.Uses, "uses", 1, "how many clusters may join by it")
+	f.StringVar(&spec.NamePattern, "name-pattern", "", "pattern of names that clusters may take, such as 'shop-*' (default: any)")
+	f.StringToStringVar(&spec.Labels, "labels", nil, "labels that the clusters get, such as env=prod,tier=edge")
+	f.StringVar(&spec.Set, "set", "", "set that the clusters belong to, as the label "+handshake.LabelSet)
+	f.BoolVar(&spec.AutoAccept, "auto-accept", false, "let clusters in without atoll accept")
+	format.AddTo(f, "raw", "json", "yaml")
+	return cmd
+}
+
+func create(ctx context.Context, c *client.Cluster, spec handshake.TokenSpec) (Invitation, error) {
+	info, err := c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, hubInfo, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Invitation{}, fmt.Errorf("%s is no hub, or has not started up yet: it has no ConfigMap %s/%s, where a hub says how agents reach it", c.Config.Host, atoll.SystemNamespace, hubInfo)
+	}
+	if err != nil {
+		return Invitation{}, c.Explain(err)
+	}
+	made := Invitation{Hub: info.Data["gateway"], CAHash: info.Data["caHash"]}
+	if made.Hub == "" || !trust.ValidHash(made.CAHash) {
+		return Invitation{}, fmt.Errorf("ConfigMap %s/%s on the hub lacks gateway or caHash: restart the hub, which writes them", atoll.SystemNamespace, hubInfo)
+	}
+	t, err := handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}.CreateToken(ctx, spec, time.Now())
+	if err != nil {
+		return Invitation{}, c.Explain(err)
+	}
+	made.Token = t.Reveal()
+	return made, nil
+}
+
+func printInvitation(out io.Writer, made Invitation, spec handshake.TokenSpec) error {
+	next := "Then, on the hub:\n\n  atoll accept NAME\n"
+	if spec.AutoAccept {
+		next = "The cluster is let in without further ado.\n"
+	}
+	uses := "1 cluster"
+	if spec.Uses > 1 {
+		uses = strconv.Itoa(spec.Uses) + " clusters"
+	}
+	_, err := fmt.Fprintf(out, `Token for %s, good for %s. It is shown only now:
+
+  %s
+
+In the cluster that is to join, with its administrator's kubeconfig:
+
+  atoll join NAME --kubeconfig MEMBER.kubeconfig \
+    --hub %s \
+    --ca-hash %s \
+    --token %s
+
+%s`, uses, spec.Lifetime, made.Token, made.Hub, made.CAHash, made.Token, next)
+	return err
+}
+
+func listCommand(flags *client.Flags) *cobra.Command {
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the tokens that the hub knows",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			tokens, err := handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}.Tokens(cmd.Context())
+			if err != nil {
+				return c.Explain(err)
+			}
+			shown := make([]listed, len(tokens))
+			for i, t := range tokens {
+				shown[i] = listed{t.ID, t.Expires, t.UsesLeft, t.Pattern, t.Labels, t.Set, t.AutoAccept}
+			}
+			if done, err := format.Structured(cmd.OutOrStdout(), shown); done {
+				return err
+			}
+			return printTokens(cmd.OutOrStdout(), shown, time.Now())
+		},
+	}
+	format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+// listed is a token without the hash of its secret.
+type listed struct {
+	ID          string            `json:"id"`
+	Expires     time.Time         `json:"expires"`
+	UsesLeft    int               `json:"usesLeft"`
+	NamePattern string            `json:"namePattern,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Set         string            `json:"set,omitempty"`
+	AutoAccept  bool              `json:"autoAccept,omitempty"`
+}
+
+func printTokens(out io.Writer, tokens []listed, now time.Time) error {
+	if len(tokens) == 0 {
+		_, err := fmt.Fprintln(out, "no tokens; `atoll token create` makes one")
+		return err
+	}
+	table := output.NewTable(out, "ID", "EXPIRES", "USES LEFT", "NAMES", "SET", "AUTO-ACCEPT")
+	for _, t := range tokens {
+		expires := "expired"
+		if t.Expires.After(now) {
+			expires = "in " + output.Age(t.Expires, now)
+		}
+		table.Row(t.ID, expires, strconv.Itoa(t.UsesLeft), t.NamePattern, t.Set, output.YesNo(t.AutoAccept))
+	}
+	return table.Flush()
+}
+
+func deleteCommand(flags *client.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete ID...",
+		Short: "Take tokens back; clusters that joined by them stay",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if t, err := trust.ParseToken(id); err == nil {
+					id = t.ID
+				}
+				err := handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}.DeleteToken(cmd.Context(), id)
+				if apierrors.IsNotFound(err) {
+					return fmt.Errorf("the hub knows no token %q; `atoll token list` shows them", id)
+				}
+				if err != nil {
+					return c.Explain(err)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "token %s deleted\n", id)
+			}
+			return nil
+		},
+	}
+}
