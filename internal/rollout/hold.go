@@ -176,6 +176,14 @@ type Plan struct {
 	Lines []string `json:"lines"`
 }
 
+// Summary gives the first lines, and how many more there are.
+func (p *Plan) Summary(n int) string {
+	if len(p.Lines) <= n {
+		return strings.Join(p.Lines, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(p.Lines[:n], "; "), len(p.Lines)-n)
+}
+
 // planner collects a plan. A row is in it once at most: the first entry counts.
 type planner struct {
 	entries []planEntry

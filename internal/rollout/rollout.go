@@ -57,6 +57,8 @@ type Input struct {
 	RecentDeletes int
 	// RecentOuts counts rows that edits took out of this Bundle in the last Window.
 	RecentOuts int
+	// Explain asks for Output.Waits.
+	Explain bool
 	// Holding: the hub holds after a rewind; nothing changes.
 	Holding bool
 	// Floor: generations start above it.
@@ -73,7 +75,10 @@ type Output struct {
 	GivenUp []GivenUp
 	// Plan that waits for a confirmation; nil: none does.
 	Plan *Plan
-	// Waits says of every row that is not done what it waits for, by cluster name.
+	// Waiting: some row waits for others to become healthy.
+	Waiting bool
+	// Waits says of every row that is not done what it waits for, by cluster name,
+	// if Explain asked.
 	Waits []Wait
 	// RequeueAt is when time alone changes something; zero: never.
 	RequeueAt time.Time
@@ -93,7 +98,7 @@ type GivenUp struct {
 // Advance by one step.
 func Advance(in Input) Output {
 	if in.Holding {
-		return Output{Waits: holdingWaits(in)}
+		return holding(in)
 	}
 	s := newStep(in, false)
 	s.run()
@@ -113,6 +118,8 @@ type step struct {
 	next     map[string]*atoll.RowSpec
 	// stays are to be Active, the others to go, by the phase in which they are.
 	stays, outs, held, leaving []string
+	// came: rows that come or grow in this step.
+	came map[string]bool
 	// blocked: by which rows a row that is to go, or its share, is kept.
 	blocked map[string][]string
 	plan    planner
@@ -125,7 +132,7 @@ type step struct {
 func newStep(in Input, released bool) *step {
 	return &step{
 		Input: in, released: released, now: in.Now.Unix(),
-		next: map[string]*atoll.RowSpec{}, blocked: map[string][]string{},
+		next: map[string]*atoll.RowSpec{}, came: map[string]bool{}, blocked: map[string][]string{},
 	}
 }
 
@@ -186,7 +193,7 @@ func (s *step) orphan(c string, row Row) {
 }
 
 // stay gives the spec of a row that is to be Active.
-func (s *step) stay(c string, share map[string]int64) {
+func (s *step) stay(c string, share schedule.Share) {
 	v, _ := s.Decision.Verdict(c)
 	spec := s.Rows[c].Spec
 	if spec.UID != v.UID {
@@ -196,6 +203,7 @@ func (s *step) stay(c string, share map[string]int64) {
 		spec.Assigned = nil
 	}
 	if spec.Phase != atoll.RowActive {
+		s.came[c] = true
 		spec.Phase, spec.Since, spec.Orphan, spec.Grown, spec.Shrinks = atoll.RowActive, s.now, false, 0, 0
 	}
 	spec.Placement, spec.Reason = v.Placement, ""
@@ -203,7 +211,7 @@ func (s *step) stay(c string, share map[string]int64) {
 		spec.Reason = atoll.RowReason{Word: v.Word, Text: v.Reason}.String()
 	}
 	s.follow(c, &spec)
-	s.grow(&spec, share)
+	s.grow(c, &spec, share)
 	s.next[c] = &spec
 }
 
@@ -275,10 +283,14 @@ func (s *step) output() Output {
 	if at := s.Decision.EvictAt; !at.IsZero() && !s.Deleting {
 		s.wake(at)
 	}
-	return Output{
-		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Waits: s.waits(),
+	out := Output{
+		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Waiting: len(s.blocked) > 0,
 		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone,
 	}
+	if s.Explain {
+		out.Waits = s.waits()
+	}
+	return out
 }
 
 // wake asks to be called again at a time.

@@ -4,32 +4,28 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // grow raises shares at once, gives shares that the row does not state yet and
 // drops those of items that are not divided any more. Smaller shares wait for
 // gateShares.
-func (s *step) grow(spec *atoll.RowSpec, want map[string]int64) {
-	if len(want) == 0 {
+func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
+	spec.Home = want.Home
+	if len(want.Replicas) == 0 {
 		spec.Assigned, spec.Shrinks = nil, 0
 		return
 	}
-	next, shrinks := make(map[string]int64, len(want)), false
-	for item, n := range want {
+	next, shrinks := make(map[string]int64, len(want.Replicas)), false
+	for item, n := range want.Replicas {
 		old, has := spec.Assigned[item]
 		switch {
 		case !has || n == old:
 			next[item] = n
 		case n > old:
 			next[item] = n
-			spec.Grown = s.now
+			spec.Grown, s.came[c] = s.now, true
 		default:
-			next[item], shrinks = old, true
-		}
-	}
-	for item, old := range spec.Assigned {
-		// A StatefulSet at 0 is named by its holder only; see schedule.Assign.
-		if _, has := want[item]; !has && old > 0 && s.Decision.Divides(item) {
 			next[item], shrinks = old, true
 		}
 	}
@@ -59,32 +55,43 @@ func (s *step) keepShare(old map[string]int64) map[string]int64 {
 	return next
 }
 
-// gateShares lets shares shrink where every share that grew since is healthy.
-func (s *step) gateShares(shares map[string]map[string]int64) {
+// gateShares lets shares shrink where every share that grew since is healthy. All
+// are judged before any shrinks, since a row that changes is not known to be
+// healthy.
+func (s *step) gateShares(shares map[string]schedule.Share) {
+	blockers := map[string][]string{}
+	for _, c := range s.stays {
+		if since := s.next[c].Shrinks; since != 0 {
+			blockers[c] = s.replacements(c, since, s.Rows[c].Spec.Shrinks == 0)
+		}
+	}
 	for _, c := range s.stays {
 		spec := s.next[c]
 		if spec.Shrinks == 0 {
 			continue
 		}
-		blockers := s.replacements(c, spec.Shrinks)
-		if len(blockers) > 0 && !s.patienceOver(spec.Shrinks) {
-			s.blocked[c] = blockers
-			continue
+		if len(blockers[c]) > 0 {
+			s.blocked[c] = blockers[c]
+			if !s.patienceOver(spec.Shrinks) {
+				continue
+			}
+			if !s.released {
+				s.plan.shrink(c, *spec, shares[c].Replicas)
+				continue
+			}
+			delete(s.blocked, c)
 		}
-		if len(blockers) > 0 && !s.released {
-			s.blocked[c] = blockers
-			s.plan.shrink(c, *spec, shares[c])
-			continue
-		}
-		spec.Assigned, spec.Shrinks = shares[c], 0
+		spec.Assigned, spec.Shrinks = shares[c].Replicas, 0
 	}
 }
 
 // replacements of row c, which is to give way since then, that are not healthy:
-// rows that came or grew in the same move or later.
-func (s *step) replacements(c string, since int64) (unready []string) {
+// rows that came or grew in the same move or later. If that is decided only now,
+// the move is this step.
+func (s *step) replacements(c string, since int64, now bool) (unready []string) {
 	for _, r := range s.stays {
-		if r != c && s.next[r].Came() >= since && !s.ready(r) {
+		part := s.came[r] || !now && s.next[r].Came() >= since
+		if r != c && part && !s.ready(r) {
 			unready = append(unready, r)
 		}
 	}
@@ -141,7 +148,8 @@ func (s *step) keepers(c string, spec atoll.RowSpec) []string {
 	if s.Deleting {
 		return nil
 	}
-	if blockers := s.replacements(c, spec.Since); len(blockers) > 0 {
+	now := s.Rows[c].Spec.Phase != atoll.RowLeaving
+	if blockers := s.replacements(c, spec.Since, now); len(blockers) > 0 {
 		return blockers
 	}
 	if st := s.Rows[c].Status; st == nil || st.State != atoll.RowReady {

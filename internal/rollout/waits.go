@@ -30,9 +30,12 @@ const (
 	WhoConfirm = "who may confirm removals"
 )
 
-func holdingWaits(in Input) (out []Wait) {
+func holding(in Input) (out Output) {
+	if !in.Explain {
+		return out
+	}
 	for _, c := range slices.Sorted(maps.Keys(in.Rows)) {
-		out = append(out, Wait{
+		out.Waits = append(out.Waits, Wait{
 			Cluster: c, For: "`atoll restore accept`: the hub was set back to an older state and issues nothing", Who: WhoHub,
 			Since: time.Unix(in.Rows[c].Spec.Since, 0),
 		})

@@ -1,10 +1,15 @@
 package schedule
 
-import (
-	"slices"
+import "slices"
 
-	"atoll.dev/atoll/internal/atoll"
-)
+// Share is what one cluster runs of the workloads.
+type Share struct {
+	// Replicas by item key.
+	Replicas map[string]int64
+	// Home lists items that are not divided and have 0 replicas now, whose one
+	// place this cluster is. Sorted.
+	Home []string
+}
 
 // Assign shares out the workloads: by cluster name, then by item key. held names
 // clusters that keep what they run although they are to leave, since their removal
@@ -14,18 +19,17 @@ import (
 // the others divide the rest by weight. Only where no placed cluster has a weight
 // do Kept ones share again, and where there are none either everybody keeps what
 // they have. A StatefulSet goes whole to one cluster and stays
-// there as long as that cluster may have it; at 0 replicas only that cluster's row
-// names it, which is how it is found again.
+// there as long as that cluster may have it, at 0 replicas too: its data is there.
 //
-// Without Divided the result is empty. Every Placed, Kept and held cluster of the
-// decision has an entry otherwise, 0 where it gets nothing.
-func (d Decision) Assign(held map[string]bool) map[string]map[string]int64 {
+// Without workloads the result is empty. Otherwise every Placed, Kept and held
+// cluster of the decision has an entry, with 0 where it gets nothing.
+func (d Decision) Assign(held map[string]bool) map[string]Share {
 	if len(d.workloads) == 0 {
 		return nil
 	}
 	var placed, kept []Weighted
 	var pinned []string
-	out := map[string]map[string]int64{}
+	out := map[string]Share{}
 	for _, v := range d.Verdicts {
 		switch {
 		case v.Outcome == Placed:
@@ -37,7 +41,7 @@ func (d Decision) Assign(held map[string]bool) map[string]map[string]int64 {
 		default:
 			continue
 		}
-		out[v.Cluster] = make(map[string]int64, len(d.workloads))
+		out[v.Cluster] = Share{Replicas: make(map[string]int64, len(d.workloads))}
 	}
 	free := slices.DeleteFunc(slices.Clone(placed), func(w Weighted) bool { return w.Weight <= 0 })
 	if len(free) == 0 {
@@ -58,13 +62,13 @@ func (d Decision) Assign(held map[string]bool) map[string]map[string]int64 {
 		shares := d.pin(key, total, pinned)
 		rest := total
 		for cluster, n := range shares {
-			out[cluster][key] = n
+			out[cluster].Replicas[key] = n
 			rest -= n
 		}
 		div := Divide(rest, free, d.seed)
 		for cluster := range out {
 			if _, ok := shares[cluster]; !ok {
-				out[cluster][key] = div[cluster]
+				out[cluster].Replicas[key] = div[cluster]
 			}
 		}
 	}
@@ -79,9 +83,6 @@ func (d Decision) Divided() []string {
 	}
 	return keys
 }
-
-// Divides tells whether the item is shared out.
-func (d Decision) Divides(item string) bool { return slices.Contains(d.Divided(), item) }
 
 // pin gives pinned clusters what they have, as far as the total reaches.
 func (d Decision) pin(key string, total int64, pinned []string) map[string]int64 {
@@ -106,37 +107,36 @@ func (d Decision) byRank(a, b string) int {
 }
 
 // assignWhole gives all to one cluster.
-func (d Decision) assignWhole(out map[string]map[string]int64, key string, total int64, free []Weighted, pinned []string) {
+func (d Decision) assignWhole(out map[string]Share, key string, total int64, free []Weighted, pinned []string) {
 	holder := d.holder(key, free, pinned)
-	for cluster := range out {
+	for cluster, share := range out {
+		share.Replicas[key] = 0
 		if cluster == holder {
-			out[cluster][key] = total
-		} else if total > 0 {
-			out[cluster][key] = 0
+			share.Replicas[key] = total
+			if total == 0 {
+				share.Home = slices.Sorted(slices.Values(append(share.Home, key)))
+			}
+			out[cluster] = share
 		}
 	}
 }
 
-// holder of a workload that is not divided: who has it, else who has the largest
-// claim. A cluster that is only about to shrink is asked last.
+// holder of a workload that is not divided: who has it, else who had it last, else
+// who has the largest claim. A cluster that is only about to shrink is asked after
+// one that is not.
 func (d Decision) holder(key string, free []Weighted, pinned []string) string {
-	best, bestScore := "", -1
+	best, bestScore := "", 0
 	consider := func(cluster string) {
-		r, ok := d.rows[cluster]
-		n, has := r.Assigned[key]
-		if !ok || !has {
-			return
-		}
-		score := 1
-		switch {
+		r, score := d.rows[cluster], 0
+		switch n := r.Assigned[key]; {
 		case n > 0 && r.Shrinks == 0:
 			score = 3
 		case n > 0:
 			score = 2
-		case d.namedElsewhere(key, cluster):
-			return
+		case slices.Contains(r.Home, key):
+			score = 1
 		}
-		if score > bestScore || score == bestScore && d.byRank(cluster, best) < 0 {
+		if score > bestScore || score > 0 && score == bestScore && d.byRank(cluster, best) < 0 {
 			best, bestScore = cluster, score
 		}
 	}
@@ -155,15 +155,4 @@ func (d Decision) holder(key string, free []Weighted, pinned []string) string {
 		}
 	}
 	return ""
-}
-
-// namedElsewhere tells whether another row names the workload too, so that naming
-// it with 0 replicas says nothing.
-func (d Decision) namedElsewhere(key, cluster string) bool {
-	for other, r := range d.rows {
-		if _, has := r.Assigned[key]; has && other != cluster && r.Phase == atoll.RowActive {
-			return true
-		}
-	}
-	return false
 }

@@ -20,7 +20,8 @@ type Input struct {
 	WhenUnfit v1alpha1.WhenUnfit
 	// Clusters: all of the fleet, or at least all that fit or hold a row.
 	Clusters []Cluster
-	// Workloads whose replicas are shared out under Divided.
+	// Workloads whose replicas are shared out: the items that the content marks as
+	// divided. None under Duplicated.
 	Workloads []Workload
 	// Rows by cluster name.
 	Rows map[string]atoll.RowSpec
@@ -93,10 +94,7 @@ func Schedule(in Input) Decision {
 	if f == nil {
 		f = Compile(in.Placement)
 	}
-	d := Decision{seed: in.Bundle, rows: make(map[string]atoll.RowSpec, len(in.Rows))}
-	if in.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided {
-		d.workloads = in.Workloads
-	}
+	d := Decision{seed: in.Bundle, workloads: in.Workloads, rows: make(map[string]atoll.RowSpec, len(in.Rows))}
 	weigh := weigher(in.Placement.ReplicaScheduling.WeightPreference)
 	seen, placed := make(map[string]bool, len(in.Rows)), 0
 	d.Verdicts = make([]Verdict, 0, len(in.Clusters))

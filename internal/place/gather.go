@@ -1,0 +1,206 @@
+package place
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// snapshot is all that one step is computed from.
+type snapshot struct {
+	bundle state.Bundle
+	base   []state.Row
+	in     rollout.Input
+}
+
+// gather the input of a step. With a view that is complete only the clusters that
+// hold a row or were touched are looked at: no other can have a part in it.
+func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapshot, error) {
+	snap := snapshot{bundle: b, base: r.Rows.OfBundle(b.Ref.UID)}
+	specs := make(map[string]atoll.RowSpec, len(snap.base))
+	rows := make(map[string]rollout.Row, len(snap.base))
+	for _, row := range snap.base {
+		specs[row.Cluster] = row.Spec
+		rows[row.Cluster] = rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.Online(row.Spec.UID)}
+	}
+	target, content, err := r.target(ctx, b)
+	if err != nil {
+		return snapshot{}, err
+	}
+	now := time.Now()
+	workloads, err := r.index.workloads(target, content)
+	if err != nil {
+		return snapshot{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	clusters := r.candidates(v, specs)
+	d := schedule.Schedule(schedule.Input{
+		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
+		Clusters: clusters, Workloads: workloads, Rows: specs, Now: now,
+	})
+	deletes, err := r.deletes(ctx, target, content, specs)
+	if err != nil {
+		return snapshot{}, err
+	}
+	_, holding := r.Hub.Holding()
+	snap.in = rollout.Input{
+		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target,
+		Variants: variants(content, target, clusters, specs, v),
+		Removal:  b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
+		Confirm:  b.Meta.Annotations[atoll.AnnotationConfirm],
+		Deleting: r.deleting(b), Deletes: deletes,
+		Holding: holding, Floor: r.Hub.GenerationFloor(), Now: now,
+	}
+	return snap, nil
+}
+
+// target revision of the Bundle, and its content; empty and nil before the first.
+func (r *Reconciler) target(ctx context.Context, b state.Bundle) (string, *atoll.Content, error) {
+	latest, ok := r.Revisions.Latest(b.Ref.UID)
+	if !ok {
+		return "", nil, nil
+	}
+	content, err := r.Revisions.Content(ctx, latest.Name)
+	if err != nil {
+		return "", nil, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	return latest.Name, content, nil
+}
+
+func (r *Reconciler) deleting(b state.Bundle) bool {
+	if b.Meta.DeletionTimestamp != nil {
+		return true
+	}
+	ns, ok := r.Namespaces.Get(b.Ref.Namespace)
+	return ok && ns.DeletionTimestamp != nil
+}
+
+// candidates are the clusters that can have a part in the Bundle.
+func (r *Reconciler) candidates(v view, rows map[string]atoll.RowSpec) []schedule.Cluster {
+	var out []schedule.Cluster
+	if !v.complete {
+		for _, c := range r.Clusters.List() {
+			out = append(out, schedule.ClusterOf(c))
+		}
+		return out
+	}
+	names := maps.Clone(v.touched)
+	for c := range rows {
+		names[c] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if c, ok := r.Clusters.Get(name); ok {
+			out = append(out, schedule.ClusterOf(c))
+		}
+	}
+	return out
+}
+
+// variants of the clusters whose rows may render differently from now on: those
+// that are not at the target yet, and those that were touched.
+func variants(content *atoll.Content, target string, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, v view) map[string]string {
+	out := map[string]string{}
+	if content == nil {
+		return out
+	}
+	for _, c := range clusters {
+		row, has := rows[c.Name]
+		if v.complete && has && row.Revision == target && row.UID == c.UID && !v.touched[c.Name] {
+			continue
+		}
+		variant := ""
+		if len(content.Rules) > 0 {
+			_, variant = render.Rules(content, c.ClusterView)
+		}
+		out[c.Name] = variant
+	}
+	return out
+}
+
+// deletes lists, by the revisions that rows are at, what users deleted between
+// those and the target. What is orphaned is not taken out of anything.
+func (r *Reconciler) deletes(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
+	if content == nil || !slices.ContainsFunc(content.Tombstones, removes) {
+		return nil, nil
+	}
+	out := map[string][]string{}
+	for _, row := range rows {
+		if _, done := out[row.Revision]; done || row.Revision == target {
+			continue
+		}
+		old, err := r.Revisions.Content(ctx, row.Revision)
+		if err != nil {
+			return nil, err
+		}
+		known := map[string]bool{}
+		for _, t := range old.Tombstones {
+			known[t.Key.String()+" "+t.UID] = true
+		}
+		list := []string{}
+		for _, t := range content.Tombstones {
+			if id := t.Key.String() + " " + t.UID; removes(t) && !known[id] {
+				list = append(list, id)
+			}
+		}
+		slices.Sort(list)
+		out[row.Revision] = list
+	}
+	return out, nil
+}
+
+func removes(t atoll.Tombstone) bool { return t.Cause == atoll.CauseDeleted && !t.Orphan }
+
+// workloadsOf a content: the items that are marked as divided and state replicas.
+func workloadsOf(content *atoll.Content) ([]schedule.Workload, error) {
+	var out []schedule.Workload
+	for _, item := range content.Items {
+		if !item.Divided {
+			continue
+		}
+		var obj map[string]any
+		if err := utiljson.Unmarshal(item.Object, &obj); err != nil {
+			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
+		}
+		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
+			out = append(out, schedule.Workload{Key: item.Key, Replicas: n})
+		}
+	}
+	slices.SortFunc(out, func(a, b schedule.Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	return out, nil
+}
+
+// Preview is what would be done about a Bundle now.
+type Preview struct {
+	Bundle   state.Bundle
+	Rows     []state.Row
+	Decision schedule.Decision
+	Output   rollout.Output
+}
+
+// Preview what a Bundle, as given, would come to: the Bundle of the table, or one
+// with another placement, removal or whenUnfit. Verdicts are on all of the fleet.
+// Nothing is written.
+func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, error) {
+	snap, err := r.gather(ctx, b, view{filter: schedule.Compile(b.Spec.Placement)})
+	if err != nil {
+		return Preview{}, err
+	}
+	r.ledgerMu.Lock()
+	defer r.ledgerMu.Unlock()
+	snap.in.Explain = true
+	snap.in.RecentDeletes = r.ledger.Count(rollout.DeletesKey(b.Ref.Namespace), snap.in.Now)
+	snap.in.RecentOuts = r.ledger.Count(rollout.OutsKey(b.Ref.UID), snap.in.Now)
+	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: rollout.Advance(snap.in)}, nil
+}

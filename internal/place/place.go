@@ -1,0 +1,342 @@
+// Package place brings every Bundle to the clusters that it belongs in: it reads a
+// snapshot, asks the cores schedule and rollout, and writes the rows that change.
+//
+// Contract: one Reconciler per hub writes row specs (while its hub leads), and each
+// write is fenced by the rows that it was computed from. The tables are synced
+// before Run is called, so that what is absent from them is absent. Work is
+// proportional to what changed: a Bundle is looked at when its intent, one of its
+// Revisions or its namespace changes, when a cluster changes in a way that changes
+// that cluster's part in it, when a row changes that something waits for, and when
+// time is up. What was there at the start is gone through behind what changes
+// meanwhile.
+//
+// Preview answers with the same functions and writes nothing. All methods may be
+// called from many goroutines.
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Bundles is the table of Bundles.
+type Bundles interface {
+	Get(uid string) (state.Bundle, bool)
+	List() []state.Bundle
+	Subscribe(fn func(uid string))
+}
+
+// Rows is the table of rows, and how their specs are written.
+type Rows interface {
+	Get(bundleUID, cluster string) (state.Row, bool)
+	OfBundle(uid string) []state.Row
+	OfCluster(clusterUID string) []state.Row
+	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
+	Subscribe(fn func(bundleUID string, clusters []string))
+}
+
+// Clusters is the table of members.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	List() []*v1alpha1.Cluster
+	Online(uid string) bool
+	Subscribe(fn func(name string))
+}
+
+// Revisions is the table of Revisions.
+type Revisions interface {
+	Latest(bundleUID string) (*enginev1.Revision, bool)
+	Content(ctx context.Context, name string) (*atoll.Content, error)
+	Subscribe(fn func(bundleUID string))
+}
+
+// Namespaces is the table of namespaces.
+type Namespaces interface {
+	Get(name string) (*corev1.Namespace, bool)
+	Subscribe(fn func(name string))
+}
+
+// Hub says whether the hub holds.
+type Hub interface {
+	Holding() (reason string, holding bool)
+	GenerationFloor() int64
+	Subscribe(fn func())
+}
+
+// Events is told what people should know of a Bundle: reason is one CamelCase word.
+type Events interface {
+	Warn(bundle enginev1.BundleRef, reason, message string)
+}
+
+// Config of a Reconciler. All but Workers, Events and Log must be set.
+type Config struct {
+	Bundles    Bundles
+	Rows       Rows
+	Clusters   Clusters
+	Revisions  Revisions
+	Namespaces Namespaces
+	Hub        Hub
+	// Events; nil: nobody is told.
+	Events Events
+	// Log; nil: slog's default.
+	Log *slog.Logger
+	// Workers that look at Bundles at the same time; default 4.
+	Workers int
+}
+
+// Reconciler of all Bundles' rows.
+type Reconciler struct {
+	Config
+	index *index
+
+	ledgerMu sync.Mutex
+	ledger   rollout.Ledger
+
+	mu       sync.Mutex
+	bundles  priorityqueue.PriorityQueue[string] // nil before Run
+	clusters workqueue.TypedInterface[string]
+}
+
+// New makes a Reconciler and subscribes it to the tables.
+func New(cfg Config) *Reconciler {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Workers <= 0 {
+		cfg.Workers = 4
+	}
+	r := &Reconciler{Config: cfg, index: newIndex()}
+	cfg.Bundles.Subscribe(r.bundleChanged)
+	cfg.Revisions.Subscribe(r.now)
+	cfg.Rows.Subscribe(r.rowsChanged)
+	cfg.Clusters.Subscribe(r.clusterChanged)
+	cfg.Namespaces.Subscribe(r.namespaceChanged)
+	cfg.Hub.Subscribe(func() { r.later(cfg.Bundles.List()) })
+	return r
+}
+
+// Priorities of the queue: what users changed goes before what is gone through.
+const (
+	priorityUser = 0
+	priorityAll  = -100
+)
+
+// Run until ctx ends. It is called once, when the tables are synced.
+func (r *Reconciler) Run(ctx context.Context) error {
+	r.restore()
+	bundles, clusters := r.open()
+	r.later(r.Bundles.List())
+	var done sync.WaitGroup
+	for range r.Workers {
+		done.Go(func() { r.workBundles(ctx, bundles) })
+	}
+	done.Go(func() { r.workClusters(ctx, clusters) })
+	<-ctx.Done()
+	bundles.ShutDown()
+	clusters.ShutDown()
+	done.Wait()
+	return nil
+}
+
+// open the queues. The clusters as they are now are what later changes are
+// compared with.
+func (r *Reconciler) open() (priorityqueue.PriorityQueue[string], workqueue.TypedInterface[string]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bundles = priorityqueue.New("place", func(o *priorityqueue.Opts[string]) {
+		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, time.Minute)
+	})
+	r.clusters = workqueue.NewTyped[string]()
+	for _, c := range r.Clusters.List() {
+		r.index.seen(c)
+	}
+	return r.bundles, r.clusters
+}
+
+// restore what removals of the last minutes can still be told from the rows.
+func (r *Reconciler) restore() {
+	r.ledgerMu.Lock()
+	defer r.ledgerMu.Unlock()
+	for _, b := range r.Bundles.List() {
+		for _, row := range r.Rows.OfBundle(b.Ref.UID) {
+			if row.Spec.Phase != atoll.RowRemoving || row.Spec.Orphan {
+				continue
+			}
+			key := rollout.OutsKey(b.Ref.UID)
+			if atoll.ParseRowReason(row.Spec.Reason).Word == atoll.RowBundleDeleted {
+				key = rollout.DeletesKey(b.Ref.Namespace)
+			}
+			r.ledger.Add(key, time.Unix(row.Spec.Since, 0), 1)
+		}
+	}
+}
+
+func (r *Reconciler) queue() priorityqueue.PriorityQueue[string] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bundles
+}
+
+func (r *Reconciler) now(uid string) { r.add(uid, priorityUser, 0) }
+
+func (r *Reconciler) later(all []state.Bundle) {
+	for _, b := range all {
+		r.add(b.Ref.UID, priorityAll, 0)
+	}
+}
+
+// add a Bundle to the queue; before Run nothing has to be remembered, since Run
+// goes through all.
+func (r *Reconciler) add(uid string, priority int, after time.Duration) {
+	if q := r.queue(); q != nil {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, uid)
+	}
+}
+
+// bundleChanged looks at a Bundle when its intent changed; its status says nothing
+// new to place.
+func (r *Reconciler) bundleChanged(uid string) {
+	if b, ok := r.Bundles.Get(uid); !ok || r.index.edited(b) {
+		r.now(uid)
+	}
+}
+
+// rowsChanged looks at a Bundle when a row that something waits for changes, and
+// when a row is taken away, by whomever.
+func (r *Reconciler) rowsChanged(uid string, clusters []string) {
+	for _, c := range clusters {
+		if _, ok := r.Rows.Get(uid, c); !ok {
+			r.index.touch(uid, c)
+			r.now(uid)
+			return
+		}
+	}
+	if r.index.waits(uid) {
+		r.now(uid)
+	}
+}
+
+func (r *Reconciler) clusterChanged(name string) {
+	r.mu.Lock()
+	q := r.clusters
+	r.mu.Unlock()
+	if q != nil {
+		q.Add(name)
+	}
+}
+
+func (r *Reconciler) namespaceChanged(name string) {
+	if ns, ok := r.Namespaces.Get(name); ok && ns.DeletionTimestamp == nil {
+		return
+	}
+	for _, b := range r.Bundles.List() {
+		if b.Ref.Namespace == name {
+			r.now(b.Ref.UID)
+		}
+	}
+}
+
+func (r *Reconciler) workBundles(ctx context.Context, q priorityqueue.PriorityQueue[string]) {
+	for {
+		uid, priority, shutdown := q.GetWithPriority()
+		if shutdown {
+			return
+		}
+		err := r.reconcile(ctx, uid)
+		switch {
+		case err == nil:
+			q.Forget(uid)
+		case ctx.Err() != nil:
+		default:
+			if !errors.Is(err, state.ErrRowsMoved) {
+				r.Log.Warn("rows of a bundle could not be brought up to date, trying again", "bundle", uid, "err", err)
+			}
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, RateLimited: true}, uid)
+		}
+		q.Done(uid)
+	}
+}
+
+// reconcile one Bundle: one decision, one write.
+func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
+	b, ok := r.Bundles.Get(uid)
+	if !ok {
+		// A Bundle goes after its rows. Rows without one are left alone.
+		r.index.forget(uid)
+		return nil
+	}
+	view := r.index.view(b)
+	snap, err := r.gather(ctx, b, view)
+	if err != nil {
+		return err
+	}
+	out, settle := r.advance(snap)
+	if err := r.Rows.WriteSpecs(ctx, b.Ref, snap.base, out.Changes); err != nil {
+		settle(false)
+		return fmt.Errorf("place bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	settle(true)
+	r.report(b, out)
+	r.index.done(view, out, snap.in.Revision != "" && !snap.in.Holding)
+	if !out.RequeueAt.IsZero() {
+		r.add(uid, priorityUser, max(time.Until(out.RequeueAt), time.Millisecond))
+	}
+	return nil
+}
+
+// advance under the ledger's lock, so that Bundles that are looked at together do
+// not spend one budget twice. settle says whether the step was written.
+func (r *Reconciler) advance(s snapshot) (out rollout.Output, settle func(written bool)) {
+	deletes, outs := rollout.DeletesKey(s.bundle.Ref.Namespace), rollout.OutsKey(s.bundle.Ref.UID)
+	r.ledgerMu.Lock()
+	defer r.ledgerMu.Unlock()
+	s.in.RecentDeletes, s.in.RecentOuts = r.ledger.Count(deletes, s.in.Now), r.ledger.Count(outs, s.in.Now)
+	out = rollout.Advance(s.in)
+	r.ledger.Add(deletes, s.in.Now, out.Deletes)
+	r.ledger.Add(outs, s.in.Now, out.Outs)
+	return out, func(written bool) {
+		if written {
+			return
+		}
+		r.ledgerMu.Lock()
+		defer r.ledgerMu.Unlock()
+		r.ledger.Add(deletes, s.in.Now, -out.Deletes)
+		r.ledger.Add(outs, s.in.Now, -out.Outs)
+	}
+}
+
+// report what people must know: a plan that waits, once, and what was given up.
+func (r *Reconciler) report(b state.Bundle, out rollout.Output) {
+	for _, g := range out.GivenUp {
+		r.warn(b, "GivenUp", fmt.Sprintf("cluster %s is deleted: what it holds of revision %s is left behind there", g.Cluster, g.Revision))
+	}
+	if out.Plan != nil && r.index.newPlan(b.Ref.UID, out.Plan.Hash) {
+		kind, ns := "bundle", " -n "+b.Ref.Namespace
+		if b.Ref.Namespace == "" {
+			kind, ns = "clusterbundle", ""
+		}
+		r.warn(b, atoll.RowRemovalHeld, fmt.Sprintf("%d removals wait; `atoll confirm %s/%s%s --plan %s` releases exactly these: %s",
+			len(out.Plan.Lines), kind, b.Ref.Name, ns, out.Plan.Hash, out.Plan.Summary(5)))
+	}
+}
+
+func (r *Reconciler) warn(b state.Bundle, reason, message string) {
+	r.Log.Warn(message, "bundle", b.Ref.Name, "namespace", b.Ref.Namespace, "reason", reason)
+	if r.Events != nil {
+		r.Events.Warn(b.Ref, reason, message)
+	}
+}
