@@ -6,6 +6,10 @@ const (
 	// template's tombstone is confirmed by every reachable cluster.
 	Finalizer = "atoll.dev/propagated"
 
+	// FinalizerBundle is on every Bundle from its creation; it goes when every row
+	// of the Bundle is Removing and every reachable cluster has confirmed it.
+	FinalizerBundle = "atoll.dev/rows"
+
 	// AnnotationClusters places an object, or what users wrote in a namespace,
 	// without a policy: "tokyo-1,oslo-2", "*" or "selector: env=prod"; "" takes it
 	// away everywhere.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"atoll.dev/atoll/internal/interpret"
 )
 
@@ -128,5 +130,19 @@ func TestReplicas(t *testing.T) {
 		if n != c.n || ok != c.ok || ok && strings.Join(path, "/") != "spec/replicas" {
 			t.Errorf("Replicas = %d %q %v, want %d %v of\n%s", n, path, ok, c.n, c.ok, c.object)
 		}
+	}
+}
+
+func TestReplicaCounts(t *testing.T) {
+	deployment := schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	desired, ready, ok := interpret.ReplicaCounts(deployment, interpret.Reflect(object(t, web2Half)))
+	if desired != 2 || ready != 1 || !ok {
+		t.Errorf("ReplicaCounts = %d, %d, %v", desired, ready, ok)
+	}
+	if _, _, ok := interpret.ReplicaCounts(deployment, nil); ok {
+		t.Errorf("ReplicaCounts of nothing is ok")
+	}
+	if _, _, ok := interpret.ReplicaCounts(schema.GroupKind{Group: "batch", Kind: "Job"}, interpret.Reflect(object(t, jobHead+"status: {active: 1}"))); ok {
+		t.Errorf("ReplicaCounts of a Job is ok")
 	}
 }

@@ -1,6 +1,8 @@
 package interpret
 
 import (
+	"encoding/json"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -21,4 +23,15 @@ func Replicas(obj *unstructured.Unstructured) (n int64, path []string, ok bool) 
 		return 0, nil, false
 	}
 	return countOr(spec(obj), "replicas", 1), []string{"spec", "replicas"}, true
+}
+
+// ReplicaCounts reads of a reflected status how many replicas a cluster was told to
+// run of an object of the kind, and how many are ready. ok is false for kinds
+// without replicas, and where nothing was reflected.
+func ReplicaCounts(gk schema.GroupKind, status json.RawMessage) (desired, ready int64, ok bool) {
+	var r reflected
+	if !replicated[gk] || json.Unmarshal(status, &r) != nil {
+		return 0, 0, false
+	}
+	return r.n(0), r.n(3), true
 }

@@ -1,0 +1,31 @@
+package atoll_test
+
+import (
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func TestTombstoneConfirmed(t *testing.T) {
+	tomb := atoll.Tombstone{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, UID: "u1"}
+	active := atoll.RowSpec{Generation: 4, Phase: atoll.RowActive}
+	removing := atoll.RowSpec{Generation: 4, Phase: atoll.RowRemoving}
+	for _, c := range []struct {
+		name   string
+		spec   atoll.RowSpec
+		status *atoll.RowStatus
+		want   bool
+	}{
+		{"never reported", active, nil, false},
+		{"reported something else", active, &atoll.RowStatus{Generation: 4, Gone: []string{"apps/Deployment/shop/web u0"}}, false},
+		{"carried out", active, &atoll.RowStatus{Generation: 3, Gone: []string{"apps/Deployment/shop/web u1"}}, true},
+		{"removing, not done", removing, &atoll.RowStatus{Generation: 4, State: atoll.RowProgressing}, false},
+		{"removed before it came back", removing, &atoll.RowStatus{Generation: 3, State: atoll.RowRemoved}, false},
+		{"removed", removing, &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}, true},
+		{"active again", active, &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}, false},
+	} {
+		if got := tomb.Confirmed(c.spec, c.status); got != c.want {
+			t.Errorf("%s: Confirmed = %v, want %v", c.name, got, c.want)
+		}
+	}
+}
