@@ -28,8 +28,13 @@ func (n *notifier[T]) notify(v T) {
 
 // older tells whether resource version a is older than b. The hub's store counts
 // them up, so they compare as numbers.
-func older(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	return errX == nil && errY == nil && x < y
+func older(a, b string) bool { return number(a) < number(b) }
+
+// number of a resource version; one that is none, as in tests, is 0.
+func number(version string) int64 {
+	n, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }

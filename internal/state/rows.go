@@ -32,6 +32,7 @@ type Rows struct {
 	slicesBy  map[string]map[string]struct{} // bundle UID → slice names
 	byBundle  map[string]map[string]Row      // bundle UID → cluster name
 	byCluster map[string]map[string]string   // cluster UID → bundle UID → cluster name
+	revision  int64                          // highest resource version seen
 	notifier[rowsChanged]
 }
 
@@ -86,6 +87,14 @@ func (t *Rows) Bundles() []string {
 	return slices.Sorted(maps.Keys(t.byBundle))
 }
 
+// Revision of the store in which the table's newest slice was written. It only
+// grows while the store is not set back.
+func (t *Rows) Revision() int64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.revision
+}
+
 // Slices of a Bundle by name, for who collects empty ones.
 func (t *Rows) Slices(bundleUID string) []*enginev1.TargetSlice {
 	t.mu.RLock()
@@ -108,6 +117,7 @@ func (t *Rows) put(obj client.Object) {
 		return
 	}
 	t.slices[s.Name] = s
+	t.revision = max(t.revision, number(s.ResourceVersion))
 	if t.slicesBy[s.Spec.Bundle.UID] == nil {
 		t.slicesBy[s.Spec.Bundle.UID] = map[string]struct{}{}
 	}

@@ -1,0 +1,104 @@
+package hub
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/apiserver/keys"
+)
+
+// preferredGatewayPort is tried where no port is given and none was chosen before.
+const preferredGatewayPort = 6444
+
+// servingLifetime of the gateway's certificate, which is issued anew at each start.
+const servingLifetime = 10 * 365 * 24 * time.Hour
+
+// listenGateway opens the port that the options ask for, and remembers the choice in
+// the data directory, since agents dial it for as long as they live.
+func listenGateway(o Options) (net.Listener, error) {
+	path := filepath.Join(o.API.DataDir, "gateway-port")
+	ports := []int{o.GatewayPort}
+	if o.GatewayPort == 0 {
+		ports = nil
+		if raw, err := os.ReadFile(path); err == nil {
+			if last, err := strconv.Atoi(strings.TrimSpace(string(raw))); err == nil {
+				ports = append(ports, last)
+			}
+		}
+		ports = append(ports, preferredGatewayPort, 0)
+	}
+	var first error
+	for _, port := range ports {
+		l, err := net.Listen("tcp", net.JoinHostPort(bindAddress(o), strconv.Itoa(port)))
+		if err == nil {
+			return l, os.WriteFile(path, []byte(strconv.Itoa(portOf(l))+"\n"), 0o600)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, fmt.Errorf("listen for agents: %w; choose another port with --gateway-port", first)
+}
+
+func bindAddress(o Options) string {
+	if o.API.BindAddress == "" {
+		return "127.0.0.1"
+	}
+	return o.API.BindAddress
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// gatewayAddress is what agents are told to dial.
+func gatewayAddress(o Options, server *apiserver.Server, l net.Listener) string {
+	if o.GatewayAddress != "" {
+		return o.GatewayAddress
+	}
+	host, _, err := net.SplitHostPort(server.Address())
+	if o.API.AdvertiseAddress != "" {
+		host = o.API.AdvertiseAddress
+	} else if err != nil {
+		host = bindAddress(o)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(portOf(l)))
+}
+
+// servingCertificate of the gateway, with the CA that agents pin at its end.
+func servingCertificate(o Options, ca *keys.Authority, address string, now time.Time) (tls.Certificate, error) {
+	r := keys.Request{
+		CommonName: "atoll-gateway", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		NotBefore: now, Lifetime: servingLifetime, DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("gateway address %q: %w", address, err)
+	}
+	for _, name := range append([]string{host}, o.API.ExtraSANs...) {
+		if ip := net.ParseIP(name); ip != nil {
+			r.IPs = append(r.IPs, ip)
+		} else {
+			r.DNSNames = append(r.DNSNames, name)
+		}
+	}
+	cert, key, err := ca.Issue(r)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("issue the gateway's certificate: %w", err)
+	}
+	return tls.X509KeyPair(append(cert, ca.CertPEM...), key)
+}
+
+// signer of agents' certificates.
+func signer(ca *keys.Authority) func(crypto.PublicKey, string, string, time.Duration) ([]byte, error) {
+	return func(public crypto.PublicKey, commonName, organization string, lifetime time.Duration) ([]byte, error) {
+		return ca.Sign(public, keys.Request{CommonName: commonName, Organization: []string{organization}, NotBefore: time.Now(), Lifetime: lifetime})
+	}
+}

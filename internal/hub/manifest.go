@@ -1,0 +1,88 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/state"
+)
+
+// rowRenderer renders rows for the gateway from the tables.
+type rowRenderer struct {
+	state *state.State
+	// ctx bounds reads of revisions that salt makes.
+	ctx context.Context
+}
+
+// manifest gives what the row's cluster is to hold. A row whose variant is not the
+// cluster's is about to be moved by place, and is not rendered before.
+func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifest, error) {
+	content, err := r.state.Revisions.Content(ctx, row.Spec.Revision)
+	if err != nil {
+		return atoll.Manifest{}, err
+	}
+	in := render.ManifestInput{
+		Bundle: row.Bundle, Row: row.Spec, Content: content,
+		Here: func(bundle string) bool { return r.here(bundle, row.Cluster) },
+	}
+	if row.Spec.Phase != atoll.RowRemoving {
+		cluster, ok := r.state.Clusters.Get(row.Cluster)
+		if !ok {
+			return atoll.Manifest{}, fmt.Errorf("cluster %s is gone", row.Cluster)
+		}
+		rules, variant := render.Rules(content, atoll.ViewOf(cluster))
+		if variant != row.Spec.Variant {
+			return atoll.Manifest{}, fmt.Errorf("cluster %s changed since its row of bundle %s/%s was written; the row is about to follow", row.Cluster, row.Bundle.Namespace, row.Bundle.Name)
+		}
+		in.Items, _ = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned})
+	}
+	if ns := row.Bundle.Namespace; ns != "" {
+		if r.doomed(ns) {
+			in.DeletedNamespaces = []string{ns}
+		} else if o, ok := r.state.Namespaces.Get(ns); ok {
+			in.Namespaces = map[string]atoll.NamespaceMeta{ns: {Labels: o.Labels, Annotations: o.Annotations}}
+		}
+	}
+	return render.BuildManifest(in), nil
+}
+
+// doomed: the hub's namespace is deleted, or about to be.
+func (r rowRenderer) doomed(ns string) bool {
+	o, ok := r.state.Namespaces.Get(ns)
+	return !ok || o.DeletionTimestamp != nil
+}
+
+// here tells whether the Bundle has a row in the cluster that stays.
+func (r rowRenderer) here(bundle, cluster string) bool {
+	row, ok := r.state.Rows.Get(bundle, cluster)
+	return ok && row.Spec.Phase != atoll.RowRemoving
+}
+
+// salt names what manifest looks at besides the row: the namespace's labels and
+// annotations, whether it is doomed, and which of the Bundles that took items over
+// are in the cluster.
+func (r rowRenderer) salt(row state.Row) string {
+	var parts []any
+	if ns := row.Bundle.Namespace; ns != "" {
+		parts = append(parts, r.doomed(ns))
+		if o, ok := r.state.Namespaces.Get(ns); ok {
+			parts = append(parts, render.NamespaceMeta(o.Labels, o.Annotations))
+		}
+	}
+	content, err := r.state.Revisions.Content(r.ctx, row.Spec.Revision)
+	if err != nil {
+		return atoll.HashJSON(parts)
+	}
+	var here []string
+	for _, t := range content.Tombstones {
+		for _, bundle := range t.MovedTo {
+			if !slices.Contains(here, bundle) && r.here(bundle, row.Cluster) {
+				here = append(here, bundle)
+			}
+		}
+	}
+	return atoll.HashJSON(append(parts, here))
+}

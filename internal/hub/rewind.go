@@ -1,0 +1,83 @@
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// rewinds turns what the gateway finds out about a store that was set back into
+// writes, in order and outside of its streams.
+type rewinds struct {
+	state *state.State
+	log   *slog.Logger
+	found chan string
+	ahead chan aheadOf
+}
+
+// aheadOf says that a cluster holds a generation above its row's.
+type aheadOf struct {
+	bundle, cluster string
+	generation      int64
+}
+
+func newRewinds(s *state.State, log *slog.Logger) *rewinds {
+	return &rewinds{state: s, log: log, found: make(chan string, 1), ahead: make(chan aheadOf, 1024)}
+}
+
+// onRewind is told why the store is known to be set back.
+func (r *rewinds) onRewind(reason string) {
+	select {
+	case r.found <- reason:
+	default: // one is on its way already, and one is enough
+	}
+}
+
+// onAhead is told of a row that must be raised. What does not fit in the queue is
+// found again at the agent's next session.
+func (r *rewinds) onAhead(bundle, cluster string, generation int64) {
+	select {
+	case r.ahead <- aheadOf{bundle, cluster, generation}:
+	default:
+		r.log.Warn("more rows are behind their clusters than can be raised at once; they follow when the agent reconnects", "cluster", cluster)
+	}
+}
+
+// run writes until ctx ends.
+func (r *rewinds) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case reason := <-r.found:
+			hub, err := updateHub(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
+				return rewound(old, reason, time.Now())
+			})
+			if err != nil {
+				r.log.Error("the hub holds, but could not write that down; it holds until it is told otherwise or restarts", "err", err)
+				continue
+			}
+			r.state.Hub.Put(hub)
+		case a := <-r.ahead:
+			if err := r.raise(ctx, a); err != nil {
+				r.log.Error("a row could not be raised above what its cluster holds; it follows when the agent reconnects", "cluster", a.cluster, "err", err)
+			}
+		}
+	}
+}
+
+// raise the row's generation above what the cluster holds, so that what the hub
+// wants counts again.
+func (r *rewinds) raise(ctx context.Context, a aheadOf) error {
+	row, ok := r.state.Rows.Get(a.bundle, a.cluster)
+	if !ok || row.Spec.Generation > a.generation {
+		return nil
+	}
+	next := row.Spec
+	next.Generation = a.generation + 1
+	return r.state.Rows.WriteSpecs(ctx, row.Bundle, []state.Row{row}, map[string]*atoll.RowSpec{a.cluster: &next})
+}
