@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+
+func pair(t *testing.T, certPEM []byte, key *ecdsa.PrivateKey) tls.Certificate {
+	t.Helper()
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keyPEM bytes.Buffer
+	if err := pem.Encode(&keyPEM, &pem.Block{Type: "EC PRIVATE KEY", Bytes: der}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := tls.X509KeyPair(certPEM, keyPEM.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// testAgent speaks the real protocol by the real core, and stores in memory.
+type testAgent struct {
+	h   *testHub
+	id  tls.Certificate
+	key crypto.Signer
+
+	mu      sync.Mutex
+	core    *session.Agent
+	stored  map[string]atoll.Manifest
+	objects map[string]json.RawMessage
+	frames  map[string]int // by kind, since the last connect
+	bytes   int            // of Upserts and Objects, since the last connect
+	refused *pb.Refused
+	welcome *pb.Welcome
+	renewed *pb.Renewed
+	sendAPI bool
+	stop    context.CancelFunc
+	stream  pb.Session_ConnectClient
+	closed  chan struct{}
+	err     error
+}
+
+func (h *testHub) agent(id tls.Certificate, instance string) *testAgent {
+	a := &testAgent{h: h, id: id, stored: map[string]atoll.Manifest{}, objects: map[string]json.RawMessage{}}
+	a.key = id.PrivateKey.(crypto.Signer)
+	a.core = session.NewAgent(session.AgentOptions{Version: "test", Instance: instance, Object: a.object}, session.Memory{})
+	return a
+}
+
+func (a *testAgent) object(_, hash string) (json.RawMessage, bool) {
+	o, ok := a.objects[hash]
+	return o, ok
+}
+
+// connect opens a session and serves it in the background.
+func (a *testAgent) connect() {
+	a.h.t.Helper()
+	conn := a.h.dial(&tls.Config{MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1", RootCAs: a.h.keys.ClusterCA.Pool(), Certificates: []tls.Certificate{a.id}})
+	ctx, cancel := context.WithCancel(a.h.t.Context())
+	stream, err := pb.NewSessionClient(conn).Connect(ctx)
+	if err != nil {
+		a.h.t.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stop, a.stream, a.closed = cancel, stream, make(chan struct{})
+	a.frames, a.bytes, a.refused, a.welcome, a.err = map[string]int{}, 0, nil, nil, nil
+	if err := stream.Send(a.core.Hello()); err != nil {
+		a.h.t.Logf("send Hello: %v", err)
+	}
+	go a.run(stream, a.closed)
+}
+
+// cut the stream and wait until the hub saw it.
+func (a *testAgent) cut() {
+	a.stop()
+	<-a.closed
+}
+
+func (a *testAgent) run(stream pb.Session_ConnectClient, closed chan struct{}) {
+	defer close(closed)
+	for {
+		f, err := stream.Recv()
+		if err != nil {
+			a.mu.Lock()
+			a.err = err
+			a.mu.Unlock()
+			return
+		}
+		a.mu.Lock()
+		a.count(f)
+		a.apply(stream, a.core.Frame(f))
+		a.mu.Unlock()
+	}
+}
+
+func (a *testAgent) count(f *pb.FromHub) {
+	a.frames[fmt.Sprintf("%T", f.GetFrame())[len("*sessionpb.FromHub_"):]]++
+	a.bytes += len(f.GetUpsert().GetManifest())
+	for _, o := range f.GetObjects().GetObjects() {
+		a.bytes += len(o)
+	}
+}
+
+// apply an output; the caller holds the lock.
+func (a *testAgent) apply(stream pb.Session_ConnectClient, out session.AgentOutput) {
+	if out.Refused != nil {
+		a.refused = out.Refused
+	}
+	if out.Welcome != nil {
+		a.welcome = out.Welcome
+	}
+	if out.Renewed != nil {
+		a.renewed = out.Renewed
+	}
+	a.sendAPI = a.sendAPI || out.SendAPIs
+	for _, err := range out.Rejected {
+		a.h.t.Errorf("the agent rejected a frame: %v", err)
+	}
+	a.send(stream, out.Frames)
+	for _, m := range out.Store {
+		a.stored[m.Bundle] = m
+		for _, i := range m.Items {
+			a.objects[i.Hash] = i.Object
+		}
+		a.send(stream, a.core.Stored(m.Bundle, m.Generation, m.Content).Frames)
+		if m.Remove {
+			a.send(stream, a.core.Report(m.Bundle, atoll.RowStatus{Generation: m.Generation, Content: m.Content, State: atoll.RowRemoved}, 0).Frames)
+		}
+	}
+	for bundle := range out.Forget {
+		delete(a.stored, bundle)
+	}
+}
+
+func (a *testAgent) send(stream pb.Session_ConnectClient, frames []*pb.FromAgent) {
+	for _, f := range frames {
+		if err := stream.Send(f); err != nil {
+			return // Recv tells why
+		}
+	}
+}
+
+// report a status.
+func (a *testAgent) report(bundle string, s atoll.RowStatus) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.send(a.stream, a.core.Report(bundle, s, 0).Frames)
+}
+
+// ready reports that what is stored runs.
+func (a *testAgent) ready(bundle string) {
+	a.mu.Lock()
+	m := a.stored[bundle]
+	a.mu.Unlock()
+	a.report(bundle, atoll.RowStatus{Generation: m.Generation, Content: m.Content, State: atoll.RowReady, Applied: true, Total: int32(len(m.Items)), Ready: int32(len(m.Items))})
+}
+
+// see calls fn under the agent's lock.
+func (a *testAgent) see(fn func() bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return fn()
+}
+
+// holds tells whether the agent stored that content at that generation.
+func (a *testAgent) holds(bundle, content string, generation int64) func() bool {
+	return func() bool {
+		return a.see(func() bool {
+			m, ok := a.stored[bundle]
+			return ok && m.Content == content && m.Generation == generation
+		})
+	}
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return cond(), nil })
+	if err != nil {
+		t.Fatalf("%s: not within 10 s", what)
+	}
+}

@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/state"
+)
+
+// memClusters is the table of members in memory.
+type memClusters struct {
+	mu     sync.Mutex
+	byName map[string]*v1alpha1.Cluster
+	online map[string]bool
+	fns    []func(string)
+}
+
+func (t *memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, ok := t.byName[name]
+	return c, ok
+}
+
+func (t *memClusters) ByUID(uid string) (*v1alpha1.Cluster, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.byName {
+		if string(c.UID) == uid {
+			return c, true
+		}
+	}
+	return nil, false
+}
+
+func (t *memClusters) SetOnline(uid string, on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.online[uid] = on
+}
+
+func (t *memClusters) isOnline(uid string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.online[uid]
+}
+
+func (t *memClusters) Subscribe(fn func(string)) { t.fns = append(t.fns, fn) }
+
+func (t *memClusters) put(c *v1alpha1.Cluster) {
+	t.mu.Lock()
+	t.byName[c.Name] = c
+	t.mu.Unlock()
+	for _, fn := range t.fns {
+		fn(c.Name)
+	}
+}
+
+func (t *memClusters) drop(name string) {
+	t.mu.Lock()
+	delete(t.byName, name)
+	t.mu.Unlock()
+	for _, fn := range t.fns {
+		fn(name)
+	}
+}
+
+// memRows is the table of rows in memory, 200 to a slice as in the store.
+type memRows struct {
+	mu     sync.Mutex
+	rows   map[string]map[string]state.Row // bundle → cluster
+	fns    []func(string, []string)
+	writes int // one per slice
+	fail   error
+}
+
+func (t *memRows) OfCluster(uid string) []state.Row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []state.Row
+	for _, rows := range t.rows {
+		for _, r := range rows {
+			if r.Spec.UID == uid {
+				out = append(out, r)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b state.Row) int { return strings.Compare(a.Bundle.UID, b.Bundle.UID) })
+	return out
+}
+
+func (t *memRows) Get(bundle, cluster string) (state.Row, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok := t.rows[bundle][cluster]
+	return r, ok
+}
+
+func (t *memRows) Subscribe(fn func(string, []string)) { t.fns = append(t.fns, fn) }
+
+func (t *memRows) WriteStatuses(_ context.Context, bundle string, reports map[string]atoll.RowStatus) error {
+	t.mu.Lock()
+	if t.fail != nil {
+		defer t.mu.Unlock()
+		return t.fail
+	}
+	slicesHit, changed := map[string]bool{}, []string{}
+	for name, r := range t.rows[bundle] {
+		report, ok := reports[r.Spec.UID]
+		if !ok || r.Status != nil && r.Status.Seq >= report.Seq {
+			continue
+		}
+		r.Status = &report
+		t.rows[bundle][name] = r
+		slicesHit[r.Slice] = true
+		changed = append(changed, name)
+	}
+	t.writes += len(slicesHit)
+	t.mu.Unlock()
+	t.tell(bundle, changed)
+	return nil
+}
+
+func (t *memRows) tell(bundle string, clusters []string) {
+	for _, fn := range t.fns {
+		fn(bundle, clusters)
+	}
+}
+
+// set rows of a bundle, by cluster.
+func (t *memRows) set(bundle string, specs map[string]atoll.RowSpec) {
+	t.mu.Lock()
+	if t.rows[bundle] == nil {
+		t.rows[bundle] = map[string]state.Row{}
+	}
+	for cluster, spec := range specs {
+		r := t.rows[bundle][cluster]
+		if r.Slice == "" {
+			r.Slice = bundle + "-" + strconv.Itoa(len(t.rows[bundle])/200)
+		}
+		r.Bundle, r.Cluster, r.Spec = enginev1.BundleRef{UID: bundle, Namespace: "shop", Name: bundle}, cluster, spec
+		if r.Status != nil && r.Status.UID != spec.UID {
+			r.Status = nil
+		}
+		t.rows[bundle][cluster] = r
+	}
+	t.mu.Unlock()
+	t.tell(bundle, slices.Sorted(maps.Keys(specs)))
+}
+
+func (t *memRows) remove(bundle, cluster string) {
+	t.mu.Lock()
+	delete(t.rows[bundle], cluster)
+	t.mu.Unlock()
+	t.tell(bundle, []string{cluster})
+}
+
+func (t *memRows) written() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.writes
+}
+
+// memInventory notes what the gateway tells.
+type memInventory struct {
+	mu        sync.Mutex
+	up        map[string]int
+	seen      map[string][]*pb.Inventory
+	unclaimed map[string][]string
+	known     map[string]bool
+}
+
+func (t *memInventory) StreamUp(uid string)   { t.count(uid, 1) }
+func (t *memInventory) StreamDown(uid string) { t.count(uid, -1) }
+
+func (t *memInventory) count(uid string, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.up[uid] += n
+}
+
+func (t *memInventory) Observe(uid string, i *pb.Inventory) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen[uid] = append(t.seen[uid], i)
+	if len(i.GetApis()) > 0 {
+		t.known[i.GetApisHash()] = true
+	}
+}
+
+func (t *memInventory) APIsKnown(_ context.Context, hash string) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known[hash], nil
+}
+
+func (t *memInventory) Unclaimed(uid string, bundles []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unclaimed[uid] = bundles
+}
+
+func (t *memInventory) unclaimedOf(uid string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unclaimed[uid]
+}
+
+func (t *memInventory) inventories(uid string) []*pb.Inventory {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.seen[uid])
+}
+
+// follow keeps the table of Clusters as a watch of the store would: fake clients
+// have no UIDs, so they are given here.
+type follow struct {
+	clusters *memClusters
+	mu       sync.Mutex
+	n        int
+}
+
+func (f *follow) create(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+	f.mu.Lock()
+	f.n++
+	obj.SetUID(uidOf(f.n))
+	f.mu.Unlock()
+	if err := c.Create(ctx, obj, opts...); err != nil {
+		return err
+	}
+	f.see(obj)
+	return nil
+}
+
+func (f *follow) update(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+	if err := c.Update(ctx, obj, opts...); err != nil {
+		return err
+	}
+	f.see(obj)
+	return nil
+}
+
+func (f *follow) delete(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+	if err := c.Delete(ctx, obj, opts...); err != nil {
+		return err
+	}
+	if _, ok := obj.(*v1alpha1.Cluster); ok {
+		f.clusters.drop(obj.GetName())
+	}
+	return nil
+}
+
+func (f *follow) see(obj client.Object) {
+	if c, ok := obj.(*v1alpha1.Cluster); ok {
+		f.clusters.put(c.DeepCopy())
+	}
+}

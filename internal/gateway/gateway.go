@@ -1,0 +1,317 @@
+// Package gateway is the hub's side of agents: their registration, their streams,
+// what goes down them and what comes up.
+//
+// Contract: one session per cluster, the newest wins. An agent speaks only for the
+// Cluster whose UID its certificate carries, and only while that Cluster exists, is
+// accepted and knows the certificate's key; the check is made again whenever the
+// Cluster changes, and failing it ends the stream at once. Down a stream goes what
+// the cluster's rows say when it is sent, the latest only: queues hold names of
+// bundles, never content, so that they are bounded by the rows. Equal content is
+// rendered and encoded once whatever the number of clusters. A report is
+// acknowledged only after its write; reports of one bundle that come at about the
+// same time are one write per slice. While the hub holds after a restore nothing
+// is ordered.
+//
+// A Gateway is safe for concurrent use. Callbacks in Options are called from
+// streams and must not block.
+package gateway
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	certificates "k8s.io/client-go/kubernetes/typed/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Clusters is the table of members.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	ByUID(uid string) (*v1alpha1.Cluster, bool)
+	SetOnline(uid string, on bool)
+	Subscribe(fn func(name string))
+}
+
+// Rows is the table of what clusters are to hold.
+type Rows interface {
+	OfCluster(uid string) []state.Row
+	Get(bundleUID, cluster string) (state.Row, bool)
+	Subscribe(fn func(bundleUID string, clusters []string))
+	WriteStatuses(ctx context.Context, bundleUID string, reports map[string]atoll.RowStatus) error
+}
+
+// Inventory takes what streams tell about members.
+type Inventory interface {
+	StreamUp(uid string)
+	StreamDown(uid string)
+	Observe(uid string, inventory *pb.Inventory)
+	// APIsKnown tells whether the hub has the list of that hash.
+	APIsKnown(ctx context.Context, hash string) (bool, error)
+	// Unclaimed names the bundles that the member holds and no row asks for.
+	Unclaimed(uid string, bundles []string)
+}
+
+// Options of a Gateway. Those without a default are required.
+type Options struct {
+	Clusters  Clusters
+	Rows      Rows
+	Inventory Inventory
+	// Render gives what the row's cluster is to hold, objects included. It is
+	// called for one of many rows that share revision, variant, assigned replicas,
+	// phase and RenderSalt, so nothing else of the row may enter the manifest.
+	Render func(ctx context.Context, row state.Row) (atoll.Manifest, error)
+	// RenderSalt names what else Render looks at, such as a namespace's labels; rows
+	// of unequal salt are rendered apart. Default: nothing.
+	RenderSalt func(row state.Row) string
+	// Client writes Clusters and join tokens; it must not read from a cache.
+	Client client.Client
+	// Requests are the hub's certificate requests.
+	Requests certificates.CertificateSigningRequestInterface
+
+	// Serving is the certificate that agents see. Its chain must end in the CA's
+	// own certificate, which agents pin.
+	Serving tls.Certificate
+	// HubCA is that CA in PEM, which agents trust after joining.
+	HubCA []byte
+	// AgentCAs verify agents.
+	AgentCAs *x509.CertPool
+	// Sign gives a client certificate in PEM, with chain, for an agent's key.
+	Sign func(public crypto.PublicKey, commonName, organization string, lifetime time.Duration) ([]byte, error)
+	// HubKey authenticates positions and seals agents' keys.
+	HubKey []byte
+
+	// Position of the hub's store now.
+	Position func() (chainID string, revision int64)
+	// HubState as it is; nil before the first start was written.
+	HubState func() *enginev1.HubState
+	// OnRewind is told, once until Reset, why the store is known to be set back.
+	// From then until Reset the gateway holds by itself.
+	OnRewind func(reason string)
+	// OnAhead is told that a cluster holds a generation above its row's, so that
+	// the row must be raised above it.
+	OnAhead func(bundle, cluster string, generation int64)
+	// OnRemembered gets tombstones that an agent remembers, after Recall.
+	OnRemembered func(cluster string, tombstones []*pb.RememberedTombstone, complete bool)
+
+	// Version of the hub.
+	Version string
+	Logger  *slog.Logger
+	// Metrics are registered here; default: nowhere.
+	Metrics prometheus.Registerer
+
+	// CertificateLifetime of agents; default 24 h.
+	CertificateLifetime time.Duration
+	// MaxResyncs is how many agents compare at a time; default 64.
+	MaxResyncs int
+	// CacheBytes of rendered content; default 64 MiB.
+	CacheBytes int
+	// FlushAfter the first report of a bundle that matters; default 100 ms.
+	FlushAfter time.Duration
+	// QuietInterval between writes of a row while only its health flaps; default 15 s.
+	QuietInterval time.Duration
+	// JoinWait is how long a Join waits for acceptance; default 55 s.
+	JoinWait time.Duration
+}
+
+func (o *Options) complete() error {
+	for name, missing := range map[string]bool{
+		"Clusters": o.Clusters == nil, "Rows": o.Rows == nil, "Inventory": o.Inventory == nil, "Render": o.Render == nil,
+		"Client": o.Client == nil, "Requests": o.Requests == nil, "Sign": o.Sign == nil, "AgentCAs": o.AgentCAs == nil,
+		"Serving": len(o.Serving.Certificate) == 0, "HubKey": len(o.HubKey) == 0, "Position": o.Position == nil,
+		"HubState": o.HubState == nil, "OnRewind": o.OnRewind == nil, "OnAhead": o.OnAhead == nil,
+		"OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
+	} {
+		if missing {
+			return fmt.Errorf("gateway: option %s is missing", name)
+		}
+	}
+	orDefault(&o.CertificateLifetime, 24*time.Hour)
+	orDefault(&o.MaxResyncs, 64)
+	orDefault(&o.CacheBytes, 64<<20)
+	orDefault(&o.FlushAfter, 100*time.Millisecond)
+	orDefault(&o.QuietInterval, 15*time.Second)
+	orDefault(&o.JoinWait, 55*time.Second)
+	return nil
+}
+
+func orDefault[T int | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// Gateway serves agents. Make it with New.
+type Gateway struct {
+	pb.UnimplementedSessionServer
+	pb.UnimplementedRegistrationServer
+
+	o        Options
+	log      *slog.Logger
+	metrics  *metrics
+	parcels  *parcels
+	reports  *reports
+	tokens   *tokenDesk
+	waiters  *waiters
+	approved *approved
+	resyncs  chan struct{}
+
+	running context.Context // of Run; streams and writes end with it
+	suspect atomic.Bool     // a rewind was found and not settled yet
+	recall  atomic.Bool
+	highest atomic.Int64
+
+	sessions *sessions
+	warned   warned
+}
+
+// New makes a Gateway. ctx is its life: nothing of it outlives ctx.
+func New(ctx context.Context, o Options) (*Gateway, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	g := &Gateway{
+		o: o, log: o.Logger, running: ctx, metrics: newMetrics(o.Metrics),
+		waiters: newWaiters(), approved: newApproved(), resyncs: make(chan struct{}, o.MaxResyncs),
+		sessions: newSessions(),
+	}
+	g.parcels = newParcels(ctx, o, g.metrics)
+	g.reports = newReports(ctx, reportOptions{
+		rows: o.Rows, flushAfter: o.FlushAfter, quiet: o.QuietInterval, stored: g.stored, log: o.Logger, metrics: g.metrics,
+	})
+	g.tokens = newTokenDesk(ctx, o.Client)
+	o.Rows.Subscribe(g.rowsChanged)
+	o.Clusters.Subscribe(g.clusterChanged)
+	return g, nil
+}
+
+// Serve agents on the listener, and sign approved requests, until the Gateway's
+// context ends. Streams then end without waiting for what is queued.
+func (g *Gateway) Serve(l net.Listener) error {
+	server := g.server()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-g.running.Done():
+		case <-done:
+		}
+		server.Stop()
+	})
+	wg.Go(func() { g.signApproved(g.running) })
+	err := server.Serve(l)
+	close(done)
+	wg.Wait()
+	if g.running.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return fmt.Errorf("serve agents on %s: %w", l.Addr(), err)
+}
+
+// Reset ends all sessions, so that agents come back and compare anew, and lets
+// orders flow again after a rewind that an administrator has accepted.
+func (g *Gateway) Reset(reason string) {
+	g.suspect.Store(false)
+	for _, s := range g.sessions.all() {
+		s.end(&pb.Refused{Reason: "Reset", Message: reason})
+	}
+}
+
+// Recall asks all agents, and those that come, for the tombstones that they
+// remember; false stops asking.
+func (g *Gateway) Recall(on bool) {
+	if g.recall.Swap(on) == on || !on {
+		return
+	}
+	for _, s := range g.sessions.all() {
+		s.control(&pb.FromHub{Frame: &pb.FromHub_Recall{Recall: &pb.Recall{}}})
+	}
+}
+
+// HighestGeneration that any agent said to hold since the Gateway was made.
+func (g *Gateway) HighestGeneration() int64 { return g.highest.Load() }
+
+// Holding tells whether orders are held back.
+func (g *Gateway) Holding() bool {
+	st := g.o.HubState()
+	return g.suspect.Load() || st == nil || st.Rewound != nil && st.Rewound.Accepted == ""
+}
+
+// rowsChanged notes the change at the streams that it concerns.
+func (g *Gateway) rowsChanged(bundle string, clusters []string) {
+	for _, name := range clusters {
+		if s := g.sessions.named(name); s != nil {
+			s.touch(bundle)
+		}
+	}
+}
+
+// clusterChanged cuts off what is no longer accepted, and wakes who waits for it.
+func (g *Gateway) clusterChanged(name string) {
+	g.waiters.wake(name)
+	g.approved.clusterChanged(name)
+	s := g.sessions.named(name)
+	if s == nil {
+		return
+	}
+	if _, refused := g.admit(s.id); refused != nil {
+		s.end(refused)
+	}
+}
+
+// stored acknowledges a report after its write.
+func (g *Gateway) stored(uid, bundle string, seq int64) {
+	if s := g.sessions.of(uid); s != nil {
+		s.ack(bundle, seq)
+	}
+}
+
+// position now, authenticated.
+func (g *Gateway) position() *pb.Position {
+	id, revision := g.o.Position()
+	return signPosition(g.o.HubKey, id, revision, time.Now())
+}
+
+// checkPosition looks for proof of a rewind in what an agent saw last.
+func (g *Gateway) checkPosition(s *stream, p *pb.Position) {
+	if p.GetChainId() == "" {
+		return
+	}
+	if !positionHolds(g.o.HubKey, p) {
+		g.log.Warn("an agent showed a position that this hub's key did not authenticate; it proves nothing and is ignored. If the key set was restored from elsewhere, restore the right one",
+			"cluster", s.cluster)
+		return
+	}
+	st := g.o.HubState()
+	if st == nil {
+		return
+	}
+	var forgiven int64
+	if st.Rewound != nil && st.Rewound.Accepted != "" {
+		forgiven = st.Rewound.Since.Unix()
+	}
+	reason, rewound := session.CheckPosition(st.Chain, forgiven, p)
+	if !rewound || g.suspect.Swap(true) {
+		return
+	}
+	g.log.Error("the hub's store was set back to an older state; the hub issues no orders until an administrator decides with: atoll restore accept --hub|--members",
+		"cluster", s.cluster, "proof", reason)
+	g.o.OnRewind(reason)
+}

@@ -1,0 +1,262 @@
+package gateway
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/atoll"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+func uidOf(n int) types.UID { return types.UID(fmt.Sprintf("uid-%04d", n)) }
+
+// testHub is a Gateway over tables in memory, served on loopback.
+type testHub struct {
+	*Gateway
+	t         *testing.T
+	clusters  *memClusters
+	rows      *memRows
+	inventory *memInventory
+	client    client.Client
+	kube      *fake.Clientset
+	keys      *keys.Set
+	addr      string
+	log       *logBuffer
+	renders   atomic.Int64
+	hub       atomic.Pointer[enginev1.HubState]
+	revision  atomic.Int64
+	rewinds   chan string
+	ahead     chan string
+	content   sync.Map // revision → func(row) atoll.Manifest
+}
+
+// logBuffer collects the log, for tests of what is told.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newTestHub(t *testing.T, adjust ...func(*Options)) *testHub {
+	t.Helper()
+	set, err := keys.LoadOrCreate(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &testHub{
+		t: t, keys: set, log: &logBuffer{}, rewinds: make(chan string, 16), ahead: make(chan string, 1024),
+		clusters:  &memClusters{byName: map[string]*v1alpha1.Cluster{}, online: map[string]bool{}},
+		rows:      &memRows{rows: map[string]map[string]state.Row{}},
+		inventory: &memInventory{up: map[string]int{}, seen: map[string][]*pb.Inventory{}, unclaimed: map[string][]string{}, known: map[string]bool{}},
+		kube:      fake.NewClientset(),
+	}
+	h.hub.Store(&enginev1.HubState{Chain: []enginev1.ChainLink{{ID: "first", Revision: 1}}})
+	h.revision.Store(10)
+	f := &follow{clusters: h.clusters}
+	h.client = ctrlfake.NewClientBuilder().WithScheme(state.Scheme()).
+		WithInterceptorFuncs(interceptor.Funcs{Create: f.create, Update: f.update, Delete: f.delete}).Build()
+	o := Options{
+		Clusters: h.clusters, Rows: h.rows, Inventory: h.inventory, Render: h.render,
+		Client: h.client, Requests: h.kube.CertificatesV1().CertificateSigningRequests(),
+		Serving: h.serving(), HubCA: set.ClusterCA.CertPEM, AgentCAs: set.AgentCA.Pool(), Sign: h.sign, HubKey: set.HubKey,
+		Position:     func() (string, int64) { return h.hub.Load().Chain[len(h.hub.Load().Chain)-1].ID, h.revision.Load() },
+		HubState:     h.hub.Load,
+		OnRewind:     func(reason string) { h.rewinds <- reason },
+		OnAhead:      func(bundle, cluster string, g int64) { h.ahead <- fmt.Sprintf("%s %s %d", bundle, cluster, g) },
+		OnRemembered: func(string, []*pb.RememberedTombstone, bool) {},
+		Version:      "test", Logger: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
+		FlushAfter: 50 * time.Millisecond, JoinWait: 2 * time.Second,
+	}
+	for _, a := range adjust {
+		a(&o)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if h.Gateway, err = New(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the hub:\n%s", h.log)
+		}
+	})
+	return h
+}
+
+func (h *testHub) serving() tls.Certificate {
+	cert, key, err := h.keys.ClusterCA.Issue(keys.Request{
+		CommonName: "gateway", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now(), Lifetime: time.Hour,
+		Usages: serverAuth,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(append(cert, h.keys.ClusterCA.CertPEM...), key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return pair
+}
+
+func (h *testHub) sign(public crypto.PublicKey, cn, org string, lifetime time.Duration) ([]byte, error) {
+	return h.keys.AgentCA.Sign(public, keys.Request{CommonName: cn, Organization: []string{org}, NotBefore: time.Now(), Lifetime: lifetime})
+}
+
+func (h *testHub) render(_ context.Context, row state.Row) (atoll.Manifest, error) {
+	h.renders.Add(1)
+	if fn, ok := h.content.Load(row.Spec.Revision); ok {
+		return fn.(func(state.Row) (atoll.Manifest, error))(row)
+	}
+	if row.Spec.Phase == atoll.RowRemoving {
+		return atoll.Manifest{Bundle: row.Bundle.UID, Content: "remove-" + row.Spec.Revision, Remove: true}, nil
+	}
+	return manifest(row.Bundle.UID, row.Spec.Revision, "a", "b"), nil
+}
+
+// manifest with one ConfigMap per name; its objects say the name only, so that two
+// contents share objects of equal names.
+func manifest(bundle, content string, names ...string) atoll.Manifest {
+	m := atoll.Manifest{Bundle: bundle, Namespace: "shop", Name: bundle, Content: content}
+	for _, n := range names {
+		object := json.RawMessage(fmt.Sprintf(`{"kind":"ConfigMap","metadata":{"name":%q}}`, n))
+		m.Items = append(m.Items, atoll.Rendered{
+			Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: n}, APIVersion: "v1", UID: "t-" + n,
+			Object: object, Hash: atoll.Hash(object),
+		})
+	}
+	return m
+}
+
+// active row of a cluster.
+func active(uid, revision string, generation int64) atoll.RowSpec {
+	return atoll.RowSpec{UID: uid, Generation: generation, Revision: revision, Phase: atoll.RowActive}
+}
+
+// token made on the hub.
+func (h *testHub) token(spec handshake.TokenSpec) trust.Token {
+	h.t.Helper()
+	if spec.Lifetime == 0 {
+		spec.Lifetime = time.Hour
+	}
+	if spec.Uses == 0 {
+		spec.Uses = 1
+	}
+	token := trust.NewToken()
+	secret, err := handshake.NewTokenSecret(token, spec, time.Now())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.client.Create(h.t.Context(), secret); err != nil {
+		h.t.Fatal(err)
+	}
+	return token
+}
+
+// cluster that is accepted, with an identity to dial with.
+func (h *testHub) cluster(name string) (uid string, id tls.Certificate) {
+	h.t.Helper()
+	key := newKey(h.t)
+	hash, err := trust.KeyHash(key.Public())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	c := &v1alpha1.Cluster{}
+	c.Name = name
+	c.Annotations = map[string]string{handshake.AnnotationAgentKey: trust.SealKey(h.keys.HubKey, name, hash)}
+	c.Spec.Accepted = true
+	if err := h.client.Create(h.t.Context(), c); err != nil {
+		h.t.Fatal(err)
+	}
+	cert, err := h.sign(key.Public(), atoll.UserClusterPrefix+string(c.UID), atoll.GroupAgents, time.Hour)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(c.UID), pair(h.t, cert, key)
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// pinned connection, as an agent makes before it has joined.
+func (h *testHub) pinned() pb.RegistrationClient {
+	h.t.Helper()
+	cfg, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(h.keys.ClusterCA.Cert), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return pb.NewRegistrationClient(h.dial(cfg))
+}
+
+func (h *testHub) dial(cfg *tls.Config) *grpc.ClientConn {
+	h.t.Helper()
+	conn, err := grpc.NewClient(h.addr, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func joinRequest(t *testing.T, token, name string, key crypto.Signer) *pb.JoinRequest {
+	t.Helper()
+	der, err := trust.NewRequest(key, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pb.JoinRequest{Token: token, Name: name, Csr: der, AgentVersion: "test"}
+}

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+type metrics struct {
+	streams    prometheus.Gauge
+	unclaimed  prometheus.Gauge
+	messages   *prometheus.CounterVec
+	bytes      *prometheus.CounterVec
+	resyncs    *prometheus.CounterVec
+	renders    prometheus.Counter
+	encodes    prometheus.Counter
+	hits       prometheus.Counter
+	cacheBytes prometheus.Gauge
+	writes     *prometheus.CounterVec
+	refused    *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "atoll", Subsystem: "gateway", Name: name, Help: help})
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "atoll", Subsystem: "gateway", Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "atoll", Subsystem: "gateway", Name: name, Help: help})
+	}
+	m := &metrics{
+		streams:    gauge("streams", "Agents that hold a stream."),
+		unclaimed:  gauge("unclaimed_bundles", "Bundles that connected members hold and no row asks for."),
+		messages:   vec("messages_total", "Frames by direction and kind.", "direction", "kind"),
+		bytes:      vec("bytes_total", "Bytes of frames by direction and kind.", "direction", "kind"),
+		resyncs:    vec("resyncs_total", "Comparisons with agents, by whether digests were equal.", "equal"),
+		renders:    counter("renders_total", "Manifests rendered."),
+		encodes:    counter("encodes_total", "Manifests encoded."),
+		hits:       counter("render_cache_hits_total", "Manifests found rendered."),
+		cacheBytes: gauge("render_cache_bytes", "Bytes of rendered content in the cache."),
+		writes:     vec("status_writes_total", "Writes of reported statuses per bundle, by result.", "result"),
+		refused:    vec("refused_total", "Joins, streams and frames refused, by reason.", "what", "reason"),
+	}
+	if r != nil {
+		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.refused)
+	}
+	return m
+}
+
+// frame counts a message; direction is "up" or "down".
+func (m *metrics) frame(direction string, f proto.Message) {
+	kind := "unknown"
+	r := f.ProtoReflect()
+	if which := r.WhichOneof(r.Descriptor().Oneofs().ByName(protoreflect.Name("frame"))); which != nil {
+		kind = strings.ToLower(string(which.Name()))
+	}
+	m.messages.WithLabelValues(direction, kind).Inc()
+	m.bytes.WithLabelValues(direction, kind).Add(float64(proto.Size(f)))
+}

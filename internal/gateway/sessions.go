@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+// rivalWindow and rivalSwitches: two processes that take the stream from each other
+// so often in that time are two agents under one identity.
+const (
+	rivalWindow   = time.Minute
+	rivalSwitches = 2
+)
+
+// sessions is the table of live streams. It is safe for concurrent use.
+type sessions struct {
+	mu     sync.Mutex
+	byUID  map[string]*stream
+	byName map[string]*stream
+	rivals map[string]*rivalry
+}
+
+// rivalry counts how often another process took a cluster's stream.
+type rivalry struct {
+	since    time.Time
+	switches int
+}
+
+func newSessions() *sessions {
+	return &sessions{byUID: map[string]*stream{}, byName: map[string]*stream{}, rivals: map[string]*rivalry{}}
+}
+
+func (t *sessions) of(uid string) *stream {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byUID[uid]
+}
+
+func (t *sessions) named(cluster string) *stream {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byName[cluster]
+}
+
+func (t *sessions) all() []*stream {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.byUID))
+}
+
+// put a stream in its place and give the one that had it, and whether the two look
+// like rivals.
+func (t *sessions) put(s *stream, now time.Time) (old *stream, rivals bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old = t.byUID[s.id.uid]
+	t.byUID[s.id.uid], t.byName[s.cluster] = s, s
+	if old == nil || old.instance == s.instance {
+		return old, false
+	}
+	r := t.rivals[s.id.uid]
+	if r == nil || now.Sub(r.since) > rivalWindow {
+		r = &rivalry{since: now}
+		t.rivals[s.id.uid] = r
+	}
+	r.switches++
+	return old, r.switches >= rivalSwitches
+}
+
+// remove a stream, unless another has taken its place.
+func (t *sessions) remove(s *stream, now time.Time) (last bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byUID[s.id.uid] != s {
+		return false
+	}
+	delete(t.byUID, s.id.uid)
+	if t.byName[s.cluster] == s {
+		delete(t.byName, s.cluster)
+	}
+	if r := t.rivals[s.id.uid]; r != nil && now.Sub(r.since) > rivalWindow {
+		delete(t.rivals, s.id.uid)
+	}
+	return true
+}
+
+// enter makes s the session of its cluster. An older one ends.
+func (g *Gateway) enter(s *stream) {
+	old, rivals := g.sessions.put(s, time.Now())
+	if old != nil {
+		old.end(&pb.Refused{Reason: "Superseded", Message: "a newer stream of this cluster's agent took over"})
+	} else {
+		g.metrics.streams.Inc()
+	}
+	if rivals {
+		g.metrics.refused.WithLabelValues("stream", "Rivals").Inc()
+		s.log.Error("two agents take the stream of one cluster from each other: its identity was copied. Stop one of them; to be sure that the other cannot return, deny the cluster and join it anew",
+			"instances", []string{old.instance, s.instance}, "from", address(s.grpc.Context()))
+	}
+	s.log.Info("an agent's stream is up", "from", address(s.grpc.Context()), "instance", s.instance)
+	g.o.Clusters.SetOnline(s.id.uid, true)
+	g.o.Inventory.StreamUp(s.id.uid)
+	// The Cluster may have changed since it was read and before it could be found.
+	if _, refused := g.admit(s.id); refused != nil {
+		s.end(refused)
+	}
+}
+
+// leave takes s out when it is over.
+func (g *Gateway) leave(s *stream) {
+	s.end(nil)
+	s.mu.Lock()
+	g.metrics.unclaimed.Sub(float64(s.counted))
+	s.counted = 0
+	s.mu.Unlock()
+	if !g.sessions.remove(s, time.Now()) {
+		return
+	}
+	g.metrics.streams.Dec()
+	s.log.Info("an agent's stream is down")
+	g.o.Clusters.SetOnline(s.id.uid, false)
+	g.o.Inventory.StreamDown(s.id.uid)
+}
+
+// seen takes from Hello what concerns the whole hub.
+func (g *Gateway) seen(s *stream, h *pb.Hello) {
+	g.checkPosition(s, h.GetPosition())
+	if h.GetHighest() >= generationLimit {
+		s.log.Warn("an agent claims to hold a generation that no hub gives out; the claim is ignored", "generation", h.GetHighest())
+		return
+	}
+	for {
+		old := g.highest.Load()
+		if h.GetHighest() <= old || g.highest.CompareAndSwap(old, h.GetHighest()) {
+			return
+		}
+	}
+}
+
+const (
+	warnEvery  = 10 * time.Minute
+	warnsLimit = 4096
+)
+
+// warned keeps logs readable: who is refused every few seconds is logged seldom. It
+// is safe for concurrent use.
+type warned struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// first tells whether the key was not seen for a while.
+func (w *warned) first(key string, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, ok := w.at[key]; ok && now.Sub(at) < warnEvery {
+		return false
+	}
+	if w.at == nil || len(w.at) >= warnsLimit {
+		w.at = map[string]time.Time{}
+	}
+	w.at[key] = now
+	return true
+}

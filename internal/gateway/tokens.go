@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+// grantLife is how long a use that was reserved waits for its Cluster to be made.
+const grantLife = 10 * time.Minute
+
+// errToken wraps every reason for which a token is refused. The reasons are for the
+// hub's log; whoever shows a token learns only that it is refused.
+var errToken = errors.New("the join token is refused")
+
+// tokenDesk reserves uses of join tokens. Requests for one token that come at the
+// same time are one write. It is safe for concurrent use.
+type tokenDesk struct {
+	ctx    context.Context
+	client client.Client
+
+	mu      sync.Mutex
+	waiting map[string][]*reservation // by token id; present while a worker runs
+	granted map[string]grant          // by token id and key
+}
+
+// reservation of one use.
+type reservation struct {
+	token   trust.Token
+	name    string
+	keyHash string
+	done    chan error // capacity 1
+	result  handshake.StoredToken
+}
+
+// grant is a use that was reserved and not spent yet: who asks again for the same
+// key, since making the Cluster failed, is not charged twice.
+type grant struct {
+	token handshake.StoredToken
+	until time.Time
+}
+
+func newTokenDesk(ctx context.Context, c client.Client) *tokenDesk {
+	return &tokenDesk{ctx: ctx, client: c, waiting: map[string][]*reservation{}, granted: map[string]grant{}}
+}
+
+// reserve one use of the token for a cluster of that name with that key. Call
+// spend once the use has led to something.
+func (d *tokenDesk) reserve(ctx context.Context, token trust.Token, name, keyHash string) (handshake.StoredToken, error) {
+	r := &reservation{token: token, name: name, keyHash: keyHash, done: make(chan error, 1)}
+	d.mu.Lock()
+	if g, ok := d.granted[token.ID+keyHash]; ok && time.Now().Before(g.until) && token.Matches(g.token.Hash) && g.token.Allows(name) {
+		d.mu.Unlock()
+		return g.token, nil
+	}
+	queue, running := d.waiting[token.ID]
+	d.waiting[token.ID] = append(queue, r)
+	d.mu.Unlock()
+	if !running {
+		go d.work(token.ID)
+	}
+	select {
+	case err := <-r.done:
+		return r.result, err
+	case <-ctx.Done():
+		return handshake.StoredToken{}, ctx.Err()
+	}
+}
+
+// spend forgets the grant.
+func (d *tokenDesk) spend(token trust.Token, keyHash string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.granted, token.ID+keyHash)
+}
+
+// work serves reservations of one token until none waits.
+func (d *tokenDesk) work(id string) {
+	for {
+		d.mu.Lock()
+		batch := d.waiting[id]
+		if len(batch) == 0 {
+			delete(d.waiting, id)
+			d.mu.Unlock()
+			return
+		}
+		d.waiting[id] = nil
+		d.mu.Unlock()
+		granted, refused, err := d.charge(id, batch)
+		d.mu.Lock()
+		now := time.Now()
+		for key, g := range d.granted {
+			if now.After(g.until) {
+				delete(d.granted, key)
+			}
+		}
+		for _, r := range granted {
+			d.granted[id+r.keyHash] = grant{r.result, now.Add(grantLife)}
+		}
+		d.mu.Unlock()
+		for _, r := range granted {
+			r.done <- nil
+		}
+		for r, reason := range refused {
+			r.done <- fmt.Errorf("%w: %w", errToken, reason)
+		}
+		if err != nil {
+			for _, r := range batch {
+				select {
+				case r.done <- err:
+				default: // refused already
+				}
+			}
+		}
+	}
+}
+
+// charge takes as many uses as are left and wanted, in one write.
+func (d *tokenDesk) charge(id string, batch []*reservation) (granted []*reservation, refused map[*reservation]error, err error) {
+	for {
+		refused, granted = map[*reservation]error{}, nil
+		var secret corev1.Secret
+		err := d.client.Get(d.ctx, client.ObjectKey{Namespace: atoll.SystemNamespace, Name: handshake.TokenSecretName(id)}, &secret)
+		if apierrors.IsNotFound(err) {
+			for _, r := range batch {
+				refused[r] = errors.New("there is no such token; it was deleted, or never made on this hub. Make one with: atoll token create")
+			}
+			return nil, refused, nil
+		}
+		if err != nil {
+			return nil, refused, fmt.Errorf("read join token %s: %w", id, err)
+		}
+		stored, err := handshake.ParseTokenSecret(&secret)
+		left := stored.UsesLeft
+		for _, r := range batch {
+			if err != nil {
+				refused[r] = err
+			} else if why := check(stored, left, r, time.Now()); why != nil {
+				refused[r] = why
+			} else {
+				left--
+				r.result = stored
+				granted = append(granted, r)
+			}
+		}
+		if len(granted) == 0 {
+			return nil, refused, nil
+		}
+		handshake.SetUses(&secret, left)
+		err = d.client.Update(d.ctx, &secret)
+		if err == nil {
+			return granted, refused, nil
+		}
+		if !apierrors.IsConflict(err) {
+			return nil, refused, fmt.Errorf("reserve uses of join token %s: %w", id, err)
+		}
+	}
+}
+
+// check says why a token does not allow what is asked.
+func check(t handshake.StoredToken, left int, r *reservation, now time.Time) error {
+	switch {
+	case !r.token.Matches(t.Hash):
+		return errors.New("its secret is wrong; somebody guesses, or the token was mistyped")
+	case now.After(t.Expires):
+		return fmt.Errorf("it expired at %s. Make another with: atoll token create", t.Expires.Format(time.RFC3339))
+	case left <= 0:
+		return errors.New("all its uses are spent; it was meant for fewer clusters, or has leaked. Make another with: atoll token create")
+	case !t.Allows(r.name):
+		return fmt.Errorf("it allows names like %q only, and the cluster asks for %q", t.Pattern, r.name)
+	}
+	return nil
+}

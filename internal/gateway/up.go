@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"encoding/json"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+)
+
+const (
+	// complaintsPerStream is how many refused reports of one stream are logged.
+	complaintsPerStream = 10
+	// renewEvery bounds how often one stream gets a certificate.
+	renewEvery = time.Minute
+	// statusBytes is the largest status that a row takes.
+	statusBytes = 32 << 10
+)
+
+// report judges a report and hands it to the writer. An agent speaks only for rows
+// of its own cluster.
+func (s *stream) report(r *pb.Report) {
+	var st atoll.RowStatus
+	if err := json.Unmarshal(r.GetStatus(), &st); err != nil || len(r.GetStatus()) > statusBytes || r.GetSeq() <= 0 || r.GetSeq() >= generationLimit {
+		s.complain("BadReport", "refused a report that cannot be read or is too large", r.GetBundle())
+		return
+	}
+	st.UID, st.Seq = s.id.uid, r.GetSeq()
+	var spec *atoll.RowSpec
+	var stored *atoll.RowStatus
+	if row, ok := s.row(r.GetBundle()); ok {
+		spec, stored = &row.Spec, row.Status
+	}
+	v := session.Judge(spec, stored, r.GetSeq(), st)
+	if v.Ahead {
+		s.mu.Lock()
+		s.ahead(r.GetBundle(), st.Generation)
+		s.mu.Unlock()
+	}
+	switch {
+	case v.Refused:
+		s.complain("NoRow", "refused a report: this cluster has no row of the bundle", r.GetBundle())
+	case spec == nil:
+		s.ack(r.GetBundle(), v.Ack)
+	default:
+		s.g.reports.offer(report{bundle: r.GetBundle(), cluster: s.cluster, status: st}, stored, v)
+	}
+}
+
+// complain about a report, a few times per stream. Bundles that are known to be
+// unclaimed were logged as such.
+func (s *stream) complain(reason, message, bundle string) {
+	s.g.metrics.refused.WithLabelValues("report", reason).Inc()
+	s.mu.Lock()
+	_, unclaimed := s.unclaimed[bundle]
+	if !unclaimed {
+		s.complains++
+	}
+	n := s.complains
+	s.mu.Unlock()
+	if !unclaimed && n <= complaintsPerStream {
+		s.log.Warn(message, "reason", reason, "bundle", bundle)
+	}
+}
+
+// inventory passes on what the member is, and asks for its APIs where nobody has
+// sent that set before.
+func (s *stream) inventory(i *pb.Inventory) {
+	s.g.o.Inventory.Observe(s.id.uid, i)
+	if i.GetApisHash() == "" || len(i.GetApis()) > 0 {
+		return
+	}
+	known, err := s.g.o.Inventory.APIsKnown(s.g.running, i.GetApisHash())
+	if err != nil {
+		s.log.Warn("cannot look up a set of APIs; the agent is asked for it", "hash", i.GetApisHash(), "err", err)
+	}
+	if !known {
+		s.control(&pb.FromHub{Frame: &pb.FromHub_Ask{Ask: &pb.Ask{Apis: true}}})
+	}
+}
+
+// renew the agent's certificate for the key that it has shown.
+func (s *stream) renew(r *pb.Renew) {
+	now := time.Now()
+	s.mu.Lock()
+	early := now.Sub(s.renewed) < renewEvery
+	if !early {
+		s.renewed = now
+	}
+	s.mu.Unlock()
+	if early {
+		return
+	}
+	request, err := trust.ParseRequest(r.GetCsr())
+	if err == nil && request.KeyHash != s.id.keyHash {
+		s.complain("OtherKey", "refused to renew a certificate: the request is for another key than the session's; a new key needs a new join", "")
+		return
+	}
+	if err != nil {
+		s.complain("BadRequest", "refused to renew a certificate: "+err.Error(), "")
+		return
+	}
+	if _, refused := s.g.admit(s.id); refused != nil {
+		return
+	}
+	cert, err := s.g.issue(request, s.id.uid)
+	if err != nil {
+		s.log.Error("cannot renew the agent's certificate; the agent will ask again", "err", err)
+		return
+	}
+	s.control(&pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: &pb.Renewed{Certificate: cert, HubCa: s.g.o.HubCA}}})
+}
