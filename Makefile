@@ -6,7 +6,12 @@ SHELL := /bin/bash
 
 BIN := $(CURDIR)/bin
 COMMANDS := atoll atoll-hub atoll-lab
-LDFLAGS := -s -w
+
+# What the linked API servers call themselves.
+KUBERNETES := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2; exit }' go.mod)
+MINOR := $(word 2,$(subst ., ,$(KUBERNETES)))
+version = -X $(1).gitVersion=$(KUBERNETES) -X $(1).gitMajor=1 -X $(1).gitMinor=$(MINOR)
+LDFLAGS := -s -w $(call version,k8s.io/component-base/version) $(call version,k8s.io/client-go/pkg/version)
 
 # Tests that drive the built binaries find them here.
 export ATOLL_BIN_DIR := $(BIN)

@@ -246,7 +246,7 @@ var foreign = []struct {
 		forbidden: []string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/"},
 		// Which values are defaults is only in upstream's code.
 		apart: []string{"internal/bind/defaulting"},
-		why:       "controllers are clients of the API: what they need of the server, the API must give",
+		why:   "controllers are clients of the API: what they need of the server, the API must give",
 	},
 }
 

@@ -49,6 +49,9 @@ func (o *options) connect() (*client.Cluster, error) {
 }
 
 // list is what -o json prints of several objects.
-func list(items any) map[string]any {
+func list[T any](items []T) map[string]any {
+	if items == nil {
+		items = []T{}
+	}
 	return map[string]any{"apiVersion": "v1", "kind": "List", "items": items}
 }

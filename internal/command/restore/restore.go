@@ -58,11 +58,11 @@ orders nothing. Two answers let it go on:
 			}
 			ctx := cmd.Context()
 			state, err := client.Get[enginev1.HubState](ctx, c, client.HubStates, "", hubState)
+			if apierrors.IsNotFound(err) && !client.NoHub(err) || err == nil && state.Rewound == nil {
+				return errors.New("this hub does not hold: nothing to accept")
+			}
 			if err != nil {
 				return err
-			}
-			if state.Rewound == nil {
-				return errors.New("this hub does not hold: nothing to accept")
 			}
 			patch, err := json.Marshal(map[string]any{
 				"metadata": map[string]any{"resourceVersion": state.ResourceVersion},
