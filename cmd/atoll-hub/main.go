@@ -73,6 +73,7 @@ etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.`,
 	if err := cmd.MarkFlagRequired("data-dir"); err != nil {
 		panic(err)
 	}
+	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newVersionCommand())
 	return cmd
 }
 
