@@ -1,0 +1,17 @@
+// Package apply makes a member be what its Bundles say, and keeps it so.
+//
+// Contract:
+//
+//   - Upsert returns once the manifest lies in the member's store; what it asks for
+//     happens later, in Run. Both work without the hub.
+//   - Intent is stored before an object is created, and its UID after it, in one
+//     write per shard and pass. A crash in between is healed from the labels of
+//     the object.
+//   - Objects that are ours are applied with force, guarded by their UID. What is
+//     not ours is touched only as the Bundle's conflict resolution says.
+//   - Deletion is by UID, only for tombstones (claims decides), only while the
+//     fence holds, and reported only once the object is confirmed gone.
+//   - A failing object holds up no other one: each has its own backoff and its own
+//     reason. Within a pass namespaces and CRDs come first, webhooks last.
+//   - The Engine may be called from any goroutine. Run is called once.
+package apply

@@ -1,0 +1,71 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/internal/agent/observe"
+)
+
+const (
+	// fightAfter corrections within fightWindow are a fight.
+	fightAfter  = 5
+	fightWindow = 10 * time.Minute
+)
+
+// drift is the history of an object's corrections.
+type drift struct {
+	at     []time.Time
+	fields []string
+	by     string
+}
+
+// note adds a correction and tells whether it is one too many.
+func (d *drift) note(now time.Time, fields []string, by string) bool {
+	d.at = slices.DeleteFunc(d.at, func(t time.Time) bool { return now.Sub(t) > fightWindow })
+	d.at, d.fields, d.by = append(d.at, now), fields, by
+	return len(d.at) > fightAfter
+}
+
+// correct applies the item again because a field of ours was changed.
+func (e *Engine) correct(ctx context.Context, p plan) *Failure {
+	before, was := p.view, p.hasView
+	res, failure := e.resource(ctx, p.Key, p.Item.APIVersion)
+	if failure != nil {
+		return failure
+	}
+	if failure := e.update(ctx, p, res); failure != nil {
+		return failure
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	after := e.views[p.Key]
+	if !was || before.Version == after.Version {
+		return nil
+	}
+	fields, by := observe.Lost(after.Fields, before.Fields, 3), "somebody"
+	if n := len(before.Others); n > 0 {
+		by = before.Others[n-1]
+	}
+	e.o.Metrics.corrected()
+	e.o.Log.Info("corrected", "object", p.Key, "fields", fields, "changedBy", by)
+	d := &e.task(p.Key).drift
+	if !d.note(time.Now(), fields, by) {
+		return nil
+	}
+	return &Failure{
+		Reason: ReasonDriftFight, Waits: true, First: 15 * time.Second, Most: 5 * time.Minute,
+		Message: cut(fmt.Sprintf("%s changed %s again after each of %d corrections: stop that writer, or take the field out of the template",
+			d.by, orField(d.fields), len(d.at))),
+	}
+}
+
+func orField(fields []string) string {
+	if len(fields) == 0 {
+		return "fields"
+	}
+	return strings.Join(fields, ", ")
+}

@@ -1,0 +1,309 @@
+package apply
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Store is where manifests and records lie.
+type Store interface {
+	PutBundle(ctx context.Context, b store.Bundle) error
+	DropBundle(ctx context.Context, uid string) error
+	PutRecords(ctx context.Context, shard string, records []claims.Record) error
+}
+
+// Watch is who watches what was applied. Its methods do not block.
+type Watch interface {
+	// Start watching a kind; calling it again costs nothing.
+	Start(member.Resource)
+	// Stop watching a kind of which nothing is left.
+	Stop(group, kind string)
+}
+
+// Options of an Engine. All are required.
+type Options struct {
+	Client *member.Client
+	Store  Store
+	// Fence tells whether this agent still is the member's only applier. It is
+	// asked before deletions.
+	Fence func(context.Context) bool
+	Watch Watch
+	// Changed is told that the status of a Bundle may have changed. It must not
+	// block and must not call the Engine.
+	Changed func(bundle string)
+	Metrics *Metrics
+	Log     *slog.Logger
+}
+
+// Engine applies.
+type Engine struct {
+	o        Options
+	upserts  sync.Mutex
+	flushing sync.Mutex
+	slots    chan struct{}
+	wake     chan struct{}
+
+	mu    sync.Mutex
+	book  *claims.Book
+	views map[atoll.ItemKey]observe.View
+	tasks map[atoll.ItemKey]*task
+	// scaled are the objects that HPAs of each Bundle target.
+	scaled map[string]map[atoll.ItemKey]bool
+	// foreign are namespaces that exist and are not ours.
+	foreign    map[string]bool
+	discovered time.Time
+}
+
+// task is the work on one key.
+type task struct {
+	// due: not before at.
+	due bool
+	at  time.Time
+	// busy: a goroutine works on it.
+	busy bool
+	// check whether the object exists; correct it even though it was applied.
+	check, correct bool
+	failures       int
+	failure        *Failure
+	drift          drift
+}
+
+// New gives an Engine that holds what was stored.
+func New(o Options, stored store.Contents) *Engine {
+	e := &Engine{
+		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
+		book: claims.NewBook(), views: map[atoll.ItemKey]observe.View{}, tasks: map[atoll.ItemKey]*task{},
+		scaled: map[string]map[atoll.ItemKey]bool{}, foreign: map[string]bool{},
+	}
+	for _, r := range stored.Records {
+		e.book.Restore(r)
+	}
+	for uid, at := range stored.Reports.Buried {
+		e.book.Bury(uid, at)
+	}
+	for _, b := range stored.Bundles {
+		e.fold(b.Holding)
+	}
+	for _, key := range e.book.Keys() {
+		e.due(key)
+	}
+	return e
+}
+
+// Upsert stores what the hub wants of a Bundle and begins to make it so. The
+// manifest's objects are complete. One of a lower generation than what is held is
+// ignored.
+func (e *Engine) Upsert(ctx context.Context, m atoll.Manifest, at store.Position) error {
+	e.upserts.Lock()
+	defer e.upserts.Unlock()
+	e.mu.Lock()
+	prev := e.book.Holding(m.Bundle)
+	e.mu.Unlock()
+	if prev != nil && prev.Manifest.Generation > m.Generation {
+		return nil
+	}
+	holding := claims.Merge(prev, m)
+	if err := e.o.Store.PutBundle(ctx, store.Bundle{Holding: holding, Position: at}); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	for _, key := range e.fold(holding) {
+		e.due(key)
+	}
+	e.mu.Unlock()
+	e.o.Changed(m.Bundle)
+	e.nudge()
+	return nil
+}
+
+// fold takes the holding into the book and gives the keys that it touched.
+func (e *Engine) fold(h claims.Holding) []atoll.ItemKey {
+	keys := e.book.Fold(h)
+	return append(keys, e.rescale(h)...)
+}
+
+// Forget drops a Bundle whose removal is done and reported.
+func (e *Engine) Forget(ctx context.Context, bundle string, now time.Time) error {
+	e.upserts.Lock()
+	defer e.upserts.Unlock()
+	e.mu.Lock()
+	removed := e.book.Removed(bundle)
+	e.mu.Unlock()
+	if !removed {
+		return nil
+	}
+	if err := e.o.Store.DropBundle(ctx, bundle); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.book.Forget(bundle, now.Unix())
+	delete(e.scaled, bundle)
+	e.mu.Unlock()
+	return nil
+}
+
+// Object finds an object's JSON by its item's hash.
+func (e *Engine) Object(hash string) ([]byte, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.Object(hash)
+}
+
+// Buried lists the Bundles that were removed, and when (Unix seconds).
+func (e *Engine) Buried() map[string]int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.Buried()
+}
+
+// Seen takes the view of an object that carries our label.
+func (e *Engine) Seen(v observe.View) {
+	e.mu.Lock()
+	r, known := e.book.Record(v.Key)
+	if !known {
+		e.mu.Unlock()
+		return
+	}
+	if r.UID == v.UID {
+		e.views[v.Key] = v
+		if r.Owned != "" && v.Owned != r.Owned && !v.Deleting {
+			e.task(v.Key).correct = true
+			e.soon(v.Key)
+		}
+		if v.Deleting {
+			e.soon(v.Key)
+		}
+	} else if !e.task(v.Key).busy {
+		e.task(v.Key).check = true
+		e.soon(v.Key)
+	}
+	e.mu.Unlock()
+	e.changed(r)
+	e.nudge()
+}
+
+// Left is told that an object left the watch: it is gone, or lost our label.
+func (e *Engine) Left(v observe.View) {
+	e.mu.Lock()
+	if r, known := e.book.Record(v.Key); known && r.UID == v.UID {
+		e.views[v.Key] = v
+		e.task(v.Key).check = true
+		e.due(v.Key)
+	}
+	e.mu.Unlock()
+	e.nudge()
+}
+
+// Listed is told what a watch found when it started: whatever else of that kind
+// is recorded has to be looked for.
+func (e *Engine) Listed(group, kind string, found map[atoll.ItemKey]bool) {
+	e.mu.Lock()
+	for _, key := range e.book.Keys() {
+		if key.Group != group || key.Kind != kind || found[key] {
+			continue
+		}
+		if r, _ := e.book.Record(key); r.UID != "" {
+			e.task(key).check = true
+			e.due(key)
+		}
+	}
+	e.mu.Unlock()
+	e.nudge()
+}
+
+// Served is told that what the member serves has changed.
+func (e *Engine) Served() {
+	e.watchAll()
+	e.mu.Lock()
+	e.discovered = time.Now()
+	for key, t := range e.tasks {
+		if t.failure != nil && t.failure.Reason == ReasonNotServed {
+			t.failures = 0
+			e.due(key)
+		}
+	}
+	e.mu.Unlock()
+	e.nudge()
+}
+
+// Retry everything that failed at once, as when the member's API is back.
+func (e *Engine) Retry() {
+	e.mu.Lock()
+	for key, t := range e.tasks {
+		if t.failure != nil && t.failure.Transport {
+			t.failures = 0
+			e.due(key)
+		}
+	}
+	e.mu.Unlock()
+	e.nudge()
+}
+
+// watchAll watches every kind that is recorded. Objects of kinds that the member
+// does not serve went with their definition; that is looked into.
+func (e *Engine) watchAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	apis := e.o.Client.APIs()
+	for _, key := range e.book.Keys() {
+		r, _ := e.book.Record(key)
+		if r.UID == "" {
+			continue
+		}
+		if res, served := apis.Lookup(schema.FromAPIVersionAndKind(apiVersion(r), key.Kind)); served {
+			e.o.Watch.Start(res)
+		} else {
+			e.task(key).check = true
+			e.soon(key)
+		}
+	}
+}
+
+// task of the key. The caller holds mu.
+func (e *Engine) task(key atoll.ItemKey) *task {
+	t := e.tasks[key]
+	if t == nil {
+		t = &task{}
+		e.tasks[key] = t
+	}
+	return t
+}
+
+// due marks the key for the next pass. The caller holds mu.
+func (e *Engine) due(key atoll.ItemKey) {
+	t := e.task(key)
+	t.due, t.at = true, time.Time{}
+}
+
+// soon is due for a key that is not waiting for its next try. The caller holds mu.
+func (e *Engine) soon(key atoll.ItemKey) {
+	if t := e.task(key); t.failure == nil || !t.due {
+		e.due(key)
+	}
+}
+
+// nudge wakes Run.
+func (e *Engine) nudge() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// changed tells that the status of all Bundles that claim the object may have
+// changed.
+func (e *Engine) changed(r claims.Record) {
+	for uid := range r.Claims {
+		e.o.Changed(uid)
+	}
+}

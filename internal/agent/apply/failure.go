@@ -1,0 +1,151 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// The reasons of failures and waits.
+const (
+	ReasonNotServed      = "NotServed"
+	ReasonConflict       = "Conflict"
+	ReasonInvalid        = "Invalid"
+	ReasonDenied         = "AdmissionDenied"
+	ReasonForbidden      = "Forbidden"
+	ReasonTooLarge       = "TooLarge"
+	ReasonNoNamespace    = "NamespaceMissing"
+	ReasonNamespaceEnds  = "NamespaceTerminating"
+	ReasonUnavailable    = "MemberUnavailable"
+	ReasonFailed         = "ApplyFailed"
+	ReasonNotEstablished = "NotEstablished"
+	ReasonTerminating    = "Terminating"
+	ReasonForeign        = "ForeignObjects"
+	ReasonWaits          = "WaitsForObjects"
+	ReasonDriftFight     = "DriftFight"
+	ReasonNotHolder      = "NotLeaseHolder"
+)
+
+// Failure says why an object is not as it should be.
+type Failure struct {
+	Reason, Message string
+	// Waits: nothing is wrong, something has to happen first.
+	Waits bool
+	// Transport: the member did not answer.
+	Transport bool
+	// First and Most bound the time until the next try.
+	First, Most time.Duration
+}
+
+// delay until the next try, after n failures in a row: doubled each time, and
+// spread by a quarter.
+func (f *Failure) delay(n int) time.Duration {
+	first, most := f.First, f.Most
+	if first == 0 {
+		first = time.Second
+	}
+	if most == 0 {
+		most = time.Minute
+	}
+	d := most
+	if n < 16 {
+		d = min(most, first<<max(0, n-1))
+	}
+	return d - time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+// maxText bounds messages that go into reports.
+const maxText = 256
+
+// explain turns an error of the member's API into what people read.
+func explain(err error, key atoll.ItemKey) *Failure {
+	status := apierrors.APIStatus(nil)
+	f := &Failure{Reason: ReasonFailed}
+	switch {
+	case transport(err):
+		f = &Failure{Reason: ReasonUnavailable, Transport: true, Most: 10 * time.Second}
+	case !errors.As(err, &status):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		f = &Failure{Reason: ReasonNamespaceEnds, Waits: true, Most: 10 * time.Second}
+		f.Message = fmt.Sprintf("namespace %s is being deleted in the member: waiting for its end", key.Namespace)
+		return f
+	case apierrors.IsInvalid(err):
+		f.Reason = ReasonInvalid
+	case strings.Contains(err.Error(), "admission webhook") || strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
+		f.Reason = ReasonDenied
+	case apierrors.IsForbidden(err):
+		f.Reason = ReasonForbidden
+	case apierrors.IsRequestEntityTooLargeError(err):
+		f.Reason = ReasonTooLarge
+	case apierrors.IsConflict(err):
+		f.Reason = ReasonConflict
+	case apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces":
+		f.Reason, f.Most = ReasonNoNamespace, 10*time.Second
+	case apierrors.IsNotFound(err):
+		f.Reason, f.Most = ReasonNotServed, 5*time.Minute
+	}
+	f.Message = text(err, status, key)
+	return f
+}
+
+// text of the error. Values of Secrets never get into it.
+func text(err error, status apierrors.APIStatus, key atoll.ItemKey) string {
+	if key.Group == "" && key.Kind == "Secret" && status != nil {
+		var fields []string
+		if d := status.Status().Details; d != nil {
+			for _, c := range d.Causes {
+				fields = append(fields, c.Field)
+			}
+		}
+		return cut(fmt.Sprintf("the member refuses the Secret: %s %s", status.Status().Reason, strings.Join(fields, ", ")))
+	}
+	return cut(err.Error())
+}
+
+// transport tells whether the member did not answer, or not now.
+func transport(err error) bool {
+	var netErr net.Error
+	var urlErr *url.Error
+	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+		utilnet.IsProbableEOF(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err)
+}
+
+func cut(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText-3], "") + "…"
+}
+
+// isUID tells whether the error says that the object's UID is another one.
+func isUID(err error) bool {
+	if apierrors.IsConflict(err) {
+		return !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+	}
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, c := range status.Status().Details.Causes {
+		if c.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}

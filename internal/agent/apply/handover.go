@@ -1,0 +1,225 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// left lists the fields of the item that the member owns: those that the hub
+// names, and the replicas of what an HPA of some manifest scales. The caller
+// holds mu.
+func (e *Engine) left(item *atoll.Rendered) []string {
+	out := slices.Clone(item.Leave)
+	for _, targets := range e.scaled {
+		if targets[item.Key] && !slices.Contains(out, "/spec/replicas") {
+			out = append(out, "/spec/replicas")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rescale notes what the HPAs of a holding target, and gives the keys whose left
+// fields may have changed. The caller holds mu.
+func (e *Engine) rescale(h claims.Holding) []atoll.ItemKey {
+	uid, now := h.Manifest.Bundle, map[atoll.ItemKey]bool{}
+	for _, key := range e.book.ClaimedBy(uid) {
+		if key.Group != "autoscaling" || key.Kind != "HorizontalPodAutoscaler" {
+			continue
+		}
+		item := e.book.Content(uid, key)
+		if item == nil {
+			continue
+		}
+		var hpa struct {
+			Spec struct {
+				ScaleTargetRef struct{ APIVersion, Kind, Name string }
+			}
+		}
+		if json.Unmarshal(item.Object, &hpa) != nil {
+			continue
+		}
+		ref := hpa.Spec.ScaleTargetRef
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err != nil || ref.Name == "" {
+			continue
+		}
+		now[atoll.ItemKey{Group: gv.Group, Kind: ref.Kind, Namespace: key.Namespace, Name: ref.Name}] = true
+	}
+	var keys []atoll.ItemKey
+	for key := range now {
+		keys = append(keys, key)
+	}
+	for key := range e.scaled[uid] {
+		keys = append(keys, key)
+	}
+	delete(e.scaled, uid)
+	if len(now) > 0 {
+		e.scaled[uid] = now
+	}
+	return keys
+}
+
+// handOver gives the live values of fields to the handover manager, so that they
+// stay as they are when we drop the fields. The resource version guards against a
+// value that changes in between.
+func (e *Engine) handOver(ctx context.Context, p plan, res member.Resource, paths []string) *Failure {
+	for range 20 {
+		live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
+		if apierrors.IsNotFound(err) || err == nil && string(live.GetUID()) != p.Record.UID {
+			e.again(p.Key)
+			return &Failure{Reason: ReasonFailed, Message: "the object changed while its fields were handed over", First: 100 * time.Millisecond}
+		}
+		if err != nil {
+			return explain(err, p.Key)
+		}
+		patch := stub(live)
+		_ = unstructured.SetNestedField(patch, live.GetResourceVersion(), "metadata", "resourceVersion")
+		found := false
+		for _, path := range paths {
+			found = copyPath(patch, live.Object, pointer(path)) || found
+		}
+		if !found {
+			return nil
+		}
+		err = e.handoverApply(ctx, p, res, patch)
+		if err == nil {
+			e.o.Log.Info("fields are left to the member", "object", p.Key, "fields", paths)
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return explain(err, p.Key)
+		}
+	}
+	return &Failure{Reason: ReasonConflict, Waits: true, Message: "the object changes too fast to hand its fields over; tried again"}
+}
+
+// takeBack drops what the handover manager still holds of fields that are ours
+// again: ours are applied already, so that no value changes.
+func (e *Engine) takeBack(ctx context.Context, p plan, res member.Resource, obj *unstructured.Unstructured) *Failure {
+	back := slices.ContainsFunc(p.Record.Left, func(path string) bool { return !slices.Contains(p.left, path) })
+	held := slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == atoll.HandoverManager })
+	if !back || !held {
+		return nil
+	}
+	patch := stub(obj)
+	for _, path := range p.left {
+		copyPath(patch, obj.Object, pointer(path))
+	}
+	if err := e.handoverApply(ctx, p, res, patch); err != nil {
+		return explain(err, p.Key)
+	}
+	return nil
+}
+
+func (e *Engine) handoverApply(ctx context.Context, p plan, res member.Resource, patch map[string]any) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	_, err = e.o.Client.Apply(ctx, member.Patch{
+		Resource: res, Namespace: p.Key.Namespace, Name: p.Key.Name,
+		Manager: atoll.HandoverManager, Force: true, Body: body,
+	})
+	return err
+}
+
+// stub names the object and says nothing about it.
+func stub(obj *unstructured.Unstructured) map[string]any {
+	meta := map[string]any{"name": obj.GetName(), "uid": string(obj.GetUID())}
+	if ns := obj.GetNamespace(); ns != "" {
+		meta["namespace"] = ns
+	}
+	return map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "metadata": meta}
+}
+
+// pointer splits a JSON Pointer.
+func pointer(path string) []string {
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, p := range parts {
+		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")
+	}
+	return parts
+}
+
+// removePath takes the field out, if it is there.
+func removePath(obj any, path []string) {
+	switch at := obj.(type) {
+	case map[string]any:
+		if len(path) == 1 {
+			delete(at, path[0])
+			return
+		}
+		removePath(at[path[0]], path[1:])
+	case []any:
+		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(at) && len(path) > 1 {
+			removePath(at[i], path[1:])
+		}
+	}
+}
+
+// copyPath puts the field of from into the same place of to. Elements of lists
+// are named by their "name", as server-side apply wants it.
+func copyPath(to map[string]any, from any, path []string) bool {
+	source, ok := from.(map[string]any)
+	if !ok {
+		return false
+	}
+	value, ok := source[path[0]]
+	if !ok {
+		return false
+	}
+	if len(path) == 1 {
+		to[path[0]] = value
+		return true
+	}
+	switch inner := value.(type) {
+	case map[string]any:
+		next, ok := to[path[0]].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+		}
+		if !copyPath(next, inner, path[1:]) {
+			return false
+		}
+		to[path[0]] = next
+		return true
+	case []any:
+		return copyElement(to, path[0], inner, path[1:])
+	}
+	return false
+}
+
+func copyElement(to map[string]any, field string, from []any, path []string) bool {
+	i, err := strconv.Atoi(path[0])
+	if err != nil || i < 0 || i >= len(from) || len(path) < 2 {
+		return false
+	}
+	element, ok := from[i].(map[string]any)
+	if !ok || element["name"] == nil {
+		return false
+	}
+	list, _ := to[field].([]any)
+	at := slices.IndexFunc(list, func(x any) bool { return x.(map[string]any)["name"] == element["name"] })
+	if at < 0 {
+		list, at = append(list, map[string]any{"name": element["name"]}), len(list)
+	}
+	if !copyPath(list[at].(map[string]any), element, path[1:]) {
+		return false
+	}
+	to[field] = list
+	return true
+}

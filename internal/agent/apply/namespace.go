@@ -1,0 +1,176 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func metaHash(m atoll.NamespaceMeta) string { return atoll.HashJSON(m) }
+
+// intendNamespace notes that the object's namespace may have to be made. The
+// caller holds mu.
+func (e *Engine) intendNamespace(key atoll.ItemKey) {
+	if key.Namespace != "" && !e.foreign[key.Namespace] {
+		e.book.IntendNamespace(key.Namespace)
+	}
+}
+
+// missingNamespaces lists the namespaces of the keys that are not known to exist.
+func (e *Engine) missingNamespaces(keys []atoll.ItemKey) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []string
+	for _, key := range keys {
+		ns := key.Namespace
+		if ns == "" || e.foreign[ns] || slices.Contains(out, ns) {
+			continue
+		}
+		if r, known := e.book.Record(claims.Namespace(ns)); known && r.Implicit && r.UID == "" && len(r.Claims) == 0 {
+			out = append(out, ns)
+		}
+	}
+	return out
+}
+
+// keepNamespace makes a namespace, or brings its labels and annotations up to
+// date. One that exists and is not ours is left as it is.
+func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
+	key := claims.Namespace(ns)
+	res := member.Resource{Kind: key.Kind, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
+	e.mu.Lock()
+	r, _ := e.book.Record(key)
+	meta, owner := e.book.Meta(ns), e.needing(ns)
+	e.mu.Unlock()
+	if r.UID == "" {
+		live, err := e.o.Client.Meta(ctx, res, "", ns)
+		switch {
+		case err == nil && live.Labels[claims.LabelTemplateUID] != implicitTemplate:
+			e.mu.Lock()
+			e.book.ForeignNamespace(ns)
+			e.foreign[ns] = true
+			e.mu.Unlock()
+			return nil
+		case err == nil:
+			owner = live.Labels[atoll.LabelBundleUID]
+		case !apierrors.IsNotFound(err):
+			return explain(err, key)
+		}
+	} else {
+		owner = r.Label
+	}
+	body, err := json.Marshal(namespaceBody(ns, r.UID, owner, meta))
+	if err != nil {
+		return explain(err, key)
+	}
+	obj, err := e.o.Client.Apply(ctx, member.Patch{Resource: res, Name: ns, Manager: atoll.FieldManager, Force: true, Body: body})
+	if err != nil {
+		if r.UID != "" && isUID(err) {
+			e.again(key)
+		}
+		return explain(err, key)
+	}
+	v := observe.Of(obj)
+	e.mu.Lock()
+	e.book.MadeNamespace(ns, claims.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
+	e.views[key] = v
+	e.mu.Unlock()
+	e.o.Watch.Start(res)
+	if r.UID == "" {
+		e.o.Log.Info("made namespace", "namespace", ns, "bundle", owner)
+	}
+	return nil
+}
+
+// implicitTemplate stands in the template label of namespaces that the agent
+// makes by itself.
+const implicitTemplate = "namespace"
+
+func namespaceBody(ns, uid, owner string, meta atoll.NamespaceMeta) map[string]any {
+	labels := map[string]string{atoll.LabelBundleUID: owner, claims.LabelTemplateUID: implicitTemplate}
+	for k, v := range meta.Labels {
+		if k != corev1NameLabel {
+			labels[k] = v
+		}
+	}
+	m := map[string]any{"name": ns, "labels": labels}
+	if len(meta.Annotations) > 0 {
+		m["annotations"] = meta.Annotations
+	}
+	if uid != "" {
+		m["uid"] = uid
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": m}
+}
+
+// corev1NameLabel is set by the API server itself.
+const corev1NameLabel = "kubernetes.io/metadata.name"
+
+// needing is the owner of something in the namespace. The caller holds mu.
+func (e *Engine) needing(ns string) string {
+	owner := ""
+	for _, key := range e.book.Inside(ns) {
+		if r, _ := e.book.Record(key); owner == "" || r.Owner < owner {
+			owner = r.Owner
+		}
+	}
+	return owner
+}
+
+// guardNamespace refuses while something is in the namespace that would be taken
+// along and is not there because of the namespace itself.
+func (e *Engine) guardNamespace(ctx context.Context, p plan) *Failure {
+	e.mu.Lock()
+	inside := len(e.book.Inside(p.Key.Name))
+	e.mu.Unlock()
+	if inside > 0 {
+		return &Failure{
+			Reason: ReasonWaits, Waits: true, First: 300 * time.Millisecond, Most: 15 * time.Second,
+			Message: "namespace " + p.Key.Name + " goes after what Atoll applied in it",
+		}
+	}
+	if _, err := e.o.Client.Discover(ctx); err != nil {
+		return explain(err, p.Key)
+	}
+	var waits *Failure
+	for _, res := range e.o.Client.APIs().Namespaced() {
+		f := e.guardKind(ctx, res, p.Key.Name, p.Key)
+		if f != nil && f.Reason != ReasonWaits {
+			return f
+		}
+		if f != nil {
+			waits = f
+		}
+	}
+	return waits
+}
+
+// comesAlong tells whether the object is in its namespace because of the
+// namespace, or because of another object in it, which is judged itself.
+func (e *Engine) comesAlong(m *metav1.PartialObjectMetadata, key atoll.ItemKey) bool {
+	switch {
+	case key.Group == "" && key.Kind == "ServiceAccount" && key.Name == "default",
+		key.Group == "" && key.Kind == "ConfigMap" && key.Name == "kube-root-ca.crt",
+		key.Group == "" && key.Kind == "Secret" && m.Annotations["kubernetes.io/service-account.name"] == "default",
+		key.Kind == "Event" && (key.Group == "" || key.Group == "events.k8s.io"),
+		key.Group == "" && key.Kind == "Endpoints", key.Group == "discovery.k8s.io" && key.Kind == "EndpointSlice":
+		return true
+	}
+	for _, owner := range m.OwnerReferences {
+		res, served := e.o.Client.APIs().Lookup(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+		if !served || !res.Namespaced {
+			return false
+		}
+	}
+	return len(m.OwnerReferences) > 0
+}

@@ -1,0 +1,35 @@
+package apply
+
+import (
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// tiers is the number of steps in which a pass applies. Deletions go in the
+// opposite order.
+const tiers = 6
+
+// tier of a key: what others need comes before them, and what watches others
+// comes after them.
+func tier(key atoll.ItemKey) int {
+	switch {
+	case claims.IsNamespace(key):
+		return 0
+	case claims.IsCRD(key):
+		return 1
+	case key.Group == "admissionregistration.k8s.io", key.Group == "apiregistration.k8s.io":
+		return tiers - 1
+	case key.Group == "rbac.authorization.k8s.io", key.Group == "scheduling.k8s.io",
+		key.Group == "storage.k8s.io", key.Group == "node.k8s.io":
+		return 2
+	case key.Group != "":
+		return 4
+	}
+	switch key.Kind {
+	case "ServiceAccount", "LimitRange", "ResourceQuota":
+		return 2
+	case "ConfigMap", "Secret", "PersistentVolumeClaim", "PersistentVolume":
+		return 3
+	}
+	return 4
+}

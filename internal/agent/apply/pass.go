@@ -1,0 +1,259 @@
+package apply
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+const (
+	// maxParallel is how many objects are worked on at the same time.
+	maxParallel = 8
+	// tierGrace is how long a pass waits for a tier; what takes longer goes on
+	// beside the next tiers.
+	tierGrace = 3 * time.Second
+	// storeRetry is how long Run waits after the member refused to store intents.
+	storeRetry = 2 * time.Second
+)
+
+// Run makes the member what it should be, until ctx ends.
+func (e *Engine) Run(ctx context.Context) {
+	e.watchAll()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for ctx.Err() == nil {
+		keys, next := e.take(time.Now())
+		switch {
+		case len(keys) > 0:
+			e.pass(ctx, keys, &running)
+			continue
+		case e.unsaved():
+			if e.flush(ctx) == nil {
+				continue
+			}
+			next = storeRetry
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-e.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// take gives the keys that are due, marked busy, or how long to wait.
+func (e *Engine) take(now time.Time) (keys []atoll.ItemKey, wait time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	wait = time.Hour
+	for key, t := range e.tasks {
+		switch {
+		case !t.due || t.busy:
+		case t.at.After(now):
+			wait = min(wait, t.at.Sub(now))
+		case e.idle(key, t):
+			t.due = false
+			e.drop(key, t)
+		default:
+			t.due, t.busy = false, true
+			keys = append(keys, key)
+		}
+	}
+	return keys, wait
+}
+
+// idle tells that nothing is to be done about the key. The caller holds mu.
+func (e *Engine) idle(key atoll.ItemKey, t *task) bool {
+	if t.check || t.correct || t.failure != nil {
+		return false
+	}
+	return !e.plan(key).acts()
+}
+
+// drop forgets a task that says nothing. The caller holds mu.
+func (e *Engine) drop(key atoll.ItemKey, t *task) {
+	if !t.due && !t.busy && t.failure == nil && len(t.drift.at) == 0 {
+		delete(e.tasks, key)
+	}
+	if _, known := e.book.Record(key); known {
+		return
+	}
+	delete(e.views, key)
+	for _, other := range e.book.Keys() {
+		if other.Group == key.Group && other.Kind == key.Kind {
+			return
+		}
+	}
+	e.o.Watch.Stop(key.Group, key.Kind)
+}
+
+// pass works on the keys, tier by tier: applies upwards, then deletions downwards.
+func (e *Engine) pass(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
+	up, down := make([][]atoll.ItemKey, tiers), make([][]atoll.ItemKey, tiers)
+	e.mu.Lock()
+	intends := false
+	for _, key := range keys {
+		p := e.plan(key)
+		if p.deletes() {
+			down[tiers-1-tier(key)] = append(down[tiers-1-tier(key)], key)
+			continue
+		}
+		up[tier(key)] = append(up[tier(key)], key)
+		if p.Verb == claims.Apply || p.Verb == claims.Replace {
+			intends = intends || p.Record.UID == "" || p.Verb == claims.Replace
+			e.intendNamespace(key)
+		}
+	}
+	e.mu.Unlock()
+	if intends {
+		if err := e.flush(ctx); err != nil {
+			e.later(keys, explain(err, atoll.ItemKey{}))
+			return
+		}
+	}
+	for _, ns := range e.missingNamespaces(keys) {
+		e.finishNamespace(ns, e.keepNamespace(ctx, ns))
+	}
+	for _, tier := range append(up, down...) {
+		e.runTier(ctx, tier, running)
+	}
+	if err := e.flush(ctx); err != nil && ctx.Err() == nil {
+		e.o.Log.Warn("inventory is not stored yet", "err", err)
+	}
+}
+
+// finishNamespace keeps a failure to make a namespace for its next try.
+func (e *Engine) finishNamespace(ns string, failure *Failure) {
+	if failure == nil {
+		return
+	}
+	key := claims.Namespace(ns)
+	e.mu.Lock()
+	t := e.task(key)
+	old := t.failure
+	t.failure = failure
+	if !t.due {
+		t.failures++
+		t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
+	}
+	e.mu.Unlock()
+	e.tell(key, old, failure)
+}
+
+func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
+	var tier sync.WaitGroup
+	for _, key := range keys {
+		e.slots <- struct{}{}
+		tier.Add(1)
+		running.Go(func() {
+			defer tier.Done()
+			defer func() { <-e.slots }()
+			failure := e.work(ctx, key)
+			e.finish(ctx, key, failure)
+		})
+	}
+	if len(keys) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	go func() { tier.Wait(); close(done) }()
+	timer := time.NewTimer(tierGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// finish records the outcome of the work on a key.
+func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure) {
+	e.mu.Lock()
+	t := e.task(key)
+	t.busy = false
+	if ctx.Err() != nil {
+		e.mu.Unlock()
+		return
+	}
+	old := t.failure
+	t.failure = failure
+	if failure == nil {
+		t.failures = 0
+	} else {
+		t.failures++
+		if !t.due {
+			t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
+		}
+	}
+	r, _ := e.book.Record(key)
+	e.drop(key, t)
+	e.mu.Unlock()
+	e.tell(key, old, failure)
+	e.changed(r)
+	e.nudge()
+}
+
+// tell logs what changed.
+func (e *Engine) tell(key atoll.ItemKey, old, now *Failure) {
+	switch {
+	case now != nil && (old == nil || old.Reason != now.Reason):
+		e.o.Metrics.failure(now)
+		e.o.Log.Warn("object is not as it should be", "object", key, "reason", now.Reason, "message", now.Message)
+	case now == nil && old != nil:
+		e.o.Log.Info("object is as it should be again", "object", key, "was", old.Reason)
+	}
+}
+
+// later puts keys back that a pass could not begin with.
+func (e *Engine) later(keys []atoll.ItemKey, failure *Failure) {
+	e.mu.Lock()
+	touched := map[string]bool{}
+	for _, key := range keys {
+		t := e.task(key)
+		t.busy, t.failure = false, failure
+		t.failures++
+		t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
+		r, _ := e.book.Record(key)
+		for uid := range r.Claims {
+			touched[uid] = true
+		}
+	}
+	e.mu.Unlock()
+	e.o.Log.Warn("intent cannot be stored in the member", "objects", len(keys), "reason", failure.Reason, "message", failure.Message)
+	for uid := range touched {
+		e.o.Changed(uid)
+	}
+}
+
+func (e *Engine) unsaved() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.book.Dirty()) > 0
+}
+
+// flush stores the records that changed.
+func (e *Engine) flush(ctx context.Context) error {
+	e.flushing.Lock()
+	defer e.flushing.Unlock()
+	e.mu.Lock()
+	dirty := map[string][]claims.Record{}
+	for _, shard := range e.book.Dirty() {
+		dirty[shard] = e.book.Shards(shard)
+		e.book.Clean(shard)
+	}
+	e.mu.Unlock()
+	var failed error
+	for shard, records := range dirty {
+		if err := e.o.Store.PutRecords(ctx, shard, records); err != nil {
+			failed = err
+			e.mu.Lock()
+			e.book.Soil(shard)
+			e.mu.Unlock()
+		}
+	}
+	return failed
+}

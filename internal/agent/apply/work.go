@@ -1,0 +1,272 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// keepNamespace is the verb for a namespace that the agent makes, or made,
+// because something needs it.
+const keepNamespace claims.Verb = "KeepNamespace"
+
+// plan is what is to be done about a key.
+type plan struct {
+	claims.Step
+	// left are the fields that the member owns.
+	left []string
+	// check and correct as in task.
+	check, correct bool
+	view           observe.View
+	hasView        bool
+}
+
+func (p plan) acts() bool { return p.Verb != claims.Nothing || p.check || p.correct }
+
+func (p plan) deletes() bool {
+	switch p.Verb {
+	case claims.Delete, claims.Release, claims.Search, claims.DeleteNamespace:
+		return true
+	}
+	return false
+}
+
+// plan for the key. The caller holds mu.
+func (e *Engine) plan(key atoll.ItemKey) plan {
+	p := plan{Step: e.book.Next(key)}
+	p.view, p.hasView = e.views[key]
+	r := &p.Record
+	if p.Item != nil {
+		p.left = e.left(p.Item)
+		if p.Verb == claims.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
+			p.Verb = claims.Apply
+		}
+	}
+	if claims.IsNamespace(key) && r.Implicit && !r.Doomed && len(r.Claims) == 0 && len(e.book.Inside(key.Name)) > 0 {
+		if r.UID == "" || r.Applied != metaHash(e.book.Meta(key.Name)) {
+			p.Verb = keepNamespace
+		}
+	}
+	if t := e.tasks[key]; t != nil {
+		p.check, p.correct = t.check && r.UID != "", t.correct && r.UID != "" && p.Verb == claims.Nothing
+	}
+	return p
+}
+
+// begin gives the plan for a key that is worked on now, and takes its flags.
+func (e *Engine) begin(key atoll.ItemKey) plan {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.plan(key)
+	t := e.task(key)
+	t.check, t.correct = false, false
+	return p
+}
+
+// maxSteps bounds what one turn does to a key: look, delete, make, hand over.
+const maxSteps = 6
+
+// work brings one key as far as it goes now.
+func (e *Engine) work(ctx context.Context, key atoll.ItemKey) *Failure {
+	for range maxSteps {
+		p := e.begin(key)
+		failure, again := e.step(ctx, p)
+		if failure != nil || !again {
+			return failure
+		}
+	}
+	return nil
+}
+
+// step does one act. again: another may follow.
+func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool) {
+	if p.check {
+		return e.check(ctx, p), true
+	}
+	switch p.Verb {
+	case claims.Apply:
+		return e.put(ctx, p), true
+	case claims.Replace, claims.Delete, claims.DeleteNamespace:
+		return e.delete(ctx, p), true
+	case claims.Release:
+		return e.release(ctx, p), true
+	case claims.Search:
+		return e.search(ctx, p), true
+	case keepNamespace:
+		return e.keepNamespace(ctx, p.Key.Name), false
+	}
+	if p.correct && p.Item != nil {
+		return e.correct(ctx, p), false
+	}
+	return nil, false
+}
+
+// resource of a plan's object in the member; nil and why not.
+func (e *Engine) resource(ctx context.Context, key atoll.ItemKey, apiVersion string) (member.Resource, *Failure) {
+	gvk := schema.FromAPIVersionAndKind(apiVersion, key.Kind)
+	find := func() (member.Resource, bool) {
+		if apiVersion == "" {
+			return e.o.Client.APIs().Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+		}
+		return e.o.Client.APIs().Lookup(gvk)
+	}
+	if r, ok := find(); ok {
+		return r, nil
+	}
+	if err := e.rediscover(ctx); err != nil {
+		return member.Resource{}, explain(err, key)
+	}
+	if r, ok := find(); ok {
+		return r, nil
+	}
+	return member.Resource{}, notServed(apiVersion, key)
+}
+
+func notServed(apiVersion string, key atoll.ItemKey) *Failure {
+	return &Failure{
+		Reason: ReasonNotServed, First: 5 * time.Second, Most: 5 * time.Minute,
+		Message: cut("the member does not serve " + apiVersion + " " + key.Kind +
+			": install its CustomResourceDefinition or API service there, or place it with this bundle; tried again when the member's APIs change"),
+	}
+}
+
+// rediscoverAfter is how old an answer of the member must be to be asked again
+// because a kind is missing in it.
+const rediscoverAfter = 5 * time.Second
+
+func (e *Engine) rediscover(ctx context.Context) error {
+	e.mu.Lock()
+	fresh := time.Since(e.discovered) < rediscoverAfter
+	if !fresh {
+		e.discovered = time.Now()
+	}
+	e.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	_, err := e.o.Client.Discover(ctx)
+	return err
+}
+
+// check looks whether a recorded object still exists.
+func (e *Engine) check(ctx context.Context, p plan) *Failure {
+	res, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	if failure != nil {
+		if failure.Reason == ReasonNotServed {
+			// Its definition went, and the object with it.
+			e.gone(p)
+		}
+		return failure
+	}
+	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		e.gone(p)
+		return nil
+	case err != nil:
+		e.again(p.Key)
+		return explain(err, p.Key)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := observe.OfMeta(m, p.Key.Group, p.Key.Kind)
+	switch {
+	case v.UID != p.Record.UID:
+		e.lost(p)
+	case v.Label != p.Record.Label || p.Record.Owned != "" && v.Owned != p.Record.Owned:
+		e.task(p.Key).correct = true
+	}
+	return nil
+}
+
+// again asks for another check after a failed one.
+func (e *Engine) again(key atoll.ItemKey) {
+	e.mu.Lock()
+	e.task(key).check = true
+	e.mu.Unlock()
+}
+
+// gone records that the plan's object does not exist.
+func (e *Engine) gone(p plan) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost(p)
+}
+
+// lost is gone for a caller that holds mu.
+func (e *Engine) lost(p plan) {
+	var last *atoll.ItemStatus
+	if p.hasView && claims.RunsOnce(p.Key) {
+		last = lastWords(p.view)
+	}
+	for _, key := range e.book.Gone(p.Key, p.Record.UID, last) {
+		if key != p.Key {
+			e.due(key)
+		}
+	}
+	delete(e.views, p.Key)
+}
+
+// lastWords is what is reported of a run-to-completion object after it went.
+func lastWords(v observe.View) *atoll.ItemStatus {
+	s := &atoll.ItemStatus{Key: v.Key, Health: v.Health, Reason: v.Reason, Message: v.Message, Reflected: v.Reflected}
+	if !v.Finished {
+		s.Health, s.Reason = atoll.Degraded, "DeletedInMember"
+		s.Message = "it was deleted in the member before it finished and is not run again: delete its template and create it anew to run it"
+	}
+	return s
+}
+
+// search looks for an object that an interrupted apply may have made.
+func (e *Engine) search(ctx context.Context, p plan) *Failure {
+	if p.Item == nil && p.Record.APIVersion == "" && e.never(p.Key) {
+		e.gone(p)
+		return nil
+	}
+	res, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	if failure != nil {
+		if failure.Reason == ReasonNotServed {
+			e.gone(p)
+			return nil
+		}
+		return failure
+	}
+	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return explain(err, p.Key)
+	}
+	if err != nil || !e.adoptOwn(p, observe.OfMeta(m, p.Key.Group, p.Key.Kind)) {
+		e.gone(p)
+	}
+	return nil
+}
+
+// never tells that the member does not serve the key's kind in any version.
+func (e *Engine) never(key atoll.ItemKey) bool {
+	_, served := e.o.Client.APIs().Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+	return !served && e.o.Client.APIs() != nil
+}
+
+// adoptOwn links an object that carries the label of a Bundle which claims it.
+func (e *Engine) adoptOwn(p plan, v observe.View) bool {
+	template := v.Template
+	if v.Label == "" || template == "" || v.Controlled {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, claimed := p.Record.Claims[v.Label]
+	if !claimed && v.Label != p.Record.Owner {
+		return false
+	}
+	e.book.Found(p.Key, v.UID, v.Label, template)
+	return true
+}

@@ -1,0 +1,230 @@
+package claims
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Book holds the records of all objects and the Holdings of all Bundles.
+type Book struct {
+	records map[atoll.ItemKey]*Record
+	bundles map[string]*bundle
+	// claimed are the keys that each Bundle has claims on.
+	claimed map[string]map[atoll.ItemKey]bool
+	// inside are the keys of each namespace.
+	inside map[string]map[atoll.ItemKey]bool
+	parked map[atoll.ItemKey]bool
+	// buried are Bundles that were removed here, and when (Unix seconds).
+	buried map[string]int64
+	dirty  map[string]bool
+}
+
+type bundle struct {
+	holding    Holding
+	content    map[atoll.ItemKey]*atoll.Rendered // last good, by key
+	listed     map[atoll.ItemKey]*atoll.Rendered // the manifest's items
+	tombstones map[atoll.ItemKey][]atoll.Tombstone
+}
+
+// NewBook gives an empty Book.
+func NewBook() *Book {
+	return &Book{
+		records: map[atoll.ItemKey]*Record{},
+		bundles: map[string]*bundle{},
+		claimed: map[string]map[atoll.ItemKey]bool{},
+		inside:  map[string]map[atoll.ItemKey]bool{},
+		parked:  map[atoll.ItemKey]bool{},
+		buried:  map[string]int64{},
+		dirty:   map[string]bool{},
+	}
+}
+
+// Restore puts a stored record into the Book. Records come before Holdings.
+func (b *Book) Restore(r Record) {
+	c := r.clone()
+	b.put(&c)
+	for uid, claim := range c.Claims {
+		b.index(c.Key, uid, &claim)
+	}
+}
+
+// Bury remembers a Bundle that was removed at the given Unix second, so that a
+// late tombstone which moved an item there does not wait for it.
+func (b *Book) Bury(uid string, at int64) { b.buried[uid] = at }
+
+// Buried lists the removed Bundles and when they were. The map is a copy.
+func (b *Book) Buried() map[string]int64 { return maps.Clone(b.buried) }
+
+// Exhume forgets removed Bundles from before the given Unix second.
+func (b *Book) Exhume(before int64) {
+	maps.DeleteFunc(b.buried, func(_ string, at int64) bool { return at < before })
+}
+
+// Record of the key; false when nothing is known of it. The value is a copy.
+func (b *Book) Record(key atoll.ItemKey) (Record, bool) {
+	if r := b.records[key]; r != nil {
+		return r.clone(), true
+	}
+	return Record{}, false
+}
+
+// Keys lists the keys of all records, in no order.
+func (b *Book) Keys() []atoll.ItemKey { return slices.Collect(maps.Keys(b.records)) }
+
+// Inside lists the keys of the records of a namespace, in no order.
+func (b *Book) Inside(namespace string) []atoll.ItemKey {
+	return slices.Collect(maps.Keys(b.inside[namespace]))
+}
+
+// ClaimedBy lists the keys that the Bundle has claims on, in no order.
+func (b *Book) ClaimedBy(uid string) []atoll.ItemKey {
+	return slices.Collect(maps.Keys(b.claimed[uid]))
+}
+
+// Bundles lists the UIDs of the Bundles that are held, sorted.
+func (b *Book) Bundles() []string { return slices.Sorted(maps.Keys(b.bundles)) }
+
+// Holding of the Bundle; nil when it is not held. Read-only.
+func (b *Book) Holding(uid string) *Holding {
+	if h := b.bundles[uid]; h != nil {
+		return &h.holding
+	}
+	return nil
+}
+
+// Object finds an object's JSON by its item's hash in anything that is held.
+func (b *Book) Object(hash string) (json.RawMessage, bool) {
+	for _, h := range b.bundles {
+		for _, it := range h.content {
+			if it.Hash == hash && len(it.Object) > 0 {
+				return it.Object, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// Content is what the Bundle wants to apply for the key; nil when it has no good
+// content of it. Read-only.
+func (b *Book) Content(uid string, key atoll.ItemKey) *atoll.Rendered {
+	if h := b.bundles[uid]; h != nil {
+		return h.content[key]
+	}
+	return nil
+}
+
+// Contents calls f for every item that some Bundle holds content of.
+func (b *Book) Contents(f func(uid string, item *atoll.Rendered)) {
+	for uid, h := range b.bundles {
+		for _, it := range h.content {
+			f(uid, it)
+		}
+	}
+}
+
+// Meta is what the manifests say about a namespace that the agent may have to
+// make; the lowest Bundle UID that speaks of it wins.
+func (b *Book) Meta(namespace string) atoll.NamespaceMeta {
+	for _, uid := range b.Bundles() {
+		if m, ok := b.bundles[uid].holding.Manifest.Namespaces[namespace]; ok {
+			return m
+		}
+	}
+	return atoll.NamespaceMeta{}
+}
+
+// Dirty lists the shards whose records changed since Clean.
+func (b *Book) Dirty() []string { return slices.Sorted(maps.Keys(b.dirty)) }
+
+// Clean marks a shard as stored.
+func (b *Book) Clean(shard string) { delete(b.dirty, shard) }
+
+// Soil marks a shard as not stored.
+func (b *Book) Soil(shard string) { b.dirty[shard] = true }
+
+// Shard that a key's record is stored in: one per namespace.
+func Shard(key atoll.ItemKey) string { return atoll.Hash([]byte(key.Namespace))[:8] }
+
+// Shards lists the records of a shard, sorted by key; none means that the shard
+// is empty.
+func (b *Book) Shards(shard string) []Record {
+	var out []Record
+	for key, r := range b.records {
+		if Shard(key) == shard {
+			out = append(out, r.clone())
+		}
+	}
+	slices.SortFunc(out, func(x, y Record) int { return cmp.Compare(x.Key.String(), y.Key.String()) })
+	return out
+}
+
+func (b *Book) put(r *Record) {
+	if r.Claims == nil {
+		r.Claims = map[string]Claim{}
+	}
+	b.records[r.Key] = r
+	if r.Key.Namespace != "" {
+		add(b.inside, r.Key.Namespace, r.Key)
+	}
+}
+
+// ensure gives the record of the key, made if missing.
+func (b *Book) ensure(key atoll.ItemKey) *Record {
+	r := b.records[key]
+	if r == nil {
+		r = &Record{Key: key}
+		b.put(r)
+		b.soil(key)
+	}
+	return r
+}
+
+// forget drops a record that has no claims.
+func (b *Book) forget(key atoll.ItemKey) {
+	delete(b.records, key)
+	delete(b.parked, key)
+	remove(b.inside, key.Namespace, key)
+	b.soil(key)
+}
+
+func (b *Book) soil(key atoll.ItemKey) { b.dirty[Shard(key)] = true }
+
+// setClaim writes (or, with nil, drops) a claim and its indexes.
+func (b *Book) setClaim(r *Record, uid string, c *Claim) {
+	if c == nil {
+		delete(r.Claims, uid)
+	} else {
+		r.Claims[uid] = *c
+	}
+	b.index(r.Key, uid, c)
+	b.soil(r.Key)
+}
+
+func (b *Book) index(key atoll.ItemKey, uid string, c *Claim) {
+	if c == nil {
+		remove(b.claimed, uid, key)
+		return
+	}
+	add(b.claimed, uid, key)
+	if c.State == Parked {
+		b.parked[key] = true
+	}
+}
+
+func add(m map[string]map[atoll.ItemKey]bool, at string, key atoll.ItemKey) {
+	if m[at] == nil {
+		m[at] = map[atoll.ItemKey]bool{}
+	}
+	m[at][key] = true
+}
+
+func remove(m map[string]map[atoll.ItemKey]bool, at string, key atoll.ItemKey) {
+	delete(m[at], key)
+	if len(m[at]) == 0 {
+		delete(m, at)
+	}
+}

@@ -1,0 +1,179 @@
+package claims
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Fold takes a Holding into the Book and lists the keys whose Next may have
+// changed. One of a lower generation than what is held is ignored.
+func (b *Book) Fold(h Holding) []atoll.ItemKey {
+	m := &h.Manifest
+	if old := b.bundles[m.Bundle]; old != nil && old.holding.Manifest.Generation > m.Generation {
+		return nil
+	}
+	nb := newBundle(h)
+	b.bundles[m.Bundle] = nb
+	delete(b.buried, m.Bundle)
+	touched := maps.Clone(b.parked)
+	for key := range nb.listed {
+		b.want(nb, key, Wanted)
+		touched[key] = true
+	}
+	for key := range nb.content {
+		if nb.listed[key] == nil {
+			b.want(nb, key, Kept)
+			touched[key] = true
+		}
+	}
+	for _, key := range b.ClaimedBy(m.Bundle) {
+		if nb.listed[key] == nil && nb.content[key] == nil {
+			b.leave(nb, key)
+		}
+		touched[key] = true
+	}
+	for _, ns := range m.DeletedNamespaces {
+		if r := b.records[Namespace(ns)]; r != nil && r.Implicit && !r.Doomed {
+			r.Doomed = true
+			b.soil(r.Key)
+			touched[r.Key] = true
+		}
+	}
+	for key := range touched {
+		b.settle(key)
+	}
+	return slices.SortedFunc(maps.Keys(touched), CompareKeys)
+}
+
+// CompareKeys orders keys by their string.
+func CompareKeys(x, y atoll.ItemKey) int { return cmp.Compare(x.String(), y.String()) }
+
+func newBundle(h Holding) *bundle {
+	nb := &bundle{
+		holding:    h,
+		content:    map[atoll.ItemKey]*atoll.Rendered{},
+		listed:     map[atoll.ItemKey]*atoll.Rendered{},
+		tombstones: map[atoll.ItemKey][]atoll.Tombstone{},
+	}
+	m := &nb.holding.Manifest
+	if m.Remove {
+		m.Items, nb.holding.Kept = nil, nil
+	}
+	for i := range m.Items {
+		it := &m.Items[i]
+		nb.listed[it.Key] = it
+		if it.Error == "" {
+			nb.content[it.Key] = it
+		}
+	}
+	for i := range nb.holding.Kept {
+		nb.content[nb.holding.Kept[i].Key] = &nb.holding.Kept[i]
+	}
+	for _, t := range m.Tombstones {
+		nb.tombstones[t.Key] = append(nb.tombstones[t.Key], t)
+	}
+	return nb
+}
+
+// want records the Bundle's claim on an item that it has.
+func (b *Book) want(nb *bundle, key atoll.ItemKey, state State) {
+	it := nb.listed[key]
+	if it == nil {
+		it = nb.content[key]
+	}
+	r, uid := b.ensure(key), nb.holding.Manifest.Bundle
+	old, had := r.Claims[uid]
+	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency}
+	b.choose(r, uid, !now.Dependency, had && !old.Dependency)
+	if len(r.Past) > 0 && r.UID == "" && !r.claimedBesides(uid) {
+		// Nothing newer is left that could make this claim a late one.
+		r.Past = nil
+		b.soil(key)
+	}
+	if !had || !sameClaim(old, now) {
+		b.setClaim(r, uid, &now)
+	}
+	b.undoom(key)
+}
+
+// choose keeps Record.Chosen: it follows what Bundles say while they claim, and
+// outlives claims that go.
+func (b *Book) choose(r *Record, uid string, chosen, before bool) {
+	switch {
+	case chosen && !r.Chosen:
+		r.Chosen = true
+	case !chosen && before && r.Chosen:
+		r.Chosen = false
+		for other, c := range r.Claims {
+			r.Chosen = r.Chosen || other != uid && !c.Dependency
+		}
+	default:
+		return
+	}
+	b.soil(r.Key)
+}
+
+// undoom keeps the namespaces of what is wanted.
+func (b *Book) undoom(key atoll.ItemKey) {
+	ns := b.records[Namespace(key.Namespace)]
+	if IsNamespace(key) {
+		ns = b.records[key]
+	}
+	if ns != nil && ns.Doomed {
+		ns.Doomed = false
+		b.soil(ns.Key)
+	}
+}
+
+func (r *Record) claimedBesides(uid string) bool {
+	for other := range r.Claims {
+		if other != uid {
+			return true
+		}
+	}
+	return false
+}
+
+// leave turns the claim on an item that the Bundle has no longer. Only a
+// tombstone of the claim's own template, or of the whole row, takes it out.
+func (b *Book) leave(nb *bundle, key atoll.ItemKey) {
+	r, uid := b.records[key], nb.holding.Manifest.Bundle
+	old := r.Claims[uid]
+	now := old
+	t, dead := nb.tombstone(key, old.Template)
+	switch {
+	case dead:
+		now.State, now.MovedTo, now.Orphan = Leaving, nil, t.Orphan
+		if len(t.MovedTo) > 0 {
+			now.State, now.MovedTo = Parked, t.MovedTo
+		}
+	case nb.holding.Manifest.Remove:
+		now.State, now.MovedTo = Leaving, nil
+		now.Orphan = nb.holding.Manifest.Removal == v1alpha1.RemoveOrphan
+	case old.live():
+		now.State = Kept
+	}
+	if !sameClaim(old, now) {
+		b.setClaim(r, uid, &now)
+	}
+}
+
+// tombstone of the template in the Bundle's manifest. A template that is not
+// known (its record was lost) is any.
+func (nb *bundle) tombstone(key atoll.ItemKey, template string) (atoll.Tombstone, bool) {
+	for _, t := range nb.tombstones[key] {
+		if t.UID == template || template == "" {
+			return t, true
+		}
+	}
+	return atoll.Tombstone{}, false
+}
+
+func sameClaim(x, y Claim) bool {
+	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency &&
+		x.Orphan == y.Orphan && slices.Equal(x.MovedTo, y.MovedTo)
+}

@@ -1,0 +1,278 @@
+package claims
+
+import (
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Verb is what is to be done about an object.
+type Verb string
+
+// The verbs.
+const (
+	// Nothing to do.
+	Nothing Verb = "Nothing"
+	// Apply the item: create or change the object.
+	Apply Verb = "Apply"
+	// Replace: delete the object by its UID; once it is gone, Next says Apply.
+	Replace Verb = "Replace"
+	// Delete the object by its UID.
+	Delete Verb = "Delete"
+	// Release the object: take our label and field manager off, and forget it.
+	Release Verb = "Release"
+	// Search: whether the object exists is not known; Found or Gone say it.
+	Search Verb = "Search"
+	// DeleteNamespace that the agent made, once nothing foreign is in it.
+	DeleteNamespace Verb = "DeleteNamespace"
+)
+
+// Step is the next act on one key.
+type Step struct {
+	Verb Verb
+	Key  atoll.ItemKey
+	// Owner and Item, for Apply. Item is read-only.
+	Owner string
+	Item  *atoll.Rendered
+	// Record as it was when the step was decided. A copy.
+	Record Record
+}
+
+// Next says what is to be done about the key.
+func (b *Book) Next(key atoll.ItemKey) Step {
+	r := b.records[key]
+	if r == nil {
+		return Step{Verb: Nothing, Key: key}
+	}
+	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone()}
+	if c := r.Claims[r.Owner]; c.live() {
+		s.Item = b.Content(r.Owner, key)
+		s.Verb = applyVerb(r, c, s.Item)
+		return s
+	}
+	leaving := false
+	for _, c := range r.Claims {
+		if c.State == Parked {
+			return s
+		}
+		leaving = leaving || c.State == Leaving
+	}
+	switch {
+	case leaving && r.UID == "":
+		s.Verb = Search
+	case leaving && r.mustStay():
+		s.Verb = Release
+	case leaving:
+		s.Verb = Delete
+	case r.Implicit && r.Doomed && len(r.Claims) == 0:
+		s.Verb = DeleteNamespace
+	}
+	return s
+}
+
+func applyVerb(r *Record, c Claim, item *atoll.Rendered) Verb {
+	switch {
+	case r.UID == "" && RunsOnce(r.Key) && r.Ran == c.Template:
+		return Nothing
+	case r.replaces(c):
+		return Replace
+	case item == nil || item.UID != c.Template:
+		return Nothing
+	case r.UID == "" || r.Applied != item.Hash || r.Label != r.Owner || r.Template != c.Template:
+		return Apply
+	}
+	return Nothing
+}
+
+// replaces tells whether the object was made for another template than the
+// claim means, and may be deleted for it.
+func (r *Record) replaces(c Claim) bool {
+	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted {
+		return false
+	}
+	return !IsNamespace(r.Key) && !IsCRD(r.Key) && (r.Chosen || !holdsMore(r.Key))
+}
+
+// mustStay tells whether the object outlives its last claim.
+func (r *Record) mustStay() bool {
+	if r.Adopted || !r.Chosen && holdsMore(r.Key) {
+		return true
+	}
+	for _, c := range r.Claims {
+		if c.Orphan {
+			return true
+		}
+	}
+	return false
+}
+
+// pastKept is how many replaced templates a record remembers.
+const pastKept = 8
+
+// Fact is what an apply made true.
+type Fact struct {
+	UID, APIVersion, Template string
+	Hash, Label, Owned        string
+	Left                      []string
+	// Adopted: the object was there before, and not ours.
+	Adopted bool
+}
+
+// Applied records that an apply succeeded.
+func (b *Book) Applied(key atoll.ItemKey, f Fact) {
+	r := b.ensure(key)
+	if r.UID != f.UID {
+		r.Adopted = false
+	}
+	r.UID, r.APIVersion, r.Template = f.UID, f.APIVersion, f.Template
+	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
+	r.Adopted = r.Adopted || f.Adopted
+	r.Last = nil
+	if RunsOnce(key) {
+		r.Ran = f.Template
+	}
+	b.soil(key)
+	b.settle(key)
+}
+
+// Found records that an object which an interrupted apply made exists, with the
+// Bundle and the template that its labels name.
+func (b *Book) Found(key atoll.ItemKey, uid, label, template string) {
+	r := b.records[key]
+	if r == nil || r.UID == uid {
+		return
+	}
+	r.UID, r.Label, r.Template, r.Adopted = uid, label, template, false
+	r.Applied, r.Owned = "", ""
+	if RunsOnce(key) {
+		r.Ran = template
+	}
+	b.soil(key)
+}
+
+// IntendNamespace records that the agent is about to make a namespace because
+// something needs it. It does nothing where a record of the namespace exists.
+func (b *Book) IntendNamespace(name string) {
+	if b.records[Namespace(name)] == nil {
+		b.ensure(Namespace(name)).Implicit = true
+	}
+}
+
+// MadeNamespace records such a namespace with its UID, and the hash of the
+// metadata that it was given.
+func (b *Book) MadeNamespace(name string, f Fact) {
+	r := b.ensure(Namespace(name))
+	r.UID, r.Label, r.Applied, r.Owned, r.Implicit = f.UID, f.Label, f.Hash, f.Owned, true
+	b.soil(r.Key)
+}
+
+// ForeignNamespace records that a namespace was there already.
+func (b *Book) ForeignNamespace(name string) {
+	if r := b.records[Namespace(name)]; r != nil && r.Implicit && r.UID == "" {
+		r.Implicit = false
+		b.settle(r.Key)
+	}
+}
+
+// Gone records that the object with the UID does not exist any more (any UID,
+// when empty). What was to be removed is forgotten; what is wanted will be made
+// again. It lists the keys whose Next may have changed.
+func (b *Book) Gone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []atoll.ItemKey {
+	r := b.records[key]
+	if r == nil || uid != "" && r.UID != uid {
+		return nil
+	}
+	if r.Template != "" && r.Template != r.Claims[r.Owner].Template {
+		r.Past = append(r.Past, r.Template)
+		r.Past = r.Past[max(0, len(r.Past)-pastKept):]
+	}
+	if RunsOnce(key) && r.Ran == r.Claims[r.Owner].Template {
+		r.Last = last
+	}
+	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
+	r.Left, r.Adopted = nil, false
+	if r.Implicit && !b.needs(key.Name) {
+		r.Implicit, r.Doomed = false, false
+	}
+	return b.drop(r)
+}
+
+// needs tells whether something in the namespace is recorded.
+func (b *Book) needs(namespace string) bool { return len(b.inside[namespace]) > 0 }
+
+// Released records that the object was let go.
+func (b *Book) Released(key atoll.ItemKey) []atoll.ItemKey {
+	r := b.records[key]
+	if r == nil {
+		return nil
+	}
+	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
+	r.Left, r.Adopted = nil, false
+	return b.drop(r)
+}
+
+// drop ends leaving claims after the object went.
+func (b *Book) drop(r *Record) []atoll.ItemKey {
+	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
+		if r.Claims[uid].State == Leaving {
+			b.setClaim(r, uid, nil)
+		}
+	}
+	b.soil(r.Key)
+	b.settle(r.Key)
+	return []atoll.ItemKey{r.Key, Namespace(r.Key.Namespace)}
+}
+
+// Done lists the tombstones of the Bundle's manifest that are carried out, as
+// TombstoneID gives them, in the manifest's order.
+func (b *Book) Done(uid string) []string {
+	nb := b.bundles[uid]
+	if nb == nil {
+		return nil
+	}
+	var out []string
+	for _, t := range nb.holding.Manifest.Tombstones {
+		if b.carriedOut(uid, t) {
+			out = append(out, TombstoneID(t))
+		}
+	}
+	return out
+}
+
+func (b *Book) carriedOut(uid string, t atoll.Tombstone) bool {
+	r := b.records[t.Key]
+	if r == nil {
+		return true
+	}
+	if it := b.bundles[uid].listed[t.Key]; it != nil && it.UID == t.UID {
+		return true // the item came back: its tombstone is void
+	}
+	if c, ok := r.Claims[uid]; ok && (c.Template == t.UID || c.Template == "") {
+		return false
+	}
+	if r.UID == "" || r.Template != t.UID {
+		return true
+	}
+	for _, c := range r.Claims {
+		if c.Template == t.UID {
+			return true
+		}
+	}
+	return r.Adopted
+}
+
+// Removed tells whether the Bundle's row is to go and nothing of it is left.
+func (b *Book) Removed(uid string) bool {
+	nb := b.bundles[uid]
+	return nb != nil && nb.holding.Manifest.Remove && len(b.claimed[uid]) == 0
+}
+
+// Forget drops a Bundle that is Removed, at the given Unix second.
+func (b *Book) Forget(uid string, at int64) {
+	delete(b.bundles, uid)
+	b.buried[uid] = at
+	for key := range maps.Clone(b.parked) {
+		b.settle(key)
+	}
+}

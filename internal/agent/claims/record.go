@@ -1,0 +1,112 @@
+package claims
+
+import (
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// State of one Bundle's claim on an object.
+type State string
+
+// The states of a claim.
+const (
+	// Wanted: the Bundle's manifest has the item.
+	Wanted State = "Wanted"
+	// Kept: the manifest lacks the item, and no tombstone says why.
+	Kept State = "Kept"
+	// Parked: tombstoned here because another Bundle holds the item; that
+	// Bundle's manifest has not arrived.
+	Parked State = "Parked"
+	// Leaving: tombstoned, and the object goes unless another Bundle claims it.
+	Leaving State = "Leaving"
+)
+
+// Claim of one Bundle on an object.
+type Claim struct {
+	State State `json:"s"`
+	// Template UID that the Bundle means.
+	Template string `json:"t,omitempty"`
+	// Dependency: the Bundle needs the object and was not asked for it.
+	Dependency bool `json:"d,omitempty"`
+	// MovedTo, when Parked: the Bundles that may take the object over.
+	MovedTo []string `json:"m,omitempty"`
+	// Orphan, when Leaving: forget the object instead of deleting it.
+	Orphan bool `json:"o,omitempty"`
+}
+
+func (c Claim) live() bool { return c.State == Wanted || c.State == Kept }
+
+// Record is what the agent knows of one object in the member.
+type Record struct {
+	Key        atoll.ItemKey `json:"k"`
+	APIVersion string        `json:"v,omitempty"`
+	// UID in the member; empty while the object is intended, or gone.
+	UID string `json:"u,omitempty"`
+	// Template that the object was made for; empty when UID is.
+	Template string `json:"t,omitempty"`
+	// Owner is the Bundle whose content the object has.
+	Owner  string           `json:"w,omitempty"`
+	Claims map[string]Claim `json:"c,omitempty"`
+	// Applied is the hash of the item that was applied last, Label the Bundle
+	// UID that it carried, Owned a hash over the fields that were ours after it.
+	Applied string `json:"a,omitempty"`
+	Label   string `json:"l,omitempty"`
+	Owned   string `json:"f,omitempty"`
+	// Left lists the JSON Pointers of fields that the last apply left to the member.
+	Left []string `json:"e,omitempty"`
+	// Adopted: the object existed before Atoll, which therefore never deletes it.
+	Adopted bool `json:"p,omitempty"`
+	// Chosen: some claim was more than a dependency.
+	Chosen bool `json:"h,omitempty"`
+	// Ran is the template UID for which a run-to-completion object was made once.
+	Ran string `json:"r,omitempty"`
+	// Last is the last report of a run-to-completion object that is gone.
+	Last *atoll.ItemStatus `json:"i,omitempty"`
+	// Implicit: a namespace that was made because something placed needed it.
+	// Doomed: its namespace on the hub was deleted.
+	Implicit bool `json:"n,omitempty"`
+	Doomed   bool `json:"x,omitempty"`
+	// Past templates of this key that were replaced: late claims on them count
+	// for nothing.
+	Past []string `json:"z,omitempty"`
+}
+
+// clone for readers outside the Book's lock.
+func (r *Record) clone() Record {
+	c := *r
+	c.Claims = maps.Clone(r.Claims)
+	c.Left = slices.Clone(r.Left)
+	c.Past = slices.Clone(r.Past)
+	return c
+}
+
+// LabelTemplateUID is on every object that the agent applied in a member: the UID
+// of the template that it was made for, so that an object which an interrupted
+// apply made is known for what it is.
+const LabelTemplateUID = "atoll.dev/template-uid"
+
+// RunsOnce tells whether objects of the key's kind run to completion, so that
+// one made for a template is never made a second time for it.
+func RunsOnce(key atoll.ItemKey) bool {
+	return key.Group == "batch" && key.Kind == "Job" || key.Group == "" && key.Kind == "Pod"
+}
+
+// Namespace is the key of a namespace.
+func Namespace(name string) atoll.ItemKey { return atoll.ItemKey{Kind: "Namespace", Name: name} }
+
+// IsNamespace tells whether the key is a namespace's.
+func IsNamespace(key atoll.ItemKey) bool { return key.Group == "" && key.Kind == "Namespace" }
+
+// IsCRD tells whether the key is a CustomResourceDefinition's.
+func IsCRD(key atoll.ItemKey) bool {
+	return key.Group == "apiextensions.k8s.io" && key.Kind == "CustomResourceDefinition"
+}
+
+// holdsMore tells whether deleting an object of the key's kind takes data or
+// other objects along, so that it never goes as a mere dependency.
+func holdsMore(key atoll.ItemKey) bool {
+	volume := key.Group == "" && (key.Kind == "PersistentVolumeClaim" || key.Kind == "PersistentVolume")
+	return volume || IsNamespace(key) || IsCRD(key)
+}

@@ -1,0 +1,172 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// MaxMessage bounds the messages of items.
+const MaxMessage = 256
+
+// Input is what is known of one Bundle.
+type Input struct {
+	Generation int64
+	Content    string
+	// Remove: the row is to go. Removed: nothing of it is left.
+	Remove, Removed bool
+	// Kept tells what stays in the member for good reason after the row went.
+	Kept  string
+	Items []Item
+	// Gone are the tombstones that are carried out.
+	Gone []string
+}
+
+// Item is what is known of one object of the Bundle.
+type Item struct {
+	Key atoll.ItemKey
+	// Extra: not in the content; it waits for removal, or is kept.
+	Extra bool
+	// Applied: the object has the content.
+	Applied bool
+	// RenderError of the hub.
+	RenderError string
+	// Reason and Message of an apply that failed, or of what is waited for.
+	Reason, Message string
+	// Error: it failed. Otherwise it waits.
+	Error bool
+	// Observed: the object was seen, and was like this.
+	Observed  bool
+	Health    atoll.Health
+	Why, Text string
+	Reflected json.RawMessage
+}
+
+// Build the status at a Unix second. prev is the status before; nil without one.
+func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
+	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, Gone: in.Gone, Applied: true}
+	before := map[atoll.ItemKey]atoll.ItemStatus{}
+	if prev != nil {
+		for _, it := range prev.Items {
+			before[it.Key] = it
+		}
+	}
+	worst := tally{}
+	for _, item := range in.Items {
+		st := status(item)
+		st.Since = since(st, before, prev, now)
+		ready := !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
+		if !item.Extra {
+			s.Total++
+			s.Applied = s.Applied && item.Applied && !st.Error
+			if ready {
+				s.Ready++
+			}
+		}
+		worst.add(st, ready)
+		if !ready || st.Reason != "" || len(st.Reflected) > 0 {
+			s.Items = append(s.Items, st)
+		}
+	}
+	slices.SortFunc(s.Items, func(x, y atoll.ItemStatus) int { return cmp.Compare(x.Key.String(), y.Key.String()) })
+	s.State, s.Reason, s.Message = worst.verdict(in)
+	s.Since = now
+	if prev != nil && prev.State == s.State && prev.Reason == s.Reason {
+		s.Since = prev.Since
+	}
+	return s
+}
+
+func status(item Item) atoll.ItemStatus {
+	st := atoll.ItemStatus{Key: item.Key, Health: atoll.Progressing, Reason: "Pending", Message: "not applied yet"}
+	if item.Observed {
+		st.Health, st.Reason, st.Message, st.Reflected = item.Health, item.Why, item.Text, item.Reflected
+	}
+	switch {
+	case item.Reason != "":
+		st.Reason, st.Message, st.Error = item.Reason, item.Message, item.Error
+		if !item.Error && (st.Health == atoll.Healthy || st.Health == "") {
+			st.Health = atoll.Progressing
+		}
+	case item.RenderError != "":
+		st.Reason, st.Message, st.Error = "RenderFailed", item.RenderError, true
+	case item.Observed && !item.Applied && !item.Extra:
+		st.Health, st.Reason, st.Message = atoll.Progressing, "Pending", "the new content is not applied yet"
+	}
+	if st.Error && !item.Observed {
+		st.Health = atoll.Unknown
+	}
+	st.Message = cut(st.Message)
+	return st
+}
+
+// since is when the item's health began. Healthy items that are not listed date
+// from the last report at the latest, so they need no time.
+func since(st atoll.ItemStatus, before map[atoll.ItemKey]atoll.ItemStatus, prev *atoll.RowStatus, now int64) int64 {
+	if old, ok := before[st.Key]; ok && old.Health == st.Health && old.Error == st.Error {
+		return old.Since
+	}
+	if prev == nil && st.Health == atoll.Healthy {
+		return 0
+	}
+	return now
+}
+
+// tally finds what speaks for the whole row.
+type tally struct {
+	failed, degraded, waiting []atoll.ItemStatus
+}
+
+func (t *tally) add(st atoll.ItemStatus, ready bool) {
+	switch {
+	case st.Error:
+		t.failed = append(t.failed, st)
+	case st.Health == atoll.Degraded:
+		t.degraded = append(t.degraded, st)
+	case !ready:
+		t.waiting = append(t.waiting, st)
+	}
+}
+
+func (t *tally) verdict(in Input) (state atoll.RowState, reason, message string) {
+	switch {
+	case in.Removed:
+		return atoll.RowRemoved, "", in.Kept
+	case in.Remove && len(t.failed) > 0:
+		return of(atoll.RowFailed, t.failed)
+	case in.Remove:
+		_, _, message = of(atoll.RowProgressing, append(t.waiting, t.degraded...))
+		return atoll.RowProgressing, "Removing", message
+	case len(t.failed) > 0:
+		return of(atoll.RowFailed, t.failed)
+	case len(t.degraded) > 0:
+		return of(atoll.RowDegraded, t.degraded)
+	case len(t.waiting) > 0:
+		return of(atoll.RowProgressing, t.waiting)
+	}
+	return atoll.RowReady, "", ""
+}
+
+// of names the first of the items, and how many more there are.
+func of(state atoll.RowState, items []atoll.ItemStatus) (atoll.RowState, string, string) {
+	if len(items) == 0 {
+		return state, "", ""
+	}
+	first := slices.MinFunc(items, func(x, y atoll.ItemStatus) int { return cmp.Compare(x.Key.String(), y.Key.String()) })
+	message := fmt.Sprintf("%s %s: %s", first.Key.Kind, first.Key.Name, first.Message)
+	if n := len(items) - 1; n > 0 {
+		message += fmt.Sprintf(" (and %d more)", n)
+	}
+	return state, first.Reason, cut(message)
+}
+
+func cut(s string) string {
+	if len(s) <= MaxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:MaxMessage-3], "") + "…"
+}

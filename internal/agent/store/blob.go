@@ -1,0 +1,220 @@
+package store
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// maxPart is how much one Secret holds; the API server takes 1 MiB.
+const maxPart = 900 << 10
+
+const (
+	labelKind = "atoll.dev/agent-state"
+	kindPart  = "part"
+	keyData   = "data"
+	keyParts  = "parts"
+)
+
+// ErrFenced: somebody else wrote what only the holder of the lease may write.
+var ErrFenced = errors.New("another agent writes to this member: run one agent per member")
+
+// head is what is known of a stored value.
+type head struct {
+	version string
+	parts   []string
+}
+
+// put stores the value of a kind under a name.
+func (s *Store) put(ctx context.Context, kind, name string, value any) error {
+	data, err := pack(value)
+	if err != nil {
+		return fmt.Errorf("pack %s: %w", name, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace, Labels: map[string]string{labelKind: kind}},
+		Data:       map[string][]byte{keyData: data},
+	}
+	var parts []string
+	if len(data) > maxPart {
+		if parts, err = s.putParts(ctx, name, data); err != nil {
+			return err
+		}
+		names, err := json.Marshal(parts)
+		if err != nil {
+			return fmt.Errorf("name the parts of %s: %w", name, err)
+		}
+		secret.Data = map[string][]byte{keyParts: names}
+	}
+	old := s.heads[name]
+	version, err := s.write(ctx, secret, old.version)
+	if err != nil {
+		return err
+	}
+	s.heads[name] = head{version: version, parts: parts}
+	for _, part := range old.parts {
+		if !slices.Contains(parts, part) {
+			// A part that stays behind is collected at the next start.
+			_ = s.delete(ctx, part)
+		}
+	}
+	return nil
+}
+
+func (s *Store) putParts(ctx context.Context, name string, data []byte) (parts []string, err error) {
+	for chunk := range slices.Chunk(data, maxPart) {
+		part := "atoll-part-" + atoll.Hash([]byte(name), chunk)
+		parts = append(parts, part)
+		if slices.Contains(s.heads[name].parts, part) {
+			continue
+		}
+		_, err := s.write(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: part, Namespace: s.namespace, Labels: map[string]string{labelKind: kindPart}},
+			Data:       map[string][]byte{keyData: chunk},
+		}, "")
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// write creates the Secret, or updates the version of it that is known. Over a
+// version that is not, it writes only while the fence holds.
+func (s *Store) write(ctx context.Context, secret *corev1.Secret, version string) (string, error) {
+	for range 3 {
+		stored, err := s.writeOnce(ctx, secret, version)
+		isPart := secret.Labels[labelKind] == kindPart
+		switch {
+		case err == nil:
+			return stored, nil
+		case apierrors.IsAlreadyExists(err) && isPart:
+			return "", err
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+			if !s.fence(ctx) {
+				return "", fmt.Errorf("store %s: %w", secret.Name, ErrFenced)
+			}
+			if version, err = s.version(ctx, secret.Name); err != nil {
+				return "", err
+			}
+		case apierrors.IsNotFound(err):
+			if err := s.ensureNamespace(ctx); err != nil {
+				return "", err
+			}
+			version = ""
+		default:
+			return "", fmt.Errorf("store Secret %s/%s in the member: %w", s.namespace, secret.Name, err)
+		}
+	}
+	return "", fmt.Errorf("store Secret %s/%s in the member: it changed each time", s.namespace, secret.Name)
+}
+
+func (s *Store) writeOnce(ctx context.Context, secret *corev1.Secret, version string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
+	defer cancel()
+	var out corev1.Secret
+	if version == "" {
+		err := s.client.Post().Namespace(s.namespace).Resource("secrets").Body(secret).Do(ctx).Into(&out)
+		return out.ResourceVersion, err
+	}
+	secret = secret.DeepCopy()
+	secret.ResourceVersion = version
+	err := s.client.Put().Namespace(s.namespace).Resource("secrets").Name(secret.Name).Body(secret).Do(ctx).Into(&out)
+	return out.ResourceVersion, err
+}
+
+// version of the Secret as it is now; empty when there is none.
+func (s *Store) version(ctx context.Context, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
+	defer cancel()
+	var out corev1.Secret
+	err := s.client.Get().Namespace(s.namespace).Resource("secrets").Name(name).Do(ctx).Into(&out)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("read Secret %s/%s in the member: %w", s.namespace, name, err)
+	}
+	return out.ResourceVersion, nil
+}
+
+// drop deletes a stored value; none is no error.
+func (s *Store) drop(ctx context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, known := s.heads[name]
+	if !known {
+		return nil
+	}
+	for _, n := range append([]string{name}, old.parts...) {
+		if err := s.delete(ctx, n); err != nil {
+			return err
+		}
+	}
+	delete(s.heads, name)
+	return nil
+}
+
+func (s *Store) delete(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
+	defer cancel()
+	err := s.client.Delete().Namespace(s.namespace).Resource("secrets").Name(name).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete Secret %s/%s in the member: %w", s.namespace, name, err)
+	}
+	return nil
+}
+
+// assemble gives the packed value of a head, whose parts are among the Secrets.
+func assemble(secret *corev1.Secret, all map[string]*corev1.Secret) (data []byte, parts []string, err error) {
+	names, split := secret.Data[keyParts]
+	if !split {
+		return secret.Data[keyData], nil, nil
+	}
+	if err := json.Unmarshal(names, &parts); err != nil {
+		return nil, nil, fmt.Errorf("parts of Secret %s: %w", secret.Name, err)
+	}
+	for _, name := range parts {
+		part := all[name]
+		if part == nil {
+			return nil, nil, fmt.Errorf("Secret %s lacks its part %s", secret.Name, name)
+		}
+		data = append(data, part.Data[keyData]...)
+	}
+	return data, parts, nil
+}
+
+func pack(value any) ([]byte, error) {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if err := json.NewEncoder(w).Encode(value); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func unpack(data []byte, into any) error {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(plain, into)
+}

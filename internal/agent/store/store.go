@@ -1,0 +1,282 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+const (
+	kindBundle   = "bundle"
+	kindRecords  = "inventory"
+	kindReports  = "reports"
+	kindSeq      = "seq"
+	kindIdentity = "identity"
+
+	nameReports  = "atoll-agent-reports"
+	nameSeq      = "atoll-agent-seq"
+	nameIdentity = "atoll-agent-identity"
+)
+
+// Position is the last point in the life of the hub's store that the agent saw.
+type Position struct {
+	Chain    string `json:"chain"`
+	Revision int64  `json:"revision"`
+	MAC      []byte `json:"mac,omitempty"`
+	// Order grows with every position that is stored, so that the newest is known
+	// whatever the revisions of two chains.
+	Order int64 `json:"order"`
+}
+
+// Bundle is what is stored of one Bundle.
+type Bundle struct {
+	Holding  claims.Holding `json:"holding"`
+	Position Position       `json:"position"`
+}
+
+// Reports is what the agent remembers beside Bundles and records.
+type Reports struct {
+	// Last report of each Bundle.
+	Last map[string]atoll.RowStatus `json:"last,omitempty"`
+	// Buried Bundles and the Unix second of their removal.
+	Buried map[string]int64 `json:"buried,omitempty"`
+}
+
+// Identity of the agent: what the hub gave it and the key that it made.
+type Identity struct {
+	KeyPEM         []byte `json:"key"`
+	CertificatePEM []byte `json:"certificate,omitempty"`
+	ClusterUID     string `json:"clusterUID,omitempty"`
+	ClusterName    string `json:"clusterName,omitempty"`
+	// Hub and CAHash that the identity is for.
+	Hub    string `json:"hub"`
+	CAHash string `json:"caHash"`
+}
+
+// Contents is all that is stored.
+type Contents struct {
+	Bundles []Bundle
+	Records []claims.Record
+	Reports Reports
+	// Position is the newest of all.
+	Position Position
+	// Broken lists what could not be read, with the reason. It is not taken as
+	// missing: what the member holds of it stays.
+	Broken []string
+}
+
+// Store of one member.
+type Store struct {
+	client    rest.Interface
+	namespace string
+	fence     func(context.Context) bool
+
+	mu    sync.Mutex
+	heads map[string]head
+
+	seqMu    sync.Mutex
+	seq      int64
+	seqLimit int64
+}
+
+// New gives the Store in a namespace of the member. fence tells whether this
+// agent still holds the member's lease.
+func New(config *rest.Config, namespace string, fence func(context.Context) bool) (*Store, error) {
+	client, err := member.TypedClient(config, "")
+	if err != nil {
+		return nil, err
+	}
+	return &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}}, nil
+}
+
+// Identity that is stored; nil when there is none.
+func (s *Store) Identity(ctx context.Context) (*Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
+	defer cancel()
+	var secret corev1.Secret
+	err := s.client.Get().Namespace(s.namespace).Resource("secrets").Name(nameIdentity).Do(ctx).Into(&secret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's identity from Secret %s/%s in the member: %w", s.namespace, nameIdentity, err)
+	}
+	var id Identity
+	if err := unpack(secret.Data[keyData], &id); err != nil {
+		return nil, fmt.Errorf("Secret %s/%s in the member is damaged (delete it to join anew): %w", s.namespace, nameIdentity, err)
+	}
+	s.mu.Lock()
+	s.heads[nameIdentity] = head{version: secret.ResourceVersion}
+	s.mu.Unlock()
+	return &id, nil
+}
+
+// PutIdentity stores the identity.
+func (s *Store) PutIdentity(ctx context.Context, id Identity) error {
+	return s.put(ctx, kindIdentity, nameIdentity, id)
+}
+
+// Open reads all that is stored, makes the namespace if it is missing, and
+// collects parts that nothing names.
+func (s *Store) Open(ctx context.Context) (Contents, error) {
+	if err := s.ensureNamespace(ctx); err != nil {
+		return Contents{}, err
+	}
+	secrets, err := s.list(ctx)
+	if err != nil {
+		return Contents{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out, used := Contents{}, map[string]bool{}
+	for name, secret := range secrets {
+		kind := secret.Labels[labelKind]
+		if kind == kindPart {
+			continue
+		}
+		data, parts, err := assemble(secret, secrets)
+		if err == nil {
+			err = out.take(s, kind, data)
+		}
+		if err != nil {
+			out.Broken = append(out.Broken, fmt.Sprintf("Secret %s/%s: %v", s.namespace, name, err))
+		}
+		s.heads[name] = head{version: secret.ResourceVersion, parts: parts}
+		for _, p := range parts {
+			used[p] = true
+		}
+	}
+	for name, secret := range secrets {
+		if secret.Labels[labelKind] == kindPart && !used[name] && len(out.Broken) == 0 {
+			if err := s.delete(ctx, name); err != nil {
+				return Contents{}, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// take adds one stored value to the contents.
+func (c *Contents) take(s *Store, kind string, data []byte) error {
+	switch kind {
+	case kindBundle:
+		var b Bundle
+		if err := unpack(data, &b); err != nil {
+			return err
+		}
+		c.Bundles = append(c.Bundles, b)
+		if b.Position.Order > c.Position.Order {
+			c.Position = b.Position
+		}
+	case kindRecords:
+		var records []claims.Record
+		if err := unpack(data, &records); err != nil {
+			return err
+		}
+		c.Records = append(c.Records, records...)
+	case kindReports:
+		return unpack(data, &c.Reports)
+	case kindSeq:
+		s.seqMu.Lock()
+		defer s.seqMu.Unlock()
+		if err := unpack(data, &s.seqLimit); err != nil {
+			return err
+		}
+		s.seq = s.seqLimit
+	}
+	return nil
+}
+
+func (s *Store) list(ctx context.Context) (map[string]*corev1.Secret, error) {
+	out, more := map[string]*corev1.Secret{}, ""
+	for {
+		var list corev1.SecretList
+		err := s.client.Get().Namespace(s.namespace).Resource("secrets").
+			VersionedParams(&metav1.ListOptions{LabelSelector: labelKind, Limit: 50, Continue: more}, member.Codec()).
+			Do(ctx).Into(&list)
+		if err != nil {
+			return nil, fmt.Errorf("list the agent's Secrets in namespace %s of the member: %w", s.namespace, err)
+		}
+		for i := range list.Items {
+			out[list.Items[i].Name] = &list.Items[i]
+		}
+		if more = list.Continue; more == "" {
+			return out, nil
+		}
+	}
+}
+
+func (s *Store) ensureNamespace(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
+	defer cancel()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	err := s.client.Get().Resource("namespaces").Name(s.namespace).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		err = s.client.Post().Resource("namespaces").Body(ns).Do(ctx).Error()
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make namespace %s in the member for the agent's state: %w", s.namespace, err)
+	}
+	return nil
+}
+
+// PutBundle stores what the agent holds of a Bundle.
+func (s *Store) PutBundle(ctx context.Context, b Bundle) error {
+	return s.put(ctx, kindBundle, bundleName(b.Holding.Manifest.Bundle), b)
+}
+
+// DropBundle forgets a Bundle.
+func (s *Store) DropBundle(ctx context.Context, uid string) error {
+	return s.drop(ctx, bundleName(uid))
+}
+
+func bundleName(uid string) string { return "atoll-bundle-" + uid }
+
+// PutRecords stores the records of a shard; none drops it.
+func (s *Store) PutRecords(ctx context.Context, shard string, records []claims.Record) error {
+	name := "atoll-inventory-" + shard
+	if len(records) == 0 {
+		return s.drop(ctx, name)
+	}
+	return s.put(ctx, kindRecords, name, records)
+}
+
+// PutReports stores the last reports.
+func (s *Store) PutReports(ctx context.Context, r Reports) error {
+	return s.put(ctx, kindReports, nameReports, r)
+}
+
+// seqBlock is how many numbers one write reserves.
+const seqBlock = 10_000
+
+// Seq gives the next number. Every seqBlock-th call, and the first, writes.
+func (s *Store) Seq(ctx context.Context) (int64, error) {
+	s.seqMu.Lock()
+	defer s.seqMu.Unlock()
+	if s.seq >= s.seqLimit {
+		limit := s.seq + seqBlock
+		if err := s.put(ctx, kindSeq, nameSeq, limit); err != nil {
+			return 0, err
+		}
+		s.seqLimit = limit
+	}
+	s.seq++
+	return s.seq, nil
+}
+
+// Above lifts Seq over a number that the hub knows of this agent, which is
+// higher after the member itself was restored from an older state.
+func (s *Store) Above(n int64) {
+	s.seqMu.Lock()
+	defer s.seqMu.Unlock()
+	s.seq = max(s.seq, n)
+}
