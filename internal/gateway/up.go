@@ -68,13 +68,14 @@ func (s *stream) complain(reason, message, bundle string) {
 // inventory passes on what the member is, and asks for its APIs where nobody has
 // sent that set before.
 func (s *stream) inventory(i *pb.Inventory) {
-	s.g.o.Inventory.Observe(s.id.uid, i)
-	if i.GetApisHash() == "" || len(i.GetApis()) > 0 {
+	hash, listed := i.GetApisHash(), len(i.GetApis()) > 0
+	s.g.o.Inventory.Observe(s.id.uid, i) // i is the inventory's from here on
+	if hash == "" || listed {
 		return
 	}
-	known, err := s.g.o.Inventory.APIsKnown(s.g.running, i.GetApisHash())
+	known, err := s.g.o.Inventory.APIsKnown(s.g.running, hash)
 	if err != nil {
-		s.log.Warn("cannot look up a set of APIs; the agent is asked for it", "hash", i.GetApisHash(), "err", err)
+		s.log.Warn("cannot look up a set of APIs; the agent is asked for it", "hash", hash, "err", err)
 	}
 	if !known {
 		s.control(&pb.FromHub{Frame: &pb.FromHub_Ask{Ask: &pb.Ask{Apis: true}}})

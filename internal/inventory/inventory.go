@@ -1,0 +1,415 @@
+// Package inventory keeps the status of Clusters true: what members are, as their
+// agents report it, and whether they can be reached.
+//
+// Contract: being alive is not a write. A Cluster's status is written when what it
+// says changes, never periodically. Ready turns Unknown SilentAfter after a stream
+// was lost and not before the hub itself has been up for that long; if more of the
+// fleet than SilentShare falls silent within a minute, the fault is taken to be the
+// hub's or the network's: none of these Clusters is written, and the hub says so
+// once instead. A set of APIs is stored once, whatever the number of members that
+// serve it. A Reconciler is safe for concurrent use; the calls by which the gateway
+// tells what happens never block.
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+const (
+	// settle is how long changes of what a member is, its readiness aside, are
+	// collected after a write.
+	settle = 5 * time.Second
+	// apisLimit is how many APIs a set may list.
+	apisLimit = 20_000
+	workers   = 4
+)
+
+// Clusters is the table of members.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	ByUID(uid string) (*v1alpha1.Cluster, bool)
+	List() []*v1alpha1.Cluster
+	Subscribe(fn func(name string))
+}
+
+// Options of a Reconciler. Clusters, Client and Logger are required.
+type Options struct {
+	Clusters Clusters
+	// Client writes Clusters' statuses and APISets; it must not read from a cache.
+	Client client.Client
+	Logger *slog.Logger
+	// Metrics are registered here; default: nowhere.
+	Metrics prometheus.Registerer
+	// SilentAfter is how long a stream may be away before Ready turns Unknown;
+	// default 25 s, so that with the 13 s in which a half-open link is found it is
+	// less than 40 s.
+	SilentAfter time.Duration
+	// SilentShare of the fleet, and SilentClusters, that may fall silent within a
+	// minute and still be written; defaults 0.2 and 3.
+	SilentShare    float64
+	SilentClusters int
+	// OnSilence is told when the fleet falls silent and when it is over; it must
+	// not block. Default: nobody is told besides log and metrics.
+	OnSilence func(silent bool, message string)
+}
+
+// Reconciler of Clusters' statuses. Make it with New.
+type Reconciler struct {
+	o       Options
+	queue   workqueue.TypedRateLimitingInterface[string]
+	writes  prometheus.Counter
+	silence prometheus.Gauge
+
+	mu      sync.Mutex
+	started time.Time // of Run
+	members map[string]*member
+	uids    map[string]string // cluster name → UID, for members that are known
+	fleet   map[string]struct{}
+	losses  losses
+	held    map[string]struct{} // UIDs whose silence is not written
+	known   map[string]struct{} // hashes of APISets in the store
+}
+
+// member is what is known of one cluster since the hub started.
+type member struct {
+	facts
+	lost  time.Time // when the stream went; zero while up or never seen
+	apis  []string  // to be stored
+	wrote time.Time
+}
+
+// New makes a Reconciler that follows the table from now on.
+func New(o Options) *Reconciler {
+	if o.SilentAfter <= 0 {
+		o.SilentAfter = 25 * time.Second
+	}
+	if o.SilentShare <= 0 {
+		o.SilentShare = 0.2
+	}
+	if o.SilentClusters <= 0 {
+		o.SilentClusters = 3
+	}
+	if o.OnSilence == nil {
+		o.OnSilence = func(bool, string) {}
+	}
+	r := &Reconciler{
+		o:       o,
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		writes:  prometheus.NewCounter(prometheus.CounterOpts{Namespace: "atoll", Subsystem: "inventory", Name: "cluster_writes_total", Help: "Writes of Clusters' statuses."}),
+		silence: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "atoll", Subsystem: "inventory", Name: "silent_clusters_held", Help: "Clusters whose silence is not written, since too much of the fleet is silent at once."}),
+		members: map[string]*member{}, uids: map[string]string{}, fleet: map[string]struct{}{},
+		losses: losses{}, held: map[string]struct{}{}, known: map[string]struct{}{},
+	}
+	if o.Metrics != nil {
+		o.Metrics.MustRegister(r.writes, r.silence)
+	}
+	o.Clusters.Subscribe(r.note)
+	return r
+}
+
+// Run writes until ctx ends. Only one hub at a time may run it.
+func (r *Reconciler) Run(ctx context.Context) error {
+	r.mu.Lock()
+	r.started = time.Now()
+	r.mu.Unlock()
+	for _, c := range r.o.Clusters.List() {
+		r.note(c.Name)
+	}
+	stop := context.AfterFunc(ctx, r.queue.ShutDown)
+	defer stop()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() { r.work(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// StreamUp tells that the member's agent holds a stream.
+func (r *Reconciler) StreamUp(uid string) {
+	r.mu.Lock()
+	m := r.member(uid)
+	if !m.lost.IsZero() {
+		r.losses.remove(m.lost)
+	}
+	m.up, m.fresh, m.silent, m.lost = true, false, false, time.Time{}
+	release := r.release(uid)
+	r.mu.Unlock()
+	r.enqueue(append(release, uid)...)
+}
+
+// StreamDown tells that the stream is gone and no other took its place.
+func (r *Reconciler) StreamDown(uid string) {
+	r.mu.Lock()
+	m := r.member(uid)
+	m.up, m.lost = false, time.Now()
+	r.losses.add(m.lost)
+	r.mu.Unlock()
+	r.enqueue(uid)
+}
+
+// Observe what an agent reports of its member. The frame belongs to the Reconciler.
+func (r *Reconciler) Observe(uid string, i *pb.Inventory) {
+	r.mu.Lock()
+	m := r.member(uid)
+	m.inventory, m.fresh = i, true
+	if n := len(i.GetApis()); n > 0 && n <= apisLimit {
+		m.apis = i.GetApis()
+	}
+	i.Apis = nil
+	r.mu.Unlock()
+	r.enqueue(uid)
+}
+
+// Unclaimed names the bundles that the member holds and no row asks for.
+func (r *Reconciler) Unclaimed(uid string, bundles []string) {
+	r.mu.Lock()
+	m := r.member(uid)
+	changed := !m.compared || !slices.Equal(m.unclaimed, bundles)
+	m.unclaimed, m.compared = bundles, true
+	r.mu.Unlock()
+	if changed {
+		r.enqueue(uid)
+	}
+}
+
+// APIsKnown tells whether the store has the list of that hash.
+func (r *Reconciler) APIsKnown(ctx context.Context, hash string) (bool, error) {
+	r.mu.Lock()
+	_, ok := r.known[hash]
+	r.mu.Unlock()
+	if ok {
+		return true, nil
+	}
+	err := r.o.Client.Get(ctx, client.ObjectKey{Name: hash}, &enginev1.APISet{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up the set of APIs %s: %w", hash, err)
+	}
+	r.mu.Lock()
+	r.known[hash] = struct{}{}
+	r.mu.Unlock()
+	return true, nil
+}
+
+// Silent tells how many clusters are silent without being written as such; zero
+// while all is well.
+func (r *Reconciler) Silent() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held)
+}
+
+// member of that UID; the caller holds the lock.
+func (r *Reconciler) member(uid string) *member {
+	m, ok := r.members[uid]
+	if !ok {
+		m = &member{}
+		r.members[uid] = m
+	}
+	return m
+}
+
+func (r *Reconciler) enqueue(uids ...string) {
+	for _, uid := range uids {
+		if c, ok := r.o.Clusters.ByUID(uid); ok {
+			r.queue.Add(c.Name)
+		}
+	}
+}
+
+// note follows the table: who is in the fleet, and who is gone from it.
+func (r *Reconciler) note(name string) {
+	c, ok := r.o.Clusters.Get(name)
+	r.mu.Lock()
+	uid, had := r.uids[name]
+	if had && (!ok || string(c.UID) != uid) {
+		if m := r.members[uid]; m != nil && !m.lost.IsZero() {
+			r.losses.remove(m.lost)
+		}
+		delete(r.members, uid)
+		delete(r.held, uid)
+		delete(r.uids, name)
+	}
+	if ok {
+		r.uids[name] = string(c.UID)
+	}
+	if ok && c.Spec.Accepted && joined(c) {
+		r.fleet[name] = struct{}{}
+	} else {
+		delete(r.fleet, name)
+	}
+	r.mu.Unlock()
+	if ok {
+		r.queue.Add(name)
+	}
+}
+
+func (r *Reconciler) work(ctx context.Context) {
+	for {
+		name, down := r.queue.Get()
+		if down {
+			return
+		}
+		after, err := r.reconcile(ctx, name)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			if !apierrors.IsConflict(err) {
+				r.o.Logger.Error("cannot write what a cluster is; the hub tries again", "cluster", name, "err", err)
+			}
+			r.queue.AddRateLimited(name)
+		case after > 0:
+			r.queue.Forget(name)
+			r.queue.AddAfter(name, after)
+		default:
+			r.queue.Forget(name)
+		}
+		r.queue.Done(name)
+	}
+}
+
+// reconcile one Cluster; after tells when to look again, 0 for at the next change.
+func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Duration, err error) {
+	c, ok := r.o.Clusters.Get(name)
+	if !ok {
+		return 0, nil
+	}
+	uid, now := string(c.UID), time.Now()
+	r.mu.Lock()
+	m := r.member(uid)
+	after = r.judge(uid, c, m, now)
+	seen, apis, wrote := m.facts, m.apis, m.wrote
+	r.mu.Unlock()
+	if len(apis) > 0 {
+		if err := r.storeAPIs(ctx, seen.inventory.GetApisHash(), apis); err != nil {
+			return 0, err
+		}
+		r.mu.Lock()
+		m.apis = nil
+		r.mu.Unlock()
+	}
+	next := derive(c, seen, metav1.NewTime(now))
+	if equal(c.Status, next) {
+		return after, nil
+	}
+	if wait := wrote.Add(settle).Sub(now); wait > 0 && sameConditions(c.Status.Conditions, next.Conditions) {
+		return least(after, wait), nil
+	}
+	write := c.DeepCopy()
+	write.Status = next
+	if err := r.o.Client.Status().Update(ctx, write); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	r.writes.Inc()
+	r.mu.Lock()
+	m.wrote = now
+	r.mu.Unlock()
+	return after, nil
+}
+
+// judge whether the member counts as silent; the caller holds the lock.
+func (r *Reconciler) judge(uid string, c *v1alpha1.Cluster, m *member, now time.Time) (after time.Duration) {
+	if m.up || !c.Spec.Accepted || !joined(c) {
+		return 0
+	}
+	since := m.lost
+	if since.IsZero() { // not seen since this hub started
+		since = r.started
+		m.lost = since
+		r.losses.add(since)
+	}
+	due := since
+	if r.started.After(due) {
+		due = r.started
+	}
+	if wait := due.Add(r.o.SilentAfter).Sub(now); wait > 0 {
+		return wait
+	}
+	if m.silent {
+		return 0
+	}
+	if most := r.losses.most(since, now); r.tooMany(most) {
+		r.hold(uid, most)
+		return 0
+	}
+	m.silent = true
+	return 0
+}
+
+func (r *Reconciler) tooMany(n int) bool {
+	return n > r.o.SilentClusters && float64(n) > r.o.SilentShare*float64(len(r.fleet))
+}
+
+// hold back the silence of one member; the caller holds the lock.
+func (r *Reconciler) hold(uid string, most int) {
+	if len(r.held) == 0 {
+		message := fmt.Sprintf("%d of %d clusters fell silent within a minute; their last state is kept, since the hub or its network is the likelier fault", most, len(r.fleet))
+		r.o.Logger.Error("much of the fleet is silent: "+message+". Look at the hub's own link first", "silent", most, "fleet", len(r.fleet))
+		r.o.OnSilence(true, message)
+	}
+	r.held[uid] = struct{}{}
+	r.silence.Set(float64(len(r.held)))
+}
+
+// release a member that is back, and give the others that are no longer too many to
+// be written; the caller holds the lock.
+func (r *Reconciler) release(uid string) []string {
+	if _, ok := r.held[uid]; !ok {
+		return nil
+	}
+	delete(r.held, uid)
+	var rest []string
+	if !r.tooMany(len(r.held)) {
+		for other := range r.held {
+			rest = append(rest, other)
+		}
+		clear(r.held)
+		r.o.Logger.Info("the fleet is no longer silent", "still away", len(rest))
+		r.o.OnSilence(false, "")
+	}
+	r.silence.Set(float64(len(r.held)))
+	return rest
+}
+
+// storeAPIs under their hash, once.
+func (r *Reconciler) storeAPIs(ctx context.Context, hash string, apis []string) error {
+	r.mu.Lock()
+	_, known := r.known[hash]
+	r.mu.Unlock()
+	if known || !slices.IsSorted(apis) || session.APIsHash(apis) != hash {
+		return nil
+	}
+	err := r.o.Client.Create(ctx, &enginev1.APISet{ObjectMeta: metav1.ObjectMeta{Name: hash}, APIs: apis})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("store the set of APIs %s: %w", hash, err)
+	}
+	r.mu.Lock()
+	r.known[hash] = struct{}{}
+	r.mu.Unlock()
+	return nil
+}
+
+func least(a, b time.Duration) time.Duration {
+	if a > 0 && a < b {
+		return a
+	}
+	return b
+}

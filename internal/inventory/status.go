@@ -1,0 +1,144 @@
+package inventory
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+// ConditionUnclaimed of a Cluster is there, and true, while its member holds bundles
+// that no row asks for.
+const ConditionUnclaimed = "Unclaimed"
+
+// unclaimedShown is how many bundles the condition names.
+const unclaimedShown = 20
+
+// facts about a member.
+type facts struct {
+	up bool
+	// silent: the stream has been away for long enough to say so.
+	silent bool
+	// fresh: inventory was sent on the stream that is up, or was when it was lost.
+	fresh     bool
+	inventory *pb.Inventory // nil: none since the hub started
+	// compared: what the member holds was compared with its rows, so that unclaimed
+	// means something.
+	compared  bool
+	unclaimed []string
+}
+
+// derive the status that the facts make of the Cluster's present one.
+func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatus {
+	s := *c.Status.DeepCopy()
+	if i := f.inventory; i != nil {
+		s.KubernetesVersion, s.AgentVersion, s.APIsHash = i.GetKubernetesVersion(), i.GetAgentVersion(), i.GetApisHash()
+		s.Nodes = v1alpha1.NodeSummary{
+			Total: i.GetNodesTotal(), Ready: i.GetNodesReady(),
+			Summary: fmt.Sprintf("%d/%d", i.GetNodesReady(), i.GetNodesTotal()),
+		}
+		s.Resources = v1alpha1.ResourceSummary{Allocatable: quantities(i.GetAllocatable()), Requested: quantities(i.GetRequested())}
+	}
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: now,
+		})
+	}
+	if c.Spec.Accepted {
+		set(v1alpha1.ClusterAccepted, metav1.ConditionTrue, "Accepted", "")
+	} else {
+		set(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "WaitsForAdministrator", "on the hub run: atoll accept "+c.Name)
+	}
+	switch {
+	case f.up || joined(c):
+		set(v1alpha1.ClusterJoined, metav1.ConditionTrue, "AgentConnected", "")
+	case c.Spec.Accepted:
+		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, "WaitsForAgent", "the agent has not connected yet; see its log in the member")
+	default:
+		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, "WaitsForAcceptance", "")
+	}
+	status, reason, message := ready(c, f)
+	set(v1alpha1.ClusterReady, status, reason, message)
+	if f.compared {
+		meta.RemoveStatusCondition(&s.Conditions, ConditionUnclaimed)
+		if len(f.unclaimed) > 0 {
+			old := meta.FindStatusCondition(c.Status.Conditions, ConditionUnclaimed)
+			if old != nil {
+				s.Conditions = append(s.Conditions, *old.DeepCopy())
+			}
+			set(ConditionUnclaimed, metav1.ConditionTrue, "HeldByMember", unclaimedMessage(f.unclaimed))
+		}
+	}
+	return s
+}
+
+// ready is the condition Ready. What is not known yet keeps the last word.
+func ready(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason, message string) {
+	old := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
+	switch {
+	case !c.Spec.Accepted:
+		return metav1.ConditionUnknown, "NotAccepted", ""
+	case f.up && f.fresh && f.inventory.GetMemberReady():
+		return metav1.ConditionTrue, "AgentConnected", ""
+	case f.up && f.fresh:
+		return metav1.ConditionFalse, "MemberNotReady", f.inventory.GetMemberMessage()
+	case f.silent:
+		return metav1.ConditionUnknown, "StreamLost", "the agent has no stream to the hub; what runs in the member goes on running"
+	case old != nil && old.Reason != "NotAccepted":
+		return old.Status, old.Reason, old.Message
+	case f.up:
+		return metav1.ConditionUnknown, "WaitsForInventory", "the agent is connected and has not told yet what its member is"
+	}
+	return metav1.ConditionUnknown, "NeverConnected", ""
+}
+
+func unclaimedMessage(bundles []string) string {
+	shown := bundles[:min(len(bundles), unclaimedShown)]
+	m := fmt.Sprintf("the member holds %d bundles that no row asks for and keeps them: %s", len(bundles), strings.Join(shown, ", "))
+	if len(shown) < len(bundles) {
+		m += ", …"
+	}
+	return m
+}
+
+func joined(c *v1alpha1.Cluster) bool {
+	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined)
+}
+
+// quantities that can be read; the others are left out.
+func quantities(in map[string]string) corev1.ResourceList {
+	var out corev1.ResourceList
+	for name, v := range in {
+		if q, err := resource.ParseQuantity(v); err == nil {
+			if out == nil {
+				out = corev1.ResourceList{}
+			}
+			out[corev1.ResourceName(name)] = q
+		}
+	}
+	return out
+}
+
+// equal statuses say the same; only the time of an unchanged condition may differ,
+// and derive keeps that.
+func equal(a, b v1alpha1.ClusterStatus) bool { return apiequality.Semantic.DeepEqual(a, b) }
+
+// sameConditions compares all but texts.
+func sameConditions(a, b []metav1.Condition) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, c := range b {
+		if !meta.IsStatusConditionPresentAndEqual(a, c.Type, c.Status) {
+			return false
+		}
+	}
+	return true
+}
