@@ -45,9 +45,8 @@ func ensureStorageClass(ctx context.Context, client kubernetes.Interface) error 
 	return nil
 }
 
-// cloud plays volume provisioner, load balancer and ingress controller. Each
-// queue item is a closure over one object as last seen; a failed one is tried
-// again with a delay, against the object as it is then.
+// cloud plays volume provisioner, load balancer and ingress controller. What
+// fails is tried again with a growing delay, on the object as it is then.
 type cloud struct {
 	client kubernetes.Interface
 	queue  workqueue.TypedRateLimitingInterface[cloudItem]

@@ -29,7 +29,9 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = true
-	cfg.LogLevel = "error"
+	// What keeps etcd from starting is returned; its error level is mostly
+	// listeners that were closed on purpose.
+	cfg.LogLevel = "panic"
 	cfg.LogOutputs = []string{"stderr"}
 	cfg.QuotaBackendBytes = 2 << 30
 	cfg.SnapshotCount = 5000

@@ -34,6 +34,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
+// startMark begins the line that a start leaves in the log.
+const startMark = "---- "
+
 // ownerVariable marks the processes of one lab in their environment.
 const ownerVariable = "ATOLL_LAB_OWNER"
 
@@ -91,7 +94,7 @@ func (s Spec) Start() error {
 	}
 	defer log.Close()
 	// Arguments may hold a join token, so the log names the program only.
-	fmt.Fprintf(log, "---- %s %s starts %s\n", time.Now().Format(time.RFC3339), s.Name, s.Command[0])
+	fmt.Fprintf(log, "%s%s %s starts %s\n", startMark, time.Now().Format(time.RFC3339), s.Name, s.Command[0])
 
 	cmd := exec.Command(s.Command[0], s.Command[1:]...)
 	cmd.Env = append(append(os.Environ(), s.Env...), ownerVariable+"="+s.Owner)
@@ -215,6 +218,12 @@ func (s Spec) LastLines() string {
 		return "  (no log: " + err.Error() + ")"
 	}
 	all := strings.Split(strings.TrimRight(string(tail), "\n"), "\n")
+	for i := len(all) - 1; i > 0; i-- {
+		if strings.HasPrefix(all[i], startMark) {
+			all = all[i:] // what was before belongs to another process
+			break
+		}
+	}
 	all = all[max(0, len(all)-lines):]
 	return "  " + strings.Join(all, "\n  ")
 }
