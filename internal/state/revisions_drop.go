@@ -1,0 +1,76 @@
+package state
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Drop deletes Revisions of one Bundle, and then the parts that none of its others
+// needs. A part without a Revision harms nobody, so an error in between only
+// leaves it for the next Drop of its Revision's siblings or for DropAll.
+func (t *Revisions) Drop(ctx context.Context, revisions []*enginev1.Revision) error {
+	if len(revisions) == 0 {
+		return nil
+	}
+	bundle := revisions[0].Spec.Bundle.UID
+	for _, r := range revisions {
+		if err := t.delete(ctx, &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}); err != nil {
+			return err
+		}
+		t.drop(r)
+	}
+	needed := map[string]bool{}
+	for _, r := range t.OfBundle(bundle) {
+		for _, p := range r.Spec.Parts {
+			needed[p.Name] = true
+		}
+	}
+	for _, r := range revisions {
+		for _, p := range r.Spec.Parts {
+			if needed[p.Name] {
+				continue
+			}
+			needed[p.Name] = true // deleted once is enough
+			if err := t.delete(ctx, partObject(p)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// DropAll deletes everything that Revisions of a Bundle keep in the store.
+func (t *Revisions) DropAll(ctx context.Context, bundleUID string) error {
+	if err := t.Drop(ctx, t.OfBundle(bundleUID)); err != nil {
+		return err
+	}
+	of := client.MatchingLabels{enginev1.LabelBundle: bundleUID}
+	if err := t.client.DeleteAllOf(ctx, &enginev1.RevisionPart{}, of); err != nil {
+		return fmt.Errorf("delete the parts of bundle %s: %w", bundleUID, err)
+	}
+	if err := t.client.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(atoll.SystemNamespace), of); err != nil {
+		return fmt.Errorf("delete the secret parts of bundle %s: %w", bundleUID, err)
+	}
+	return nil
+}
+
+func (t *Revisions) delete(ctx context.Context, obj client.Object) error {
+	if err := client.IgnoreNotFound(t.client.Delete(ctx, obj)); err != nil {
+		return fmt.Errorf("delete %T %s: %w", obj, obj.GetName(), err)
+	}
+	return nil
+}
+
+func partObject(p enginev1.PartRef) client.Object {
+	if p.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: atoll.SystemNamespace}}
+	}
+	return &enginev1.RevisionPart{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
+}
