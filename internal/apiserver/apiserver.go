@@ -97,13 +97,15 @@ type Server struct {
 	kubeconfig  string
 	address     string
 
-	stop      context.CancelFunc
-	finished  chan struct{}
-	finishErr error
-	stages    []func(context.Context)
-	stopOnce  sync.Once
-	quiet     atomic.Bool
-	done      chan struct{}
+	quiet    atomic.Bool
+	stages   []func(context.Context) // what to do on shutdown, last one first
+	stopOnce sync.Once
+	stopping chan struct{}
+	done     chan struct{}
+	failure  error // valid once done is closed
+
+	served   chan struct{}
+	serveErr error // valid once served is closed
 }
 
 const readyTimeout = 2 * time.Minute
@@ -117,15 +119,18 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	s := &Server{
 		options:     o,
 		definitions: NewLate[conversion.Backend](),
-		finished:    make(chan struct{}),
+		stopping:    make(chan struct{}),
 		done:        make(chan struct{}),
+		served:      make(chan struct{}),
 	}
 	s.quiet.Store(true)
 	s.options.Logger = slog.New(quietable{o.Logger.Handler(), &s.quiet})
 	redirectKlog(s.options.Logger.With("component", "apiserver").Handler())
 	defer func() {
 		if err != nil {
-			s.shutdown(context.WithoutCancel(ctx))
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+			defer cancel()
+			s.shutdown(bounded, err)
 		}
 	}()
 	if s.dir, err = datadir.Open(o.DataDir, o.Version); err != nil {
@@ -145,7 +150,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.quiet.Store(false)
-	go s.watchFailures()
+	go s.watchFailures(context.WithoutCancel(ctx))
 	return s, nil
 }
 
@@ -206,47 +211,55 @@ func (s *Server) EtcdClient() *clientv3.Client { return s.store.client }
 // which.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err is why the server ended before it was stopped, or nil. It is valid once
-// Done is closed.
-func (s *Server) Err() error { return s.finishErr }
+// Err is why the server ended before it was stopped; nil until Done is closed,
+// and after a Stop.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		return s.failure
+	default:
+		return nil
+	}
+}
 
 // Stop ends the server: controllers first, then the API server, which answers
 // what it has begun, then etcd. It returns when all is down, or with an error
 // when ctx ends before that; the rest is then cut short.
 func (s *Server) Stop(ctx context.Context) error {
-	s.shutdown(ctx)
+	s.shutdown(ctx, nil)
 	return ctx.Err()
 }
 
 // onStop adds something to do on shutdown; what was added last goes first.
 func (s *Server) onStop(f func(context.Context)) { s.stages = append(s.stages, f) }
 
-func (s *Server) shutdown(ctx context.Context) {
+// shutdown takes everything down, once; cause is why, or nil when it was asked
+// for.
+func (s *Server) shutdown(ctx context.Context, cause error) {
 	s.stopOnce.Do(func() {
+		close(s.stopping)
 		s.quiet.Store(true)
 		for i := len(s.stages) - 1; i >= 0; i-- {
 			s.stages[i](ctx)
 		}
+		s.failure = cause
 		close(s.done)
 	})
 }
 
 // watchFailures takes everything down when etcd or the API server ends by
 // itself: half a hub is worse than none.
-func (s *Server) watchFailures() {
+func (s *Server) watchFailures(ctx context.Context) {
+	var cause error
 	select {
-	case <-s.done:
+	case <-s.stopping:
 		return
 	case err := <-s.store.failed():
-		s.finishErr = fmt.Errorf("the embedded etcd has failed: %w", err)
-	case <-s.finished:
-		select {
-		case <-s.done:
-			return
-		default:
-		}
+		cause = fmt.Errorf("the embedded etcd has failed: %w", err)
+	case <-s.served:
+		cause = s.serveErr
 	}
-	ctx, cancel := context.WithTimeout(s.store.client.Ctx(), drainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	s.shutdown(ctx)
+	s.shutdown(ctx, cause)
 }

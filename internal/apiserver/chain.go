@@ -19,6 +19,7 @@ import (
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 )
 
 // drainTimeout bounds how long requests that have begun may take on shutdown.
@@ -49,15 +50,15 @@ func (s *Server) serve(ctx context.Context) error {
 		return err
 	}
 	go func() {
-		defer close(s.finished)
+		defer close(s.served)
 		if err := prepared(run); err != nil {
-			s.finishErr = fmt.Errorf("the API server has failed: %w", err)
+			s.serveErr = fmt.Errorf("the API server has failed: %w", err)
 		}
 	}()
 	s.onStop(func(ctx context.Context) {
 		stop()
 		select {
-		case <-s.finished:
+		case <-s.served:
 		case <-ctx.Done():
 		}
 	})
@@ -101,6 +102,7 @@ func (s *Server) adjust(config *kubeapiserver.Config) {
 	for _, c := range []*genericapiserver.Config{kube, extensions, front} {
 		s.identities.authenticate(&c.Authentication)
 	}
+	kube.DisabledPostStartHooks.Insert(schedulingrest.PostStartHookName)
 	front.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		if s.options.Handlers != nil {
 			handler = s.options.Handlers(handler)
@@ -167,8 +169,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	var last string
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		select {
-		case <-s.finished:
-			return false, errors.Join(errors.New("the API server ended while starting"), s.finishErr)
+		case <-s.served:
+			return false, errors.Join(errors.New("the API server ended while starting"), s.serveErr)
 		default:
 		}
 		var status int

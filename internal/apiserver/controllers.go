@@ -47,7 +47,7 @@ const (
 )
 
 func controllerUsers() []string {
-	return []string{namespaceController, garbageCollector, sharedController}
+	return []string{namespaceController, garbageCollector, sharedController, quotaController}
 }
 
 // controllers builds and runs upstream's controllers over shared informers.
@@ -71,7 +71,7 @@ func (s *Server) startControllers(ctx context.Context) error {
 	run, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.Background()))
 	for _, add := range []func(context.Context) error{
 		c.addNamespaces, c.addGarbageCollector, c.addServiceAccounts, c.addTokens,
-		c.addCleaners, c.addClusterRoles, c.addRootCA,
+		c.addCleaners, c.addClusterRoles, c.addRootCA, c.addQuotas,
 	} {
 		if err := add(run); err != nil {
 			cancel()

@@ -25,22 +25,14 @@ type engineStorage struct{ generic.RESTOptionsGetter }
 func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := e.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if err == nil && resource.Group == engineGroup {
-		options.Decorator = newOwnerless
+		options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
+			newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+		) (storage.Interface, factory.DestroyFunc, error) {
+			plain, destroy, err := generic.UndecoratedStorage(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
+			return ownerless{plain}, destroy, err
+		}
 	}
 	return options, err
-}
-
-func newOwnerless(
-	config *storagebackend.ConfigForResource,
-	prefix string,
-	keyFunc func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object,
-	attrs storage.AttrFunc,
-	triggers storage.IndexerFuncs,
-	indexers *cache.Indexers,
-) (storage.Interface, factory.DestroyFunc, error) {
-	plain, destroy, err := generic.UndecoratedStorage(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
-	return ownerless{plain}, destroy, err
 }
 
 // ownerless takes the managed fields off whatever is written.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -201,6 +202,36 @@ func TestLabelledForTheHub(t *testing.T) {
 			t.Errorf("step %d: labels %v", i, got.Labels)
 		}
 	}
+}
+
+func TestQuotaThatActs(t *testing.T) {
+	u := admin(t, hub)
+	ns := u.namespace("counted")
+	u.mustApply(fmt.Sprintf(`
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: few, namespace: %s, labels: {atoll.dev/hub: "true"}}
+spec: {hard: {count/secrets: "2"}}
+`, ns))
+	secrets := u.kube.CoreV1().Secrets(ns)
+	made := 0
+	eventually(t, "two Secrets and no third", func(ctx context.Context) (bool, string) {
+		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s-", made)}}, metav1.CreateOptions{})
+		if err == nil {
+			made++
+		}
+		return made >= 2 && err != nil && strings.Contains(err.Error(), "exceeded quota"), fmt.Sprint(made, err)
+	})
+	if made != 2 {
+		t.Errorf("%d were let in", made)
+	}
+	if err := secrets.Delete(t.Context(), "s-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "room for another", func(ctx context.Context) (bool, string) {
+		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "again"}}, metav1.CreateOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 func TestInertLabelStays(t *testing.T) {

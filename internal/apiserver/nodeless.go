@@ -7,11 +7,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
@@ -32,39 +37,52 @@ type nodeless struct {
 func (n nodeless) GroupName() string { return n.provider.GroupName() }
 
 func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
-	info, err := n.provider.NewRESTStorage(source, getter)
+	info, err := n.provider.NewRESTStorage(source, withoutServices{getter})
 	if err != nil {
 		return info, fmt.Errorf("build storage of the core group: %w", err)
 	}
-	storage := info.VersionedResourcesStorageMap["v1"]
-	pods, ok := storage["pods"].(*podstore.REST)
+	resources := info.VersionedResourcesStorageMap["v1"]
+	pods, ok := resources["pods"].(*podstore.REST)
 	if !ok {
-		return info, fmt.Errorf("storage of pods is a %T, not the one this was written for", storage["pods"])
+		return info, fmt.Errorf("storage of pods is a %T, not the one this was written for", resources["pods"])
 	}
 	pods.DeleteStrategy = immediate{pods.DeleteStrategy}
 
-	endpoints, ok := storage["endpoints"].(servicestore.EndpointsStorage)
+	endpoints, ok := resources["endpoints"].(servicestore.EndpointsStorage)
 	if !ok {
-		return info, fmt.Errorf("storage of endpoints is a %T, not the one this was written for", storage["endpoints"])
+		return info, fmt.Errorf("storage of endpoints is a %T, not the one this was written for", resources["endpoints"])
 	}
-	replaced, ok := storage["services"].(*servicestore.REST)
-	if !ok {
-		return info, fmt.Errorf("storage of services is a %T, not the one this was written for", storage["services"])
-	}
-	replaced.Store.Destroy()
 	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, allocators.IPs(), allocators.Ports(), endpoints, pods, n.proxyTransport)
 	if err != nil {
 		return info, fmt.Errorf("build storage of services: %w", err)
 	}
 	keepPortsUnset(services.Store)
-	storage["services"] = services
-	storage["services/status"] = status
-	storage["services/proxy"] = proxy
+	resources["services"] = services
+	resources["services/status"] = status
+	resources["services/proxy"] = proxy
 	return info, nil
+}
+
+// withoutServices lets the wrapped provider build its storage of Services, which
+// is thrown away, on nothing: what is never opened need not be closed.
+type withoutServices struct{ generic.RESTOptionsGetter }
+
+func (w withoutServices) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := w.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err == nil && resource == api.Resource("services") {
+		options.CountMetricPollPeriod = 0
+		options.Decorator = func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error),
+			func() runtime.Object, func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers,
+		) (storage.Interface, factory.DestroyFunc, error) {
+			return nil, func() {}, nil
+		}
+	}
+	return options, err
 }
 
 // keepPortsUnset takes node ports that nobody asked for off again before the
 // object is validated and stored: a port of the hub means nothing in a member.
+// A health check port must be something, so it becomes a dummy.
 func keepPortsUnset(store *genericregistry.Store) {
 	beginCreate, beginUpdate := store.BeginCreate, store.BeginUpdate
 	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
@@ -90,7 +108,7 @@ func unsetPorts(obj runtime.Object, err error) {
 		}
 	}
 	if allocators.Unasked(service.Spec.HealthCheckNodePort) {
-		service.Spec.HealthCheckNodePort = 0
+		service.Spec.HealthCheckNodePort = allocators.DummyHealthCheckPort
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 	DummyIPv4 = "192.0.0.8"
 	// DummyIPv6 lies in the dummy IPv6 prefix of RFC 9780.
 	DummyIPv6 = "100:0:0:1::8"
+	// DummyHealthCheckPort is the discard service's port, which no Service can
+	// mean: upstream insists on a port where it checks health by one.
+	DummyHealthCheckPort = 9
 	// firstUnasked is above all ports; it leaves room for as many in one
 	// object as an object can hold.
 	firstUnasked = 1 << 16

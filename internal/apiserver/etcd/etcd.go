@@ -181,6 +181,9 @@ func config(o Options, socketPath string, logger *zap.Logger) *embed.Config {
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = "1m"
 	c.UnsafeNoFsync = o.UnsafeNoFsync
+	// One member has no one to wait for: short terms only make it lead sooner.
+	c.TickMs = 20
+	c.ElectionMs = 100
 	c.EnableGRPCGateway = false
 	c.AuthToken = ""
 	c.WarningApplyDuration = slowRequest

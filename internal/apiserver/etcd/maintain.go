@@ -50,14 +50,18 @@ func (s *Server) maintain(ctx context.Context, client *clientv3.Client) {
 		if !worthDefragmenting(status.DbSize, status.DbSizeInUse, written) {
 			continue
 		}
-		begin := time.Now()
-		if _, err := client.Defragment(ctx, s.endpoint); err != nil {
-			s.logger.Warn("could not defragment the database; it will be tried again", zap.Error(err))
-			continue
-		}
-		s.logger.Info("defragmented the database", zap.Int64("bytesBefore", status.DbSize),
-			zap.Int64("bytesInUse", status.DbSizeInUse), zap.Duration("took", time.Since(begin)))
+		s.defragment(ctx, client, status)
 	}
+}
+
+func (s *Server) defragment(ctx context.Context, client *clientv3.Client, before *clientv3.StatusResponse) {
+	begin := time.Now()
+	if _, err := client.Defragment(ctx, s.endpoint); err != nil {
+		s.logger.Warn("could not defragment the database; it will be tried again", zap.Error(err))
+		return
+	}
+	s.logger.Info("defragmented the database", zap.Int64("bytesBefore", before.DbSize),
+		zap.Int64("bytesInUse", before.DbSizeInUse), zap.Duration("took", time.Since(begin)))
 }
 
 // worthDefragmenting weighs what defragmentation would give back against the

@@ -1,0 +1,294 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"atoll.dev/atoll/internal/apiserver/allocators"
+)
+
+func TestServicesNeverConflict(t *testing.T) {
+	u := admin(t, hub)
+	ns := u.namespace("services")
+	services := u.kube.CoreV1().Services(ns)
+	create := func(name string, spec corev1.ServiceSpec) *corev1.Service {
+		t.Helper()
+		if len(spec.Ports) == 0 && spec.Type != corev1.ServiceTypeExternalName {
+			spec.Ports = []corev1.ServicePort{{Name: "a", Port: 80}, {Name: "b", Port: 81}}
+		}
+		got, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return got
+	}
+	fixed := corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "203.0.113.7",
+		Ports: []corev1.ServicePort{{Port: 80, NodePort: 31000}}}
+	for _, name := range []string{"first", "second"} {
+		got := create(name, fixed)
+		if got.Spec.ClusterIP != "203.0.113.7" || got.Spec.Ports[0].NodePort != 31000 {
+			t.Errorf("%s did not get what it asked for: %v", name, got.Spec)
+		}
+	}
+	odd := fixed
+	odd.Ports = []corev1.ServicePort{{Port: 80, NodePort: 80}}
+	create("outside-of-any-range", odd)
+
+	for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer} {
+		got := create("plain-"+strings.ToLower(string(kind)), corev1.ServiceSpec{Type: kind})
+		if got.Spec.ClusterIP != allocators.DummyIPv4 {
+			t.Errorf("%s: cluster IP %q", kind, got.Spec.ClusterIP)
+		}
+		for _, p := range got.Spec.Ports {
+			if p.NodePort != 0 {
+				t.Errorf("%s: node port %d that nobody asked for", kind, p.NodePort)
+			}
+		}
+	}
+	local := create("local", corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal})
+	if local.Spec.HealthCheckNodePort != allocators.DummyHealthCheckPort {
+		t.Errorf("health check port %d", local.Spec.HealthCheckNodePort)
+	}
+	dual := create("dual", corev1.ServiceSpec{IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack)})
+	if len(dual.Spec.ClusterIPs) != 2 || dual.Spec.ClusterIPs[1] != allocators.DummyIPv6 {
+		t.Errorf("dual-stack: %v", dual.Spec.ClusterIPs)
+	}
+	create("six", corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}})
+	create("headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone})
+	create("name", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"})
+
+	// Changes of type and back, and updates that state nothing, keep working.
+	for _, kind := range []string{"NodePort", "LoadBalancer", "ClusterIP", "NodePort"} {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"step":%q}},"spec":{"type":%q}}`, strings.ToLower(kind), kind)
+		got, err := services.Patch(t.Context(), "plain-clusterip", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatalf("to %s: %v", kind, err)
+		}
+		if got.Spec.Ports[0].NodePort != 0 {
+			t.Errorf("to %s: node port %d", kind, got.Spec.Ports[0].NodePort)
+		}
+	}
+	list, err := u.resource("networking.k8s.io", "v1", "ipaddresses").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 0 {
+		t.Errorf("addresses are stored: %v %v", list, err)
+	}
+	if err := services.Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPodsGoAtOnce(t *testing.T) {
+	u := admin(t, hub)
+	ns := u.namespace("pods")
+	u.mustApply(fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: bound, namespace: %s}
+spec: {nodeName: some-node, terminationGracePeriodSeconds: 3600, containers: [{name: c, image: i}]}
+`, ns))
+	if err := u.kube.CoreV1().Pods(ns).Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.kube.CoreV1().Pods(ns).Get(t.Context(), "bound", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod waits for a kubelet: %v", err)
+	}
+}
+
+func TestSecretsAreEncryptedAtRest(t *testing.T) {
+	u := admin(t, hub)
+	ns := u.namespace("secrets")
+	const word = "correct-horse-battery-staple"
+	_, err := u.kube.CoreV1().Secrets(ns).Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"word": []byte(word)}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := hub.EtcdClient().Get(t.Context(), "/registry/secrets/"+ns+"/s")
+	if err != nil || len(raw.Kvs) != 1 {
+		t.Fatalf("not where it should be: %v %v", raw, err)
+	}
+	if bytes.Contains(raw.Kvs[0].Value, []byte(word)) {
+		t.Error("the Secret is stored in clear")
+	}
+}
+
+// engineCRD stands for the engine's kinds, which only the group makes special.
+const engineCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[2]s.%[1]s}
+spec:
+  group: %[1]s
+  scope: Cluster
+  names: {plural: %[2]s, singular: %[2]s, kind: TestRow}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {rows: {type: object, additionalProperties: {type: string}}}}
+          status: {type: object, properties: {rows: {type: object, additionalProperties: {type: string}}}}
+`
+
+func (u *user) definition(manifest, name string) {
+	u.t.Helper()
+	u.mustApply(manifest)
+	u.t.Cleanup(func() {
+		u.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	eventually(u.t, name+" is established", func(ctx context.Context) (bool, string) {
+		crd, err := u.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		plural, group, _ := strings.Cut(name, ".")
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		version, _, _ := unstructured.NestedString(versions[0].(map[string]any), "name")
+		_, err = u.resource(group, version, plural).List(ctx, metav1.ListOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+func testRow(group, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": group + "/v1alpha1", "kind": "TestRow",
+		"metadata": map[string]any{"name": name},
+		"spec":     map[string]any{"rows": map[string]any{"tokyo-1": "x"}},
+	}}
+}
+
+func TestEngineObjectsAreStoredSlim(t *testing.T) {
+	u := admin(t, hub)
+	const group = "engine.atoll.dev"
+	u.definition(fmt.Sprintf(engineCRD, group, "testrows"), "testrows."+group)
+	rows := u.resource(group, "v1alpha1", "testrows")
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(u.objects, 0)
+	informer := factory.ForResource(testRowResource(group)).Informer()
+	factory.Start(t.Context().Done())
+
+	created, err := rows.Create(t.Context(), testRow(group, "a"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("the informer does not sync")
+	}
+	stale := created.DeepCopy()
+	unstructured.SetNestedField(created.Object, "y", "spec", "rows", "oslo-2")
+	updated, err := rows.Update(t.Context(), created, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rows.Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("a stale write went through: %v", err)
+	}
+	unstructured.SetNestedField(updated.Object, "ok", "status", "rows", "oslo-2")
+	if updated, err = rows.UpdateStatus(t.Context(), updated, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(updated.GetManagedFields()) != 0 {
+		t.Errorf("ownership of fields is kept: %v", updated.GetManagedFields())
+	}
+	raw, err := hub.EtcdClient().Get(t.Context(), "/registry/"+group+"/testrows/a")
+	if err != nil || len(raw.Kvs) != 1 || bytes.Contains(raw.Kvs[0].Value, []byte("managedFields")) {
+		t.Errorf("stored as %v %v", raw, err)
+	}
+	eventually(t, "the informer hears of it", func(context.Context) (bool, string) {
+		obj, ok, err := informer.GetStore().GetByKey("a")
+		return ok && obj.(*unstructured.Unstructured).GetResourceVersion() == updated.GetResourceVersion(), fmt.Sprint(obj, err)
+	})
+	body, err := u.kube.RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(body)) {
+		if strings.HasPrefix(line, "apiserver_watch_cache_initializations_total") && strings.Contains(line, "testrows") {
+			t.Errorf("there is a watch cache: %s", line)
+		}
+	}
+}
+
+// TestWatchesWithoutACache holds what readers of the engine's objects rely on.
+func TestWatchesWithoutACache(t *testing.T) {
+	u := admin(t, hub)
+	const group = "engine.atoll.dev"
+	u.definition(fmt.Sprintf(engineCRD, group, "watchedrows"), "watchedrows."+group)
+	rows := u.resource(group, "v1alpha1", "watchedrows")
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := rows.Create(t.Context(), testRow(group, name), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := rows.List(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 2})
+	if err != nil || len(list.Items) != 2 || list.GetContinue() == "" {
+		t.Fatalf("paged list: %v", err)
+	}
+	rest, err := rows.List(t.Context(), metav1.ListOptions{Limit: 2, Continue: list.GetContinue()})
+	if err != nil || len(rest.Items) != 1 {
+		t.Fatalf("second page: %v", err)
+	}
+	w, err := rows.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if err := rows.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-w.ResultChan(); event.Type != watch.Deleted {
+		t.Errorf("got %v", event)
+	}
+	initial := true
+	streamed, err := rows.Watch(t.Context(), metav1.ListOptions{SendInitialEvents: &initial, AllowWatchBookmarks: true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	if err != nil {
+		t.Fatalf("streamed list: %v", err)
+	}
+	defer streamed.Stop()
+	for range 2 {
+		if event := <-streamed.ResultChan(); event.Type != watch.Added {
+			t.Errorf("streamed list: %v", event)
+		}
+	}
+	if event := <-streamed.ResultChan(); event.Type != watch.Bookmark {
+		t.Errorf("streamed list does not say where it ends: %v", event)
+	}
+}
+
+func TestFieldValidationOfAtollGroupsIsStrict(t *testing.T) {
+	u := admin(t, hub)
+	for group, strict := range map[string]bool{"atoll.dev": true, "engine.atoll.dev": true, "rows.example.com": false} {
+		u.definition(fmt.Sprintf(engineCRD, group, "strictrows"), "strictrows."+group)
+		rows := u.resource(group, "v1alpha1", "strictrows")
+		obj := testRow(group, "unknown")
+		unstructured.SetNestedField(obj.Object, "?", "spec", "surprise")
+		_, err := rows.Create(t.Context(), obj, metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore})
+		if refused := err != nil && strings.Contains(err.Error(), "spec.surprise"); refused != strict {
+			t.Errorf("%s: create: %v", group, err)
+		}
+		if _, err := rows.Create(t.Context(), testRow(group, "known"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = rows.Patch(t.Context(), "known", types.MergePatchType, []byte(`{"spec":{"surprise":"?"}}`), metav1.PatchOptions{FieldValidation: metav1.FieldValidationWarn})
+		if refused := err != nil && strings.Contains(err.Error(), "spec.surprise"); refused != strict {
+			t.Errorf("%s: patch: %v", group, err)
+		}
+	}
+}
