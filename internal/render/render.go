@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -144,9 +143,4 @@ func leaveReplicas(obj map[string]any) []string {
 		}
 	}
 	return []string{pointerTo(path...)}
-}
-
-// Confirmed tells whether a report says that the agent carried a tombstone out.
-func Confirmed(status *atoll.RowStatus, t atoll.Tombstone) bool {
-	return status != nil && slices.Contains(status.Gone, t.Key.String()+" "+t.UID)
 }

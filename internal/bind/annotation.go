@@ -1,0 +1,86 @@
+package bind
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// selectorPrefix begins an annotation that chooses clusters by their labels.
+const selectorPrefix = "selector:"
+
+// ParseClusters reads the value of the annotation atoll.dev/clusters: names of
+// clusters, "*" for all, "selector: LABELS", or nothing for no cluster at all. The
+// error says what is wrong with it.
+func ParseClusters(value string) (v1alpha1.Placement, error) {
+	p := v1alpha1.Placement{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Duplicated}}
+	value = strings.TrimSpace(value)
+	switch {
+	case value == "":
+		p.ClusterAffinity = nowhere()
+		return p, nil
+	case value == "*":
+		return p, nil
+	case strings.HasPrefix(value, selectorPrefix):
+		text := strings.TrimSpace(strings.TrimPrefix(value, selectorPrefix))
+		if text == "" {
+			return p, fmt.Errorf("%q selects nothing in particular: write \"*\" for all clusters", value)
+		}
+		sel, err := metav1.ParseToLabelSelector(text)
+		if err != nil {
+			return p, fmt.Errorf("%q is not a label selector: %w", text, err)
+		}
+		p.ClusterAffinity = &v1alpha1.ClusterAffinity{LabelSelector: sel}
+		return p, nil
+	}
+	seen := map[string]bool{}
+	var names []string
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+			return p, fmt.Errorf("%q is not the name of a cluster: %s", name, strings.Join(errs, "; "))
+		}
+		if !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	p.ClusterAffinity = &v1alpha1.ClusterAffinity{ClusterNames: names}
+	return p, nil
+}
+
+// nowhere is the affinity that no cluster passes: none has an empty name.
+func nowhere() *v1alpha1.ClusterAffinity {
+	return &v1alpha1.ClusterAffinity{ClusterNames: []string{""}}
+}
+
+func isNowhere(p v1alpha1.Placement) bool {
+	a := p.ClusterAffinity
+	return a != nil && len(a.ClusterNames) == 1 && a.ClusterNames[0] == ""
+}
+
+// annotated gives the spec that an annotation stands for: the API's defaults
+// around its placement.
+func annotated(p v1alpha1.Placement) v1alpha1.PropagationSpec {
+	budget := intstr.FromString("10%")
+	return v1alpha1.PropagationSpec{
+		Placement:          p,
+		PropagateDeps:      true,
+		ConflictResolution: v1alpha1.ConflictAbort,
+		GroupBy:            v1alpha1.GroupBy{Type: v1alpha1.GroupByNamespace},
+		Removal:            v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &budget},
+		WhenUnfit:          v1alpha1.UnfitKeep,
+	}
+}
+
+// clustersAnnotation of an object or namespace.
+func clustersAnnotation(annotations map[string]string) (string, bool) {
+	v, ok := annotations[atoll.AnnotationClusters]
+	return v, ok
+}

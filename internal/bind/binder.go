@@ -1,0 +1,252 @@
+package bind
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Templates is the table of everything on the hub that may be placed.
+type Templates interface {
+	Get(key atoll.ItemKey) (*unstructured.Unstructured, bool)
+	InNamespace(ns string) []*unstructured.Unstructured
+	Synced(group, kind string) bool
+	Namespaced(group, kind string) (namespaced, known bool)
+	Resource(key atoll.ItemKey) (schema.GroupVersionResource, bool)
+	Subscribe(func(atoll.ItemKey))
+	SubscribeSync(func())
+}
+
+// Namespaces is the table of the hub's namespaces.
+type Namespaces interface {
+	Get(name string) (*corev1.Namespace, bool)
+	List() []string
+	Subscribe(func(name string))
+}
+
+// Policies is the table of policies.
+type Policies interface {
+	Propagation(ns string) []*v1alpha1.PropagationPolicy
+	ClusterPropagation() []*v1alpha1.ClusterPropagationPolicy
+	Overrides(ns string) []*v1alpha1.OverridePolicy
+	ClusterOverrides() []*v1alpha1.ClusterOverridePolicy
+	Subscribe(func(kind, ns, name string))
+}
+
+// Bundles is the table of Bundles.
+type Bundles interface {
+	Get(uid string) (state.Bundle, bool)
+	ByName(ns, name string) (state.Bundle, bool)
+	List() []state.Bundle
+	Put(obj client.Object)
+	Subscribe(func(uid string))
+}
+
+// Rows is the table of rows.
+type Rows interface {
+	OfBundle(uid string) []state.Row
+	Subscribe(func(bundleUID string, clusters []string))
+}
+
+// Revisions is the table of Revisions.
+type Revisions interface {
+	Latest(bundleUID string) (*enginev1.Revision, bool)
+	Content(ctx context.Context, name string) (*atoll.Content, error)
+	Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error)
+}
+
+// Options of a Binder; all are required.
+type Options struct {
+	Templates  Templates
+	Namespaces Namespaces
+	Policies   Policies
+	Bundles    Bundles
+	Rows       Rows
+	Revisions  Revisions
+	// Client writes Bundles, policies' status and templates' finalizers.
+	Client client.Client
+	// Defaults of the API that this hub serves.
+	Defaults render.Defaulter
+	Log      *slog.Logger
+}
+
+// workers plan Bundles at the same time, each another one.
+const workers = 4
+
+// owner is the field manager of what bind writes.
+const owner = client.FieldOwner("atoll-hub")
+
+// Binder keeps Bundles and their Revisions as templates and policies want them.
+type Binder struct {
+	Options
+	index   *Index
+	claims  *claims
+	inbox   *inbox
+	queue   workqueue.TypedRateLimitingInterface[BundleID]
+	quiet   *debouncer[BundleID]
+	reports *reporter
+
+	// Only the goroutine that handles events touches these.
+	kinds      map[policyKey]kindSet    // that policies select
+	namespaces map[string]string        // annotations, as last seen
+	seen       map[atoll.ItemKey]string // templates, as last looked at
+}
+
+// New makes a Binder over tables that need not have anything yet. It subscribes to
+// them at once and acts in Run.
+func New(o Options) *Binder {
+	b := &Binder{
+		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(),
+		kinds: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.DefaultTypedControllerRateLimiter[BundleID](),
+			workqueue.TypedRateLimitingQueueConfig[BundleID]{Name: "bind"}),
+	}
+	b.quiet = newDebouncer(b.queue.Add)
+	b.reports = newReporter(b)
+	o.Templates.Subscribe(func(key atoll.ItemKey) {
+		if o.Templates.Synced(key.Group, key.Kind) {
+			b.inbox.put(event{template: key})
+		} else {
+			b.inbox.recheck(event{template: key})
+		}
+	})
+	o.Templates.SubscribeSync(func() { b.inbox.put(event{synced: true}) })
+	o.Namespaces.Subscribe(func(name string) { b.inbox.put(event{namespace: name}) })
+	o.Policies.Subscribe(func(kind, ns, name string) { b.inbox.put(event{policy: policyKey{kind, ns, name}}) })
+	o.Bundles.Subscribe(func(uid string) { b.inbox.put(event{bundle: uid}) })
+	o.Rows.Subscribe(func(uid string, _ []string) { b.inbox.put(event{rows: uid}) })
+	return b
+}
+
+// Run binds until ctx ends. The typed tables must have their first lists; kinds of
+// templates may still be coming. Errors of single Bundles are logged and tried
+// again; Run returns one only when it cannot read what the Bundles have.
+func (b *Binder) Run(ctx context.Context) error {
+	if err := b.load(ctx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for b.work(ctx) {
+			}
+		})
+	}
+	wg.Go(func() { b.reports.run(ctx) })
+	for {
+		e, ok := b.inbox.next(ctx)
+		if !ok {
+			break
+		}
+		b.handle(ctx, e)
+	}
+	b.quiet.stop()
+	b.queue.ShutDown()
+	wg.Wait()
+	return nil
+}
+
+// load learns what Bundles have and what policies want, and queues everything to
+// be checked once, behind what changes from now on.
+func (b *Binder) load(ctx context.Context) error {
+	b.inbox.clear()
+	for _, bundle := range b.Bundles.List() {
+		if err := b.learn(ctx, bundle); err != nil {
+			return fmt.Errorf("bind: %w", err)
+		}
+		b.inbox.recheck(event{bundle: bundle.Ref.UID})
+	}
+	b.index.SetCluster(b.Policies.ClusterPropagation())
+	for _, p := range b.Policies.ClusterPropagation() {
+		b.kinds[policyKey{v1alpha1.SourceClusterPropagationPolicy, "", p.Name}] = kindsOf(p.Spec.ResourceSelectors)
+	}
+	for _, p := range b.Policies.ClusterOverrides() {
+		b.kinds[policyKey{"ClusterOverridePolicy", "", p.Name}] = overriddenKinds(&p.Spec.OverrideSpec)
+	}
+	for _, ns := range b.Namespaces.List() {
+		b.index.SetNamespace(ns, b.Policies.Propagation(ns))
+		b.namespaces[ns] = b.namespaceState(ns)
+		for _, p := range b.Policies.Propagation(ns) {
+			b.kinds[policyKey{v1alpha1.SourcePropagationPolicy, ns, p.Name}] = kindsOf(p.Spec.ResourceSelectors)
+		}
+		for _, p := range b.Policies.Overrides(ns) {
+			b.kinds[policyKey{"OverridePolicy", ns, p.Name}] = overriddenKinds(&p.Spec)
+		}
+	}
+	for _, ns := range append([]string{""}, b.Namespaces.List()...) {
+		for _, t := range b.Templates.InNamespace(ns) {
+			b.inbox.recheck(event{template: keyOf(t)})
+		}
+	}
+	return nil
+}
+
+// learn what a Bundle's latest Revision has.
+func (b *Binder) learn(ctx context.Context, bundle state.Bundle) error {
+	id := BundleID{bundle.Ref.Namespace, bundle.Ref.Name}
+	content, err := b.previous(ctx, bundle.Ref.UID)
+	if err != nil {
+		return fmt.Errorf("learn what bundle %s has: %w", id, err)
+	}
+	if content == nil {
+		content = &atoll.Content{}
+	}
+	b.claims.has(id, bundle.Ref.UID, content)
+	b.claims.adopt(id, bundle.Spec.Source, bundle.Spec.Group)
+	return nil
+}
+
+// previous gives the content of a Bundle's latest Revision, nil before the first.
+func (b *Binder) previous(ctx context.Context, uid string) (*atoll.Content, error) {
+	latest, ok := b.Revisions.Latest(uid)
+	if !ok {
+		return nil, nil
+	}
+	return b.Revisions.Content(ctx, latest.Name)
+}
+
+// kindSet is a set of kinds.
+type kindSet struct {
+	all   bool
+	kinds map[schema.GroupKind]bool
+}
+
+func kindsOf(selectors []v1alpha1.ResourceSelector) kindSet {
+	k := kindSet{kinds: map[schema.GroupKind]bool{}}
+	for _, rs := range selectors {
+		k.kinds[kindOf(rs)] = true
+	}
+	return k
+}
+
+func overriddenKinds(spec *v1alpha1.OverrideSpec) kindSet {
+	k := kindsOf(spec.ResourceSelectors)
+	k.all = len(spec.ResourceSelectors) == 0
+	return k
+}
+
+func (k kindSet) union(o kindSet) kindSet {
+	u := kindSet{all: k.all || o.all, kinds: maps.Clone(k.kinds)}
+	if u.kinds == nil {
+		return kindSet{all: u.all, kinds: o.kinds}
+	}
+	maps.Copy(u.kinds, o.kinds)
+	return u
+}
+
+func (k kindSet) has(gk schema.GroupKind) bool { return k.all || k.kinds[gk] }

@@ -1,0 +1,380 @@
+package bind
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// claims is what the Binder remembers: who places which template, which Bundle's
+// content has which item, and which Bundles wait for which dependencies. All
+// methods may be called concurrently.
+type claims struct {
+	mu      sync.RWMutex
+	placed  map[atoll.ItemKey]BundleID
+	bundles map[BundleID]*bundleClaims
+	held    keyIndex       // by items of contents
+	wanted  keyIndex       // by dependencies
+	buried  map[string]int // Bundles by the tombstones of their contents
+	byUID   map[string]BundleID
+	deleted map[atoll.ItemKey]map[string]bool
+}
+
+type keyIndex map[atoll.ItemKey]map[BundleID]bool
+
+func (x keyIndex) add(key atoll.ItemKey, id BundleID) {
+	if x[key] == nil {
+		x[key] = map[BundleID]bool{}
+	}
+	x[key][id] = true
+}
+
+func (x keyIndex) remove(key atoll.ItemKey, id BundleID) {
+	if delete(x[key], id); len(x[key]) == 0 {
+		delete(x, key)
+	}
+}
+
+func (x keyIndex) of(key atoll.ItemKey) []BundleID {
+	return slices.SortedFunc(maps.Keys(x[key]), BundleID.compare)
+}
+
+// bundleClaims is one Bundle, whether it exists yet or not.
+type bundleClaims struct {
+	origin origin
+	placed map[atoll.ItemKey]bool
+	// What its latest Revision has.
+	uid     string
+	items   map[atoll.ItemKey]bool // true: chosen, false: a dependency
+	buried  map[string]bool        // tombstones
+	wants   []atoll.ItemKey
+	blocked bool
+}
+
+// origin is who wants a Bundle.
+type origin struct {
+	source v1alpha1.BundleSource
+	group  string
+	object atoll.ItemKey // of the annotation, for SourceAnnotation
+}
+
+func newClaims() *claims {
+	return &claims{
+		placed: map[atoll.ItemKey]BundleID{}, bundles: map[BundleID]*bundleClaims{},
+		held: keyIndex{}, wanted: keyIndex{}, buried: map[string]int{}, byUID: map[string]BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
+	}
+}
+
+func (c *claims) bundle(id BundleID) *bundleClaims {
+	if c.bundles[id] == nil {
+		c.bundles[id] = &bundleClaims{placed: map[atoll.ItemKey]bool{}}
+	}
+	return c.bundles[id]
+}
+
+// holder gives the Bundle that places the key, or the one whose content has it as
+// an item of its own.
+func (c *claims) holder(key atoll.ItemKey) (BundleID, *v1alpha1.BundleSource) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	id, ok := c.placed[key]
+	for _, h := range c.held.of(key) {
+		if !ok && c.bundles[h].items[key] {
+			id, ok = h, true
+		}
+	}
+	if !ok {
+		return BundleID{}, nil
+	}
+	source := c.bundles[id].origin.source
+	return id, &source
+}
+
+// adopt notes who wants a Bundle that exists, unless that is known already.
+func (c *claims) adopt(id BundleID, source v1alpha1.BundleSource, group string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.bundle(id)
+	if b.origin.source.Kind != "" {
+		return
+	}
+	b.origin = origin{source: source, group: group}
+	if source.Kind != v1alpha1.SourceAnnotation {
+		return
+	}
+	for key, own := range b.items {
+		if own && key.Name == source.Name {
+			b.origin.object = key
+		}
+	}
+}
+
+// place notes that the Bundle places the key.
+func (c *claims) place(key atoll.ItemKey, id BundleID, o origin) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old, ok := c.placed[key]; ok && old != id {
+		delete(c.bundles[old].placed, key)
+	}
+	b := c.bundle(id)
+	b.origin, b.placed[key] = o, true
+	c.placed[key] = id
+}
+
+// unplace notes that nobody places the key.
+func (c *claims) unplace(key atoll.ItemKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old, ok := c.placed[key]; ok {
+		delete(c.bundles[old].placed, key)
+		delete(c.placed, key)
+	}
+}
+
+// touched lists the Bundles that a change of the key is about.
+func (c *claims) touched(key atoll.ItemKey) []BundleID {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := maps.Clone(c.held[key])
+	if out == nil {
+		out = map[BundleID]bool{}
+	}
+	maps.Copy(out, c.wanted[key])
+	if id, ok := c.placed[key]; ok {
+		out[id] = true
+	}
+	return slices.SortedFunc(maps.Keys(out), BundleID.compare)
+}
+
+// has notes what a Bundle's latest Revision has, and gives the keys that are new.
+func (c *claims) has(id BundleID, uid string, content *atoll.Content) (added []atoll.ItemKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.bundle(id)
+	items, buried := map[atoll.ItemKey]bool{}, map[string]bool{}
+	for _, item := range content.Items {
+		items[item.Key] = !item.Dependency
+		if _, had := b.items[item.Key]; !had {
+			added = append(added, item.Key)
+		}
+		c.held.add(item.Key, id)
+	}
+	for key := range b.items {
+		if _, has := items[key]; !has {
+			c.held.remove(key, id)
+		}
+	}
+	for _, t := range content.Tombstones {
+		buried[t.ID()] = true
+	}
+	c.tombstones(b, buried)
+	delete(c.byUID, b.uid)
+	c.byUID[uid] = id
+	b.uid, b.items = uid, items
+	return added
+}
+
+func (c *claims) tombstones(b *bundleClaims, now map[string]bool) {
+	for t := range b.buried {
+		if c.buried[t]--; c.buried[t] == 0 {
+			delete(c.buried, t)
+		}
+	}
+	for t := range now {
+		c.buried[t]++
+	}
+	b.buried = now
+}
+
+// withUID finds a Bundle.
+func (c *claims) withUID(uid string) (BundleID, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	id, ok := c.byUID[uid]
+	return id, ok
+}
+
+// empty tells whether the Bundle's content has no items.
+func (c *claims) empty(id BundleID) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b := c.bundles[id]
+	return b == nil || len(b.items) == 0
+}
+
+// wants notes what a Bundle depends on.
+func (c *claims) wants(id BundleID, keys []atoll.ItemKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.bundle(id)
+	for _, key := range b.wants {
+		c.wanted.remove(key, id)
+	}
+	for _, key := range keys {
+		c.wanted.add(key, id)
+	}
+	b.wants = keys
+}
+
+// forget a Bundle that is gone; what it placed stays placed there.
+func (c *claims) forget(id BundleID, uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.bundles[id]
+	if b == nil || b.uid != uid {
+		return
+	}
+	for key := range b.items {
+		c.held.remove(key, id)
+	}
+	for _, key := range b.wants {
+		c.wanted.remove(key, id)
+	}
+	c.tombstones(b, nil)
+	delete(c.byUID, uid)
+	b.uid, b.items, b.wants = "", nil, nil
+	if len(b.placed) == 0 {
+		delete(c.bundles, id)
+	}
+}
+
+// known gives a Bundle's origin and what it places.
+func (c *claims) known(id BundleID) (origin, []atoll.ItemKey) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b := c.bundles[id]
+	if b == nil {
+		return origin{}, nil
+	}
+	return b.origin, slices.SortedFunc(maps.Keys(b.placed), atoll.ItemKey.Compare)
+}
+
+// ofSource lists the Bundles of a source in a namespace; all namespaces for "".
+func (c *claims) ofSource(kind, ns, name string) []BundleID {
+	return c.where(func(id BundleID, b *bundleClaims) bool {
+		return b.origin.source.Kind == kind && b.origin.source.Name == name && (ns == "" || id.Namespace == ns)
+	})
+}
+
+// withKinds lists the Bundles in a namespace (all for "") whose content has any of
+// the kinds.
+func (c *claims) withKinds(ns string, kinds kindSet) []BundleID {
+	return c.where(func(id BundleID, b *bundleClaims) bool {
+		if ns != "" && id.Namespace != ns {
+			return false
+		}
+		for key := range b.items {
+			if kinds.has(groupKind(key)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// chosenBy lists the keys that Bundles of a source place or hold as their own.
+func (c *claims) chosenBy(kind, ns, name string) []atoll.ItemKey {
+	keys := map[atoll.ItemKey]bool{}
+	for _, id := range c.ofSource(kind, ns, name) {
+		c.mu.RLock()
+		if b := c.bundles[id]; b != nil {
+			maps.Copy(keys, b.placed)
+			for key, own := range b.items {
+				if own {
+					keys[key] = true
+				}
+			}
+		}
+		c.mu.RUnlock()
+	}
+	return slices.SortedFunc(maps.Keys(keys), atoll.ItemKey.Compare)
+}
+
+// block notes whether a Bundle waits for kinds to sync.
+func (c *claims) block(id BundleID, blocked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bundle(id).blocked = blocked
+}
+
+func (c *claims) blocked() []BundleID {
+	return c.where(func(_ BundleID, b *bundleClaims) bool { return b.blocked })
+}
+
+func (c *claims) where(is func(BundleID, *bundleClaims) bool) []BundleID {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []BundleID
+	for id, b := range c.bundles {
+		if is(id, b) {
+			out = append(out, id)
+		}
+	}
+	slices.SortFunc(out, BundleID.compare)
+	return out
+}
+
+// bury notes that a user was seen to delete a template.
+func (c *claims) bury(key atoll.ItemKey, uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deleted[key] == nil {
+		c.deleted[key] = map[string]bool{}
+	}
+	c.deleted[key][uid] = true
+}
+
+// wasDeleted tells whether bury was called for the template.
+func (c *claims) wasDeleted(key atoll.ItemKey, uid string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.deleted[key][uid]
+}
+
+// settle forgets deletions of a key that no Bundle's content has any more.
+func (c *claims) settle(key atoll.ItemKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.held[key]) == 0 {
+		delete(c.deleted, key)
+	}
+}
+
+// carries tells whether any Bundle's content has the item, or a tombstone of it.
+func (c *claims) carries(key atoll.ItemKey, uid string) bool {
+	t := atoll.Tombstone{Key: key, UID: uid}.ID()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.held[key]) > 0 || c.buried[t] > 0
+}
+
+// claim is World.Claim for a Bundle.
+func (c *claims) claim(id BundleID, key atoll.ItemKey) (Claim, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	placed, ok := c.placed[key]
+	switch {
+	case !ok:
+		return Unclaimed, false
+	case placed == id:
+		return Mine, true
+	}
+	_, held := c.bundles[placed].items[key]
+	return Others, held
+}
+
+// holders is World.Holders for a Bundle.
+func (c *claims) holders(id BundleID, key atoll.ItemKey) []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []string
+	for _, h := range c.held.of(key) {
+		if h != id {
+			out = append(out, c.bundles[h].uid)
+		}
+	}
+	return out
+}

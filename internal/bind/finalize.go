@@ -1,0 +1,63 @@
+package bind
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// finalize puts the finalizer on templates that admission did not get to see under
+// the policy that places them.
+func (b *Binder) finalize(ctx context.Context, keys []atoll.ItemKey) error {
+	for _, key := range keys {
+		t, ok := b.Templates.Get(key)
+		if !ok || t.GetDeletionTimestamp() != nil {
+			return fmt.Errorf("hold %s: %w", key, errMoved)
+		}
+		if slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
+			continue
+		}
+		if err := b.setFinalizers(ctx, t, append(slices.Clone(t.GetFinalizers()), atoll.Finalizer)); err != nil {
+			if client.IgnoreNotFound(err) == nil {
+				err = errMoved
+			}
+			return fmt.Errorf("hold %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// release takes the finalizer off a template that a user deletes and that no
+// Revision ever carried: nobody else would.
+func (b *Binder) release(ctx context.Context, t *unstructured.Unstructured) {
+	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) || b.claims.carries(keyOf(t), string(t.GetUID())) {
+		return
+	}
+	rest := slices.DeleteFunc(slices.Clone(t.GetFinalizers()), func(f string) bool { return f == atoll.Finalizer })
+	if err := b.setFinalizers(ctx, t, rest); client.IgnoreNotFound(err) != nil {
+		b.Log.Warn("could not release a template that is nowhere; trying again", "template", keyOf(t).String(), "err", err)
+		b.inbox.put(event{template: keyOf(t)})
+	}
+}
+
+// setFinalizers fails with a conflict when the template has changed since.
+func (b *Binder) setFinalizers(ctx context.Context, t *unstructured.Unstructured, finalizers []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": t.GetResourceVersion(), "finalizers": finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(t.GroupVersionKind())
+	obj.SetNamespace(t.GetNamespace())
+	obj.SetName(t.GetName())
+	return b.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch), owner)
+}

@@ -1,0 +1,218 @@
+package bind
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+)
+
+// handle one event: find out which Bundles it is about.
+func (b *Binder) handle(ctx context.Context, e event) {
+	switch {
+	case e.template != (atoll.ItemKey{}):
+		b.template(ctx, e.template, e.anew)
+	case e.policy != (policyKey{}):
+		b.policy(e.policy)
+	case e.namespace != "":
+		b.namespace(e.namespace)
+	case e.bundle != "":
+		b.bundle(e.bundle)
+	case e.rows != "":
+		b.rows(e.rows)
+	case e.synced:
+		b.touch(b.claims.blocked()...)
+	}
+}
+
+func (b *Binder) touch(ids ...BundleID) {
+	for _, id := range ids {
+		b.quiet.touch(id)
+	}
+}
+
+// template finds out who places the template now. Where nothing changed that users
+// write, there is nothing to find out, unless it is to be looked at anew.
+func (b *Binder) template(ctx context.Context, key atoll.ItemKey, anew bool) {
+	t, ok := b.Templates.Get(key)
+	now := ""
+	if ok {
+		now = look(t)
+	}
+	if before, known := b.seen[key]; known && before == now && !anew {
+		return
+	}
+	if b.seen[key] = now; !ok {
+		delete(b.seen, key)
+	}
+	touched := b.claims.touched(key)
+	switch {
+	case !ok:
+		b.claims.unplace(key)
+	case t.GetDeletionTimestamp() != nil:
+		b.claims.bury(key, string(t.GetUID()))
+		b.claims.unplace(key)
+		b.release(ctx, t)
+	case b.terminating(key.Namespace):
+		return
+	default:
+		b.decide(t)
+	}
+	b.touch(touched...)
+	b.touch(b.claims.touched(key)...)
+}
+
+// look is all of a template that matters here.
+func look(t *unstructured.Unstructured) string {
+	clusters, annotated := clustersAnnotation(t.GetAnnotations())
+	return fmt.Sprint(t.GetUID(), render.Fingerprint(t), annotated, clusters,
+		t.GetDeletionTimestamp() != nil, slices.Contains(t.GetFinalizers(), atoll.Finalizer))
+}
+
+func (b *Binder) decide(t *unstructured.Unstructured) {
+	sub := subjectOf(t)
+	_, holder := b.claims.holder(sub.Key)
+	d := Decide(b.index, sub, b.namespaceOf(sub.Key.Namespace), holder)
+	if d.Winner == nil || holder == nil && isNowhere(d.Winner.Spec.Placement) {
+		b.claims.unplace(sub.Key)
+		return
+	}
+	id, group := bundleFor(*d.Winner, sub)
+	o := origin{source: d.Winner.Source, group: group}
+	if d.Winner.Source.Kind == v1alpha1.SourceAnnotation {
+		o.object = sub.Key
+	}
+	b.claims.place(sub.Key, id, o)
+}
+
+func (b *Binder) namespaceOf(name string) Namespace {
+	if name == "" {
+		return Namespace{}
+	}
+	ns, ok := b.Namespaces.Get(name)
+	if !ok {
+		return Namespace{Name: name}
+	}
+	return Namespace{Name: name, UID: string(ns.UID), Annotations: ns.Annotations}
+}
+
+// terminating namespaces stay as they are: their rows go, their Revisions do not.
+func (b *Binder) terminating(name string) bool {
+	ns, ok := b.Namespaces.Get(name)
+	return ok && ns.DeletionTimestamp != nil
+}
+
+// policy looks at the kinds that the policy selected or selects, at what it placed,
+// and at its Bundles.
+func (b *Binder) policy(key policyKey) {
+	switch key.kind {
+	case v1alpha1.SourcePropagationPolicy:
+		b.index.SetNamespace(key.namespace, b.Policies.Propagation(key.namespace))
+		var spec *v1alpha1.PropagationSpec
+		for _, p := range b.Policies.Propagation(key.namespace) {
+			if p.Name == key.name {
+				spec = &p.Spec
+			}
+		}
+		b.propagation(key, spec, []string{key.namespace})
+	case v1alpha1.SourceClusterPropagationPolicy:
+		b.index.SetCluster(b.Policies.ClusterPropagation())
+		var spec *v1alpha1.PropagationSpec
+		for _, p := range b.Policies.ClusterPropagation() {
+			if p.Name == key.name {
+				spec = &p.Spec
+			}
+		}
+		b.propagation(key, spec, append([]string{""}, b.Namespaces.List()...))
+	default:
+		b.overriding(key)
+	}
+}
+
+// propagation: spec is nil when the policy is gone.
+func (b *Binder) propagation(key policyKey, spec *v1alpha1.PropagationSpec, namespaces []string) {
+	now := kindSet{}
+	if spec != nil {
+		now = kindsOf(spec.ResourceSelectors)
+	}
+	affected := b.remember(key, now, spec != nil)
+	for _, ns := range namespaces {
+		for _, t := range b.Templates.InNamespace(ns) {
+			if affected.has(t.GroupVersionKind().GroupKind()) {
+				b.inbox.put(event{template: keyOf(t), anew: true})
+			}
+		}
+	}
+	for _, k := range b.claims.chosenBy(key.kind, key.namespace, key.name) {
+		b.inbox.put(event{template: k, anew: true})
+	}
+	b.touch(b.claims.ofSource(key.kind, key.namespace, key.name)...)
+	b.reports.touch(key)
+}
+
+// remember the kinds that a policy selects now; those that it selected before or
+// does now are affected.
+func (b *Binder) remember(key policyKey, now kindSet, exists bool) (affected kindSet) {
+	affected = now.union(b.kinds[key])
+	if b.kinds[key] = now; !exists {
+		delete(b.kinds, key)
+	}
+	return affected
+}
+
+// overriding touches the Bundles that an override policy was or is about.
+func (b *Binder) overriding(key policyKey) {
+	now, exists := kindSet{}, false
+	for _, o := range overridesInOrder(b.Policies.ClusterOverrides(), b.Policies.Overrides(key.namespace)) {
+		if o.key() == key {
+			now, exists = overriddenKinds(o.spec), true
+		}
+	}
+	b.touch(b.claims.withKinds(key.namespace, b.remember(key, now, exists))...)
+}
+
+// namespaceState is what of a namespace matters to its templates.
+func (b *Binder) namespaceState(name string) string {
+	ns := b.namespaceOf(name)
+	if value, ok := clustersAnnotation(ns.Annotations); ok {
+		return "=" + value
+	}
+	return ""
+}
+
+func (b *Binder) namespace(name string) {
+	now := b.namespaceState(name)
+	if before := b.namespaces[name]; before == now {
+		return
+	}
+	if b.namespaces[name] = now; now == "" {
+		delete(b.namespaces, name)
+	}
+	for _, t := range b.Templates.InNamespace(name) {
+		b.inbox.put(event{template: keyOf(t), anew: true})
+	}
+	b.touch(b.claims.ofSource(v1alpha1.SourceNamespaceAnnotation, name, name)...)
+}
+
+// bundle hears of Bundles that are gone.
+func (b *Binder) bundle(uid string) {
+	if _, ok := b.Bundles.Get(uid); ok {
+		return
+	}
+	if id, ok := b.claims.withUID(uid); ok {
+		b.claims.forget(id, uid)
+		b.touch(id)
+	}
+}
+
+// rows that confirmed the last tombstone let an empty Bundle go.
+func (b *Binder) rows(uid string) {
+	if id, ok := b.claims.withUID(uid); ok && b.claims.empty(id) {
+		b.touch(id)
+	}
+}

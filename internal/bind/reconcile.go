@@ -1,0 +1,261 @@
+package bind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// errMoved: something that the plan came from has changed; the next look will tell.
+var errMoved = errors.New("changed while it was planned")
+
+// work plans one Bundle; false when the queue has been shut down.
+func (b *Binder) work(ctx context.Context) bool {
+	id, shutdown := b.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer b.queue.Done(id)
+	switch err := b.reconcile(ctx, id); {
+	case err == nil:
+		b.queue.Forget(id)
+	case ctx.Err() != nil:
+	case apierrors.IsConflict(err) || errors.Is(err, errMoved):
+		b.queue.AddRateLimited(id)
+	default:
+		b.Log.Error("could not bind; trying again", "bundle", id.String(), "err", err)
+		b.queue.AddRateLimited(id)
+	}
+	return true
+}
+
+// reconcile brings a Bundle and its latest Revision to what templates and policies
+// want now.
+func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
+	bundle, exists := b.Bundles.ByName(id.Namespace, id.Name)
+	if exists && bundle.Meta.DeletionTimestamp != nil || b.terminating(id.Namespace) {
+		return nil
+	}
+	if exists {
+		if err := b.learn(ctx, bundle); err != nil {
+			return err
+		}
+	}
+	from, claimed := b.claims.known(id)
+	intent := b.intent(id, from)
+	in := PlanInput{
+		Claimed: claimed, Intent: intent, Defaults: b.Defaults, World: world{b, id},
+		ClusterOverrides: b.Policies.ClusterOverrides(),
+	}
+	if id.Namespace != "" {
+		in.Overrides = b.Policies.Overrides(id.Namespace)
+	}
+	if exists {
+		var err error
+		if in.Previous, err = b.previous(ctx, bundle.Ref.UID); err != nil {
+			return fmt.Errorf("read the content that bundle %s has: %w", id, err)
+		}
+		rows := b.Rows.OfBundle(bundle.Ref.UID)
+		in.Confirmed = func(t atoll.Tombstone) bool {
+			return !slices.ContainsFunc(rows, func(r state.Row) bool { return !t.Confirmed(r.Spec, r.Status) })
+		}
+	}
+	if kind := b.unsynced(in); kind != "" {
+		b.claims.block(id, true)
+		b.Log.Debug("waits until a kind is read in full", "bundle", id.String(), "kind", kind)
+		return nil
+	}
+	b.claims.block(id, false)
+	out := Plan(in)
+	b.claims.wants(id, out.Wants)
+	b.reports.problems(id, out.Problems)
+	return b.carryOut(ctx, id, bundle, exists, plan{in, out, from, intent})
+}
+
+// plan and what it came from.
+type plan struct {
+	in     PlanInput
+	out    PlanOutput
+	from   origin
+	intent *Intent
+}
+
+func (b *Binder) carryOut(ctx context.Context, id BundleID, bundle state.Bundle, exists bool, p plan) error {
+	if !exists && len(p.out.Content.Items) == 0 {
+		return nil
+	}
+	if err := b.finalize(ctx, p.out.Finalize); err != nil {
+		return err
+	}
+	if !exists || p.intent != nil {
+		var err error
+		if bundle, err = b.writeBundle(ctx, id, bundle, p); err != nil {
+			return err
+		}
+	}
+	if p.out.Cut {
+		if _, err := b.Revisions.Cut(ctx, bundle.Ref, &p.out.Content); err != nil {
+			return err
+		}
+		b.cut(id, bundle.Ref.UID, p)
+	}
+	if len(p.out.Content.Items) == 0 && len(p.out.Content.Tombstones) == 0 {
+		return b.collect(ctx, bundle)
+	}
+	return nil
+}
+
+// cut tells other Bundles what this one has now: some may have waited for it to
+// take an item over.
+func (b *Binder) cut(id BundleID, uid string, p plan) {
+	for _, key := range b.claims.has(id, uid, &p.out.Content) {
+		for _, other := range b.claims.touched(key) {
+			if other != id {
+				b.queue.Add(other)
+			}
+		}
+	}
+	if p.in.Previous != nil {
+		for _, item := range p.in.Previous.Items {
+			b.claims.settle(item.Key)
+		}
+	}
+	b.reports.touch(policyKey{p.from.source.Kind, policyNamespace(p.from.source.Kind, id), p.from.source.Name})
+}
+
+func policyNamespace(kind string, id BundleID) string {
+	if kind == v1alpha1.SourcePropagationPolicy {
+		return id.Namespace
+	}
+	return ""
+}
+
+// intent of a Bundle's source; nil when there is none any more, or none that can be
+// read.
+func (b *Binder) intent(id BundleID, from origin) *Intent {
+	switch from.source.Kind {
+	case v1alpha1.SourcePropagationPolicy:
+		for _, p := range b.Policies.Propagation(id.Namespace) {
+			if p.Name == from.source.Name {
+				return &Intent{p.Spec}
+			}
+		}
+	case v1alpha1.SourceClusterPropagationPolicy:
+		for _, p := range b.Policies.ClusterPropagation() {
+			if p.Name == from.source.Name {
+				return &Intent{p.Spec}
+			}
+		}
+	case v1alpha1.SourceNamespaceAnnotation:
+		return annotationIntent(b.namespaceOf(id.Namespace).Annotations)
+	case v1alpha1.SourceAnnotation:
+		if t, ok := b.Templates.Get(from.object); ok {
+			return annotationIntent(t.GetAnnotations())
+		}
+	}
+	return nil
+}
+
+func annotationIntent(annotations map[string]string) *Intent {
+	value, ok := clustersAnnotation(annotations)
+	if !ok {
+		return nil
+	}
+	p, err := ParseClusters(value)
+	if err != nil {
+		return nil
+	}
+	return &Intent{annotated(p)}
+}
+
+// unsynced names a kind without which the plan could be wrong; empty when there is
+// none.
+func (b *Binder) unsynced(in PlanInput) string {
+	kinds := map[schema.GroupKind]bool{definitions: true}
+	for _, key := range in.Claimed {
+		kinds[groupKind(key)] = true
+	}
+	if in.Previous != nil {
+		for _, item := range in.Previous.Items {
+			kinds[groupKind(item.Key)] = true
+		}
+	}
+	if in.Intent != nil {
+		for _, rs := range in.Intent.Spec.ResourceSelectors {
+			if _, known := b.Templates.Namespaced(kindOf(rs).Group, rs.Kind); known {
+				kinds[kindOf(rs)] = true
+			}
+		}
+		if in.Intent.Spec.PropagateDeps {
+			for _, kind := range []string{"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim"} {
+				kinds[schema.GroupKind{Kind: kind}] = true
+			}
+		}
+	}
+	for gk := range kinds {
+		if !b.Templates.Synced(gk.Group, gk.Kind) {
+			return gk.String()
+		}
+	}
+	return ""
+}
+
+// writeBundle makes the Bundle, or brings its spec to what the source wants.
+func (b *Binder) writeBundle(ctx context.Context, id BundleID, old state.Bundle, p plan) (state.Bundle, error) {
+	spec := old.Spec
+	spec.Source, spec.Group = p.from.source, p.from.group
+	if p.intent != nil {
+		s := p.intent.Spec
+		spec.Placement, spec.ConflictResolution, spec.Removal, spec.WhenUnfit = s.Placement, s.ConflictResolution, s.Removal, s.WhenUnfit
+	}
+	if old.Ref.UID == "" {
+		if p.intent == nil {
+			return old, errMoved
+		}
+		old.Ref.Namespace, old.Ref.Name = id.Namespace, id.Name
+		old.Meta = metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, Finalizers: []string{atoll.FinalizerBundle}}
+		old.Spec = spec
+		return b.put(old.Object(), func(o client.Object) error { return b.Client.Create(ctx, o, owner) }, "make bundle "+id.String())
+	}
+	if apiequality.Semantic.DeepEqual(old.Spec, spec) {
+		return old, nil
+	}
+	old.Spec = spec
+	return b.put(old.Object(), func(o client.Object) error { return b.Client.Update(ctx, o, owner) }, "write bundle "+id.String())
+}
+
+func (b *Binder) put(obj client.Object, write func(client.Object) error, what string) (state.Bundle, error) {
+	if err := write(obj); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			err = errMoved
+		}
+		return state.Bundle{}, fmt.Errorf("%s: %w", what, err)
+	}
+	b.Bundles.Put(obj)
+	bundle, _ := state.BundleOf(obj)
+	return bundle, nil
+}
+
+// collect deletes a Bundle that has nothing and owes nothing to any row.
+func (b *Binder) collect(ctx context.Context, bundle state.Bundle) error {
+	if slices.ContainsFunc(b.Rows.OfBundle(bundle.Ref.UID), func(r state.Row) bool { return r.Spec.Phase == atoll.RowHeld }) {
+		return nil
+	}
+	obj := bundle.Object()
+	pre := client.Preconditions{UID: &bundle.Meta.UID, ResourceVersion: &bundle.Meta.ResourceVersion}
+	if err := b.Client.Delete(ctx, obj, pre); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("collect bundle %s/%s: %w", bundle.Ref.Namespace, bundle.Ref.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package bind
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// world is what the tables and claims say, seen from one Bundle.
+type world struct {
+	*Binder
+	id BundleID
+}
+
+func (w world) Template(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
+	return w.Templates.Get(key)
+}
+
+func (w world) Claim(key atoll.ItemKey) (Claim, bool)              { return w.claims.claim(w.id, key) }
+func (w world) Deleted(key atoll.ItemKey, uid string) bool         { return w.claims.wasDeleted(key, uid) }
+func (w world) Holders(key atoll.ItemKey) []string                 { return w.claims.holders(w.id, key) }
+func (w world) Definition(key atoll.ItemKey) (atoll.ItemKey, bool) { return w.definition(key) }
+
+var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
+// definition names the CRD of a custom resource.
+func (b *Binder) definition(key atoll.ItemKey) (atoll.ItemKey, bool) {
+	gvr, ok := b.Templates.Resource(key)
+	if !ok || gvr.Group == "" {
+		return atoll.ItemKey{}, false
+	}
+	crd := atoll.ItemKey{Group: definitions.Group, Kind: definitions.Kind, Name: gvr.GroupResource().String()}
+	_, ok = b.Templates.Get(crd)
+	return crd, ok
+}
