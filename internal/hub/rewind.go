@@ -7,6 +7,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -45,6 +46,11 @@ func (r *rewinds) onAhead(bundle, cluster string, generation int64) {
 	default:
 		r.log.Warn("more rows are behind their clusters than can be raised at once; they follow when the agent reconnects", "cluster", cluster)
 	}
+}
+
+// onRemembered is told which tombstones a cluster remembers.
+func (r *rewinds) onRemembered(cluster string, tombstones []*pb.RememberedTombstone, complete bool) {
+	r.log.Info("a cluster told what it remembers of removals", "cluster", cluster, "tombstones", len(tombstones), "complete", complete)
 }
 
 // run writes until ctx ends.
