@@ -14,6 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"atoll.dev/atoll/internal/bench"
+	"atoll.dev/atoll/internal/demo"
 )
 
 func main() {
@@ -51,5 +54,6 @@ Everything listens on loopback, lives in one directory and needs no network.
 	}
 	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), relayCommand())
 	root.AddCommand(faultCommands()...)
+	root.AddCommand(demo.NewCommand(), bench.NewCommand())
 	return root
 }

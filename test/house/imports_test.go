@@ -54,7 +54,7 @@ var layers = []layer{
 		packages: []string{
 			"internal/inventory/...", "internal/bind/...", "internal/place/...", "internal/summarise/...",
 		},
-		below: []string{"api", "vocabulary", "cores", "state", "explain"},
+		below: []string{"api", "vocabulary", "wire", "cores", "state", "explain"},
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{

@@ -134,10 +134,13 @@ type call struct {
 
 func isMain(s source) bool { return s.syntax.Name.Name == "main" }
 
+// forTests tells packages that only tests import, such as labtest.
+func forTests(s source) bool { return strings.HasSuffix(path.Base(s.dir), "test") }
+
 var placedCalls = []call{
 	{
 		importPath: "context", names: []string{"Background", "TODO"},
-		allowed: func(s source) bool { return isMain(s) || s.test },
+		allowed: func(s source) bool { return isMain(s) || s.test || forTests(s) },
 		why:     "take the caller's context; only main and tests begin one",
 	},
 	{

@@ -1,0 +1,143 @@
+// Package bench measures the numbers of the README on this machine, from outside,
+// as a user gets them.
+//
+// Contract: it starts a lab of its own in a temporary directory and ends it. Every
+// number says how it came about. Counts are exact for the run; times and sizes are
+// those of the machine at the moment, so nothing else should run on it.
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"atoll.dev/atoll/internal/lab"
+)
+
+// number is one line of the result.
+type number struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Goal  string  `json:"goal,omitempty"`
+	How   string  `json:"how"`
+}
+
+type options struct {
+	rounds  int
+	idle    time.Duration
+	objects int
+	json    bool
+}
+
+// NewCommand makes the command `atoll-lab bench`.
+func NewCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure start, memory, latency and writes with a hub and three clusters",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			numbers, err := o.run(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(numbers)
+			}
+			return print(cmd.OutOrStdout(), numbers)
+		},
+	}
+	cmd.Flags().IntVar(&o.rounds, "rounds", 40, "Deployments to apply for the latency")
+	cmd.Flags().DurationVar(&o.idle, "idle", 30*time.Second, "how long to leave a process alone before its memory is read")
+	cmd.Flags().IntVar(&o.objects, "objects", 50, "objects that the agent holds when its memory is read")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	return cmd
+}
+
+func print(out io.Writer, numbers []number) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(table, "NUMBER\tVALUE\tGOAL\tHOW (%d CPUs, %s/%s)\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	for _, n := range numbers {
+		value := fmt.Sprintf("%.0f %s", n.Value, n.Unit)
+		if n.Unit == "s" {
+			value = fmt.Sprintf("%.2f s", n.Value)
+		}
+		goal := n.Goal
+		if goal == "" {
+			goal = "-"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", n.What, value, goal, n.How)
+	}
+	return table.Flush()
+}
+
+func (o options) run(ctx context.Context, progress io.Writer) (numbers []number, err error) {
+	dir, err := os.MkdirTemp("", "atoll-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	fmt.Fprintln(progress, "a hub alone")
+	numbers, err = o.hubAlone(ctx, filepath.Join(dir, "hub"))
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(progress, "a hub and three members")
+	l, err := lab.Up(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Members: len(members), Nodes: 3, Progress: progress})
+	defer func() {
+		if opened, openErr := lab.Open(filepath.Join(dir, "lab")); openErr == nil {
+			err = errors.Join(err, opened.Delete(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBench(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []func(context.Context, options) ([]number, error){b.latency, b.writes, b.agentMemory} {
+		more, err := part(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, more...)
+	}
+	return numbers, nil
+}
+
+// binary is the path of one of our programs.
+func binary(name string) (string, error) {
+	if dir := os.Getenv(lab.BinDirVariable); dir != "" {
+		return filepath.Join(dir, name), nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find %s beside this program: %w", name, err)
+	}
+	return filepath.Join(filepath.Dir(self), name), nil
+}
+
+// pause waits for d or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

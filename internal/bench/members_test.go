@@ -1,0 +1,27 @@
+package bench
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestOnlyRequestsThatWroteCount(t *testing.T) {
+	got, err := parseRequests(strings.NewReader(`# TYPE apiserver_request_total counter
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="APPLY",version="v1"} 3
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="status",verb="PATCH",version="v1"} 2
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="namespace",subresource="",verb="LIST",version="v1"} 9
+apiserver_request_total{code="409",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="PUT",version="v1"} 9
+apiserver_request_total{code="200",component="apiserver",dry_run="All",group="apps",resource="deployments",scope="resource",subresource="",verb="PUT",version="v1"} 9
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="coordination.k8s.io",resource="leases",scope="resource",subresource="",verb="PUT",version="v1"} 9
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="authorization.k8s.io",resource="subjectaccessreviews",scope="resource",subresource="",verb="POST",version="v1"} 9
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="engine.atoll.dev",resource="revisions",scope="resource",subresource="",verb="POST",version="v1alpha1"} 1
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"APPLY deployments": 3, "PATCH deployments/status": 2, "POST revisions": 1}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
