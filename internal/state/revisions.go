@@ -25,6 +25,7 @@ type Revisions struct {
 	client  client.Client
 	hubKey  []byte
 	content *lru.Cache // name → *atoll.Content
+	locks   bundleLocks
 
 	mu       sync.RWMutex
 	byName   map[string]*enginev1.Revision
@@ -113,6 +114,9 @@ func (t *Revisions) Latest(bundleUID string) (*enginev1.Revision, bool) {
 // is not taken up again: numbers tell people what came after what, so the new one
 // is named with its number. Parts are written before the Revision that names them.
 func (t *Revisions) Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error) {
+	lock := t.locks.of(ref.UID)
+	lock.Lock()
+	defer lock.Unlock()
 	hash := atoll.KeyedHash(t.hubKey, atoll.ContentIdentity(content))
 	number := int64(1)
 	if last, ok := t.Latest(ref.UID); ok {

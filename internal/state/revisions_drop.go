@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,17 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
+// bundleLocks keep the cutting and the dropping of one Bundle's Revisions apart: a
+// new Revision may name a part that only a dropped one named before.
+type bundleLocks [64]sync.Mutex
+
+// of a Bundle; some Bundles share one.
+func (l *bundleLocks) of(uid string) *sync.Mutex {
+	h := fnv.New32a()
+	h.Write([]byte(uid))
+	return &l[h.Sum32()%uint32(len(l))]
+}
+
 // Drop deletes Revisions of one Bundle, and then the parts that none of its others
 // needs. A part without a Revision harms nobody, so an error in between only
 // leaves it for the next Drop of its Revision's siblings or for DropAll.
@@ -20,6 +33,9 @@ func (t *Revisions) Drop(ctx context.Context, revisions []*enginev1.Revision) er
 		return nil
 	}
 	bundle := revisions[0].Spec.Bundle.UID
+	lock := t.locks.of(bundle)
+	lock.Lock()
+	defer lock.Unlock()
 	for _, r := range revisions {
 		if err := t.delete(ctx, &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}); err != nil {
 			return err

@@ -127,3 +127,32 @@ func TestTooLargeIsRefusedByName(t *testing.T) {
 		t.Fatalf("err = %v, want one that names the item", err)
 	}
 }
+
+func TestDropKeepsPartsThatOthersName(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	revs, _ := newRevisions(c, bytes.Repeat([]byte{1}, 32))
+	for _, body := range []string{"x", "y"} {
+		if _, err := revs.Cut(t.Context(), testRef, &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", body), item("Secret", "s", "same")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts := func() int {
+		var secrets corev1.SecretList
+		if err := c.List(t.Context(), &secrets); err != nil {
+			t.Fatal(err)
+		}
+		return len(secrets.Items)
+	}
+	if err := revs.Drop(t.Context(), revs.OfBundle("b1")[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if left := revs.OfBundle("b1"); len(left) != 1 || left[0].Spec.Number != 2 || parts() != 1 {
+		t.Fatalf("left: %v, %d parts", left, parts())
+	}
+	if err := revs.DropAll(t.Context(), "b1"); err != nil {
+		t.Fatal(err)
+	}
+	if left := revs.OfBundle("b1"); len(left) != 0 || parts() != 0 {
+		t.Fatalf("left after all: %v, %d parts", left, parts())
+	}
+}
