@@ -15,13 +15,31 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"atoll.dev/atoll/internal/lab/member"
 	"atoll.dev/atoll/internal/lab/process"
 	"atoll.dev/atoll/internal/lab/relay"
 )
 
 // This file is the only place that knows command lines: what a component is
 // started with, and how one sees that it works.
+
+// Names in a member's directory: what "atoll-lab member" promises to whoever
+// started it.
+const (
+	// MemberKubeconfig gives cluster admin rights.
+	MemberKubeconfig = "kubeconfig"
+	// MemberReady exists while the cluster works and holds the id of the process
+	// that says so; a start removes it first.
+	MemberReady = "ready"
+)
+
+// Annotations of pods that bend what the made-up nodes of a member do.
+const (
+	// ReadyAfterAnnotation delays readiness; a Go duration, default 300ms.
+	ReadyAfterAnnotation = "lab.atoll.dev/ready-after"
+	// CompleteAfterAnnotation delays the success of a Job's pod, counted from
+	// the start of its containers; a Go duration, default 2s.
+	CompleteAfterAnnotation = "lab.atoll.dev/complete-after"
+)
 
 const (
 	hubName     = "hub"
@@ -155,12 +173,12 @@ func (r *record) member(m *memberRecord) component {
 		command = append(command, "--region", m.Region)
 	}
 	c := r.component(m.Name, command...)
-	kubeconfig := filepath.Join(dir, member.KubeconfigFile)
+	kubeconfig := filepath.Join(dir, MemberKubeconfig)
 	c.port = m.Port
 	c.ready = func(ctx context.Context) error {
 		// The file may be that of a process before; a starting one removes it.
 		_, pid := c.process.State()
-		data, err := os.ReadFile(filepath.Join(dir, member.ReadyFile))
+		data, err := os.ReadFile(filepath.Join(dir, MemberReady))
 		if err != nil || string(data) != strconv.Itoa(pid) {
 			return errors.New("it does not say that it is ready")
 		}
@@ -180,7 +198,7 @@ func (r *record) agent(m *memberRecord) component {
 		"--kubeconfig", r.kubeconfig(m.Name),
 	}
 	c := r.component(agentPrefix+m.Name, append(command, r.AgentArgs...)...)
-	c.ready = func(ctx context.Context) error { return r.agentReady(ctx, m.Name) }
+	c.ready = func(ctx context.Context) error { return r.agentReady(ctx, m) }
 	c.graceful = true
 	return c
 }
@@ -209,26 +227,22 @@ func apiReady(ctx context.Context, kubeconfig string) error {
 
 // agentReady says whether an agent that was just started did its work. While
 // the hub, its member or the link is down it cannot, and running is enough.
-func (r *record) agentReady(ctx context.Context, name string) error {
-	m, err := r.memberNamed(name)
-	if err != nil {
-		return err
-	}
+func (r *record) agentReady(ctx context.Context, m *memberRecord) error {
 	for _, needed := range []component{r.hub(), r.member(m)} {
 		if state, _ := needed.process.State(); state != process.Running {
 			return nil
 		}
 	}
 	links, err := relay.Client{Dir: r.dir}.Status(ctx)
-	if err != nil || links[name].Mode != relay.Up {
+	if err != nil || links[m.Name].Mode != relay.Up {
 		return nil
 	}
 	// The hub may take a moment to see that the agent before this one is gone,
 	// so its word alone is not enough.
-	if links[name].Connections == 0 {
+	if links[m.Name].Connections == 0 {
 		return errors.New("it has no connection to the hub")
 	}
-	return clusterReady(ctx, r.kubeconfig(hubName), name)
+	return clusterReady(ctx, r.kubeconfig(hubName), m.Name)
 }
 
 // clusterReady returns nil when the hub shows the cluster as Ready.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"atoll.dev/atoll/internal/lab/member"
 	"atoll.dev/atoll/internal/lab/relay"
 )
 
@@ -95,13 +94,13 @@ func fakeMember(ctx context.Context, args map[string]string) error {
 	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "break-"+args["name"])); err == nil {
 		return errors.New("told to break")
 	}
-	_ = os.Remove(filepath.Join(dir, member.ReadyFile))
+	_ = os.Remove(filepath.Join(dir, MemberReady))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
-	if err := writeFakeKubeconfig(filepath.Join(dir, member.KubeconfigFile), args["port"]); err != nil {
+	if err := writeFakeKubeconfig(filepath.Join(dir, MemberKubeconfig), args["port"]); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, member.ReadyFile), fmt.Append(nil, os.Getpid()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, MemberReady), fmt.Append(nil, os.Getpid()), 0o600); err != nil {
 		return err
 	}
 	return serveHTTP(ctx, args["port"], mux)

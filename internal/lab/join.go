@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -37,7 +36,7 @@ func (l *Lab) join(ctx context.Context, r *record) error {
 		if err != nil {
 			return err
 		}
-		if err := l.update(ctx, r, func(r *record) { r.Invitation = invited }); err != nil {
+		if r, err = l.update(ctx, func(r *record) { r.Invitation = invited }); err != nil {
 			return err
 		}
 	}
@@ -71,7 +70,8 @@ func (l *Lab) joinMember(ctx context.Context, r *record, i int) error {
 	if err := l.bring(ctx, agent); err != nil {
 		return err
 	}
-	return l.update(ctx, r, func(r *record) { r.Members[i].Joined = true })
+	_, err := l.update(ctx, func(r *record) { r.Members[i].Joined = true })
+	return err
 }
 
 // invite makes a token that serves for so many joins.
@@ -93,17 +93,16 @@ func (r *record) invite(ctx context.Context, uses int) (invitation, error) {
 // accept accepts the cluster once its request is there. It gives up when the
 // agent ends.
 func (r *record) accept(ctx context.Context, agent component, name string) error {
-	var refused error
 	return agent.process.WaitReady(ctx, acceptTimeout, func(ctx context.Context) error {
-		// A command per attempt: not more often than twice a second.
-		err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 2*time.Second, true, func(ctx context.Context) (bool, error) {
-			_, refused = r.atoll(ctx, "accept", name)
-			return refused == nil, nil
-		})
+		_, err := r.atoll(ctx, "accept", name)
 		if err != nil {
-			return refused
+			// A command per attempt: some per second are enough.
+			select {
+			case <-ctx.Done():
+			case <-time.After(250 * time.Millisecond):
+			}
 		}
-		return nil
+		return err
 	})
 }
 

@@ -150,12 +150,19 @@ func (r *record) save() error {
 	return nil
 }
 
-// update changes the record on disk and r alike.
-func (l *Lab) update(ctx context.Context, r *record, change func(*record)) error {
-	return l.locked(ctx, func() error {
+// update changes the record on disk and returns it as it is now. Records in
+// memory are never changed, since goroutines share them.
+func (l *Lab) update(ctx context.Context, change func(*record)) (*record, error) {
+	var r *record
+	err := l.locked(ctx, func() error {
+		var err error
+		if r, err = l.load(); err != nil {
+			return err
+		}
 		change(r)
 		return r.save()
 	})
+	return r, err
 }
 
 // memberNamed finds a member; the error lists those that exist.

@@ -18,10 +18,6 @@ import (
 	"atoll.dev/atoll/internal/lab"
 )
 
-// kubernetesVersion is what the linked API servers call themselves; without
-// it they claim to be a nameless development version.
-const kubernetesVersion = "v1.36.3"
-
 // Binaries returns a directory that holds the named commands, for instance
 // "atoll-lab". Environment variable lab.BinDirVariable overrides it.
 func Binaries(t testing.TB, names ...string) string {
@@ -45,12 +41,13 @@ func Binaries(t testing.TB, names ...string) string {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatalf("lock of test binaries: %v", err)
 	}
-	args := []string{"build", "-ldflags", versionFlags(), "-o", dir + "/"}
+	root := moduleRoot(t)
+	args := []string{"build", "-ldflags", versionFlags(t, root), "-o", dir + "/"}
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
 	}
 	build := exec.Command("go", args...)
-	build.Dir = moduleRoot(t)
+	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -58,14 +55,20 @@ func Binaries(t testing.TB, names ...string) string {
 	return dir
 }
 
-// versionFlags are the linker flags that every build of the API server takes.
-func versionFlags() string {
-	minor := strings.Split(kubernetesVersion, ".")[1]
-	var flags []string
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		flags = append(flags, "-X", pkg+".gitVersion="+kubernetesVersion, "-X", pkg+".gitMajor=1", "-X", pkg+".gitMinor="+minor)
+// versionFlags tell the linked API servers what to call themselves; without,
+// they claim to be a nameless development version.
+func versionFlags(t testing.TB, root string) string {
+	t.Helper()
+	list := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	list.Dir = root
+	out, err := list.Output()
+	version := strings.TrimSpace(string(out))
+	parts := strings.Split(version, ".")
+	if err != nil || len(parts) < 3 {
+		t.Fatalf("version of k8s.io/kubernetes: %q, %v", version, err)
 	}
-	return strings.Join(flags, " ")
+	const pkg = "k8s.io/component-base/version"
+	return "-X " + pkg + ".gitVersion=" + version + " -X " + pkg + ".gitMajor=1 -X " + pkg + ".gitMinor=" + parts[1]
 }
 
 // moduleRoot walks up from the test's directory to go.mod.

@@ -17,7 +17,7 @@
 //     for nothing else.
 //   - There is no network and no container: pods turn Ready within a second,
 //     pods of Jobs succeed two seconds later, deletion of a pod is prompt. The
-//     annotations of this package bend that per pod. A namespace with pods takes
+//     annotations of package lab bend that per pod. A namespace with pods takes
 //     15 seconds to go, as upstream's controller waits for half their grace.
 //   - What a cloud would add is made up: the default StorageClass binds claims
 //     to volumes that exist in name only, and Services of type LoadBalancer and

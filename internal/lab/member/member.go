@@ -21,15 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
-)
 
-// Names inside Options.Dir.
-const (
-	// KubeconfigFile gives cluster admin rights.
-	KubeconfigFile = "kubeconfig"
-	// ReadyFile exists while the cluster works and holds the process id that
-	// says so; a start removes it first.
-	ReadyFile = "ready"
+	"atoll.dev/atoll/internal/lab"
 )
 
 // Options says which cluster to run.
@@ -91,14 +84,14 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("member directory: %w", err)
 	}
-	if err := os.Remove(ReadyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(lab.MemberReady); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("member directory: %w", err)
 	}
 	keys, err := ensurePKI(filepath.Join(dir, "pki"), net.ParseIP(serviceIP))
 	if err != nil {
 		return fmt.Errorf("certificates in %s: %w", dir, err)
 	}
-	kubeconfig := filepath.Join(dir, KubeconfigFile)
+	kubeconfig := filepath.Join(dir, lab.MemberKubeconfig)
 	if err := writeKubeconfig(kubeconfig, o, keys); err != nil {
 		return err
 	}
@@ -182,7 +175,7 @@ func runAboveAPI(ctx context.Context, group *errgroup.Group, o Options, plane *c
 		return err
 	}
 	klog.InfoS("Member is ready", "after", time.Since(begin))
-	return writeFile(filepath.Join(o.Dir, ReadyFile), []byte(strconv.Itoa(os.Getpid())))
+	return writeFile(filepath.Join(o.Dir, lab.MemberReady), []byte(strconv.Itoa(os.Getpid())))
 }
 
 // waitForAPI returns when the API server says that it is ready.

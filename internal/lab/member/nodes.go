@@ -22,26 +22,23 @@ import (
 	kwok "sigs.k8s.io/kwok/pkg/kwok/controllers"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 	kwokclient "sigs.k8s.io/kwok/pkg/utils/client"
+
+	"atoll.dev/atoll/internal/lab"
 )
 
 const (
-	// ReadyAfterAnnotation on a pod delays its readiness; a Go duration,
-	// default 300ms.
-	ReadyAfterAnnotation = "lab.atoll.dev/ready-after"
-	// CompleteAfterAnnotation on a pod of a Job delays its success, counted
-	// from the start of its containers; a Go duration, default 2s.
-	CompleteAfterAnnotation = "lab.atoll.dev/complete-after"
-
 	// nodeGracePeriod is long so that a starved machine does not turn nodes
 	// NotReady by itself; leases are renewed at a quarter of their duration.
 	nodeGracePeriod      = 10 * time.Minute
 	leaseDurationSeconds = 60
-
-	kubeletVersion = "v1.36.3"
 )
 
 // ensureNodes creates the nodes that are missing; it never removes one.
 func ensureNodes(ctx context.Context, client kubernetes.Interface, o Options) error {
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("version of the cluster: %w", err)
+	}
 	for i := range o.Nodes {
 		name := fmt.Sprintf("node-%d", i+1)
 		capacity := corev1.ResourceList{
@@ -65,10 +62,13 @@ func ensureNodes(ctx context.Context, client kubernetes.Interface, o Options) er
 			},
 			Status: corev1.NodeStatus{
 				Capacity: capacity, Allocatable: capacity,
-				NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kubeletVersion, OSImage: "atoll lab", ContainerRuntimeVersion: "kwok", OperatingSystem: "linux", Architecture: "amd64"},
+				NodeInfo: corev1.NodeSystemInfo{
+					KubeletVersion: version.GitVersion, OSImage: "atoll lab", ContainerRuntimeVersion: "kwok",
+					OperatingSystem: "linux", Architecture: "amd64",
+				},
 			},
 		}
-		_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		_, err = client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create node %s: %w", name, err)
 		}
@@ -157,8 +157,8 @@ func stages() (map[internalversion.StageResourceRef][]*internalversion.Stage, er
 	}{
 		{source: nodefast.DefaultNodeInit},
 		{source: heartbeat.DefaultNodeHeartbeatWithLease, delay: 30 * time.Minute},
-		{source: podfast.DefaultPodReady, delay: 300 * time.Millisecond, annotation: ReadyAfterAnnotation},
-		{source: podfast.DefaultPodComplete, delay: 2 * time.Second, annotation: CompleteAfterAnnotation},
+		{source: podfast.DefaultPodReady, delay: 300 * time.Millisecond, annotation: lab.ReadyAfterAnnotation},
+		{source: podfast.DefaultPodComplete, delay: 2 * time.Second, annotation: lab.CompleteAfterAnnotation},
 		{source: podfast.DefaultPodDelete, delay: 100 * time.Millisecond},
 	} {
 		stage, err := kwokconfig.UnmarshalWithType[*internalversion.Stage](s.source)

@@ -1,4 +1,4 @@
-package member_test
+package lab_test
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 
 	"atoll.dev/atoll/internal/lab"
 	"atoll.dev/atoll/internal/lab/labtest"
-	"atoll.dev/atoll/internal/lab/member"
 )
 
 const namespace = "shop"
@@ -175,13 +174,13 @@ func create(t *testing.T, client kubernetes.Interface) {
 		ObjectMeta: meta("web"),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](3), Selector: selector("web"),
-			Template: pod("web", corev1.RestartPolicyAlways, map[string]string{member.ReadyAfterAnnotation: "10ms"}),
+			Template: pod("web", corev1.RestartPolicyAlways, map[string]string{lab.ReadyAfterAnnotation: "10ms"}),
 		},
 	}, o)
 	check(t, err)
 	_, err = client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{
 		ObjectMeta: meta("migrate"),
-		Spec:       batchv1.JobSpec{Template: pod("migrate", corev1.RestartPolicyNever, map[string]string{member.CompleteAfterAnnotation: "100ms"})},
+		Spec:       batchv1.JobSpec{Template: pod("migrate", corev1.RestartPolicyNever, map[string]string{lab.CompleteAfterAnnotation: "100ms"})},
 	}, o)
 	check(t, err)
 	_, err = client.AppsV1().StatefulSets(namespace).Create(ctx, &appsv1.StatefulSet{
