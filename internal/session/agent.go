@@ -42,8 +42,8 @@ type Memory struct {
 	// Seqs of the last reports. An agent that does not remember them may give
 	// numbers that surely are not lower, such as the time in milliseconds.
 	Seqs map[string]int64
-	// Gone tells at which generation bundles were removed whose removal the hub
-	// has acknowledged.
+	// Gone tells at which generation bundles were removed that are not held any
+	// more, whether or not the hub has acknowledged it.
 	Gone map[string]int64
 	// Position of the hub that was stored last; nil without one.
 	Position *pb.Position
@@ -75,8 +75,8 @@ type AgentOutput struct {
 	// Store these manifests, all objects filled in, then call Stored. A manifest
 	// of a bundle replaces one of the same bundle that is still being stored.
 	Store []atoll.Manifest
-	// Forget bundles whose removal the hub has stored: remember in Memory.Gone the
-	// generation, and nothing else of them.
+	// Forget bundles whose removal the hub has stored: only their generation is to
+	// be remembered, in Memory.Gone.
 	Forget map[string]int64
 	// Position to remember before anything that Store lists; nil: as before.
 	Position *pb.Position
@@ -199,7 +199,9 @@ func (a *Agent) upsert(u *pb.Upsert, out *AgentOutput) {
 	}
 	acc, held := a.accepted[bundle]
 	if generation < acc.generation {
-		out.Frames = append(out.Frames, storedFrame(bundle, acc.generation, acc.content))
+		if acc.stored { // otherwise Stored follows by itself
+			out.Frames = append(out.Frames, storedFrame(bundle, acc.generation, acc.content))
+		}
 		return
 	}
 	if g, ok := a.gone[bundle]; ok && !m.Remove && generation <= g {
