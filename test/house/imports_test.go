@@ -66,8 +66,8 @@ var layers = []layer{
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
-		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "state", "apiserver"},
-		why: "what is refused depends on the request and the schema, never on what controllers think at the moment",
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "state", "apiserver", "reconcilers"},
+		why: "it asks bind's own matcher who places what, so that the finalizer is where bind wants it; nobody but the hub knows it",
 	},
 	{
 		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust"},
