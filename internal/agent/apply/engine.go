@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -34,8 +35,10 @@ type Watch interface {
 type Options struct {
 	Client *member.Client
 	Store  Store
-	// Fence tells whether this agent still is the member's only applier. It is
-	// asked before deletions.
+	// Held tells, from memory, whether this agent is the member's only applier;
+	// while it is not, nothing is done. Fence asks the member; it is called before
+	// deletions.
+	Held  func() bool
 	Fence func(context.Context) bool
 	Watch Watch
 	// Changed is told that the status of a Bundle may have changed. It must not
@@ -88,8 +91,8 @@ func New(o Options, stored store.Contents) *Engine {
 	for _, r := range stored.Records {
 		e.book.Restore(r)
 	}
-	for uid, at := range stored.Reports.Buried {
-		e.book.Bury(uid, at)
+	for uid, gone := range stored.Reports.Gone {
+		e.book.Bury(uid, gone.At)
 	}
 	for _, b := range stored.Bundles {
 		e.fold(b.Holding)
@@ -153,17 +156,39 @@ func (e *Engine) Forget(ctx context.Context, bundle string, now time.Time) error
 }
 
 // Object finds an object's JSON by its item's hash.
-func (e *Engine) Object(hash string) ([]byte, bool) {
+func (e *Engine) Object(hash string) (json.RawMessage, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.Object(hash)
 }
 
-// Buried lists the Bundles that were removed, and when (Unix seconds).
-func (e *Engine) Buried() map[string]int64 {
+// Tombstones of the Bundle's manifest. Read-only.
+func (e *Engine) Tombstones(bundle string) []atoll.Tombstone {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.book.Buried()
+	if h := e.book.Holding(bundle); h != nil {
+		return h.Manifest.Tombstones
+	}
+	return nil
+}
+
+// Held lists every Bundle that is held, with its generation and content hash.
+func (e *Engine) Held() []Held {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []Held
+	for _, uid := range e.book.Bundles() {
+		m := &e.book.Holding(uid).Manifest
+		out = append(out, Held{Bundle: uid, Generation: m.Generation, Content: m.Content})
+	}
+	return out
+}
+
+// Held is a Bundle that is held.
+type Held struct {
+	Bundle     string
+	Generation int64
+	Content    string
 }
 
 // Seen takes the view of an object that carries our label.

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,6 +16,8 @@ const (
 	// tierGrace is how long a pass waits for a tier; what takes longer goes on
 	// beside the next tiers.
 	tierGrace = 3 * time.Second
+	// heldRetry is how soon Run looks again whether it may work.
+	heldRetry = time.Second
 	// storeRetry is how long Run waits after the member refused to store intents.
 	storeRetry = 2 * time.Second
 )
@@ -25,11 +28,16 @@ func (e *Engine) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for ctx.Err() == nil {
-		keys, next := e.take(time.Now())
+		var keys []atoll.ItemKey
+		next, held := heldRetry, e.o.Held()
+		if held {
+			keys, next = e.take(time.Now())
+		}
 		switch {
 		case len(keys) > 0:
 			e.pass(ctx, keys, &running)
 			continue
+		case !held:
 		case e.unsaved():
 			if e.flush(ctx) == nil {
 				continue
@@ -117,7 +125,7 @@ func (e *Engine) pass(ctx context.Context, keys []atoll.ItemKey, running *sync.W
 		}
 	}
 	for _, ns := range e.missingNamespaces(keys) {
-		e.finishNamespace(ns, e.keepNamespace(ctx, ns))
+		e.finishNamespace(ctx, ns, e.keepNamespace(ctx, ns))
 	}
 	for _, tier := range append(up, down...) {
 		e.runTier(ctx, tier, running)
@@ -128,7 +136,7 @@ func (e *Engine) pass(ctx context.Context, keys []atoll.ItemKey, running *sync.W
 }
 
 // finishNamespace keeps a failure to make a namespace for its next try.
-func (e *Engine) finishNamespace(ns string, failure *Failure) {
+func (e *Engine) finishNamespace(ctx context.Context, ns string, failure *Failure) {
 	if failure == nil {
 		return
 	}
@@ -142,7 +150,7 @@ func (e *Engine) finishNamespace(ns string, failure *Failure) {
 		t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
 	}
 	e.mu.Unlock()
-	e.tell(key, old, failure)
+	e.tell(ctx, key, old, failure)
 }
 
 func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
@@ -192,17 +200,21 @@ func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure
 	r, _ := e.book.Record(key)
 	e.drop(key, t)
 	e.mu.Unlock()
-	e.tell(key, old, failure)
+	e.tell(ctx, key, old, failure)
 	e.changed(r)
 	e.nudge()
 }
 
 // tell logs what changed.
-func (e *Engine) tell(key atoll.ItemKey, old, now *Failure) {
+func (e *Engine) tell(ctx context.Context, key atoll.ItemKey, old, now *Failure) {
 	switch {
 	case now != nil && (old == nil || old.Reason != now.Reason):
 		e.o.Metrics.failure(now)
-		e.o.Log.Warn("object is not as it should be", "object", key, "reason", now.Reason, "message", now.Message)
+		level := slog.LevelWarn
+		if now.Waits {
+			level = slog.LevelInfo
+		}
+		e.o.Log.Log(ctx, level, "object is not as it should be", "object", key, "reason", now.Reason, "message", now.Message)
 	case now == nil && old != nil:
 		e.o.Log.Info("object is as it should be again", "object", key, "was", old.Reason)
 	}

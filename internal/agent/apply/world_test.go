@@ -86,7 +86,7 @@ func (w *world) start() {
 	w.writes = &countingStore{Store: s}
 	watcher := observe.NewWatcher(w.client)
 	w.Engine = New(Options{
-		Client: w.client, Store: w.writes, Fence: func(context.Context) bool { return w.held },
+		Client: w.client, Store: w.writes, Held: func() bool { return true }, Fence: func(context.Context) bool { return w.held },
 		Watch: watcher, Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)

@@ -56,14 +56,6 @@ func (b *Book) Restore(r Record) {
 // late tombstone which moved an item there does not wait for it.
 func (b *Book) Bury(uid string, at int64) { b.buried[uid] = at }
 
-// Buried lists the removed Bundles and when they were. The map is a copy.
-func (b *Book) Buried() map[string]int64 { return maps.Clone(b.buried) }
-
-// Exhume forgets removed Bundles from before the given Unix second.
-func (b *Book) Exhume(before int64) {
-	maps.DeleteFunc(b.buried, func(_ string, at int64) bool { return at < before })
-}
-
 // Record of the key; false when nothing is known of it. The value is a copy.
 func (b *Book) Record(key atoll.ItemKey) (Record, bool) {
 	if r := b.records[key]; r != nil {

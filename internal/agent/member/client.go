@@ -33,6 +33,7 @@ type Client struct {
 // parts of the Client.
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{}
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the member at %s: %w", config.Host, err)

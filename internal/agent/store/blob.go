@@ -112,7 +112,7 @@ func (s *Store) write(ctx context.Context, secret *corev1.Secret, version string
 				return "", err
 			}
 		case apierrors.IsNotFound(err):
-			if err := s.ensureNamespace(ctx); err != nil {
+			if err := s.EnsureNamespace(ctx); err != nil {
 				return "", err
 			}
 			version = ""

@@ -31,6 +31,7 @@ const (
 type Position struct {
 	Chain    string `json:"chain"`
 	Revision int64  `json:"revision"`
+	Issued   int64  `json:"issued,omitempty"`
 	MAC      []byte `json:"mac,omitempty"`
 	// Order grows with every position that is stored, so that the newest is known
 	// whatever the revisions of two chains.
@@ -47,16 +48,40 @@ type Bundle struct {
 type Reports struct {
 	// Last report of each Bundle.
 	Last map[string]atoll.RowStatus `json:"last,omitempty"`
-	// Buried Bundles and the Unix second of their removal.
-	Buried map[string]int64 `json:"buried,omitempty"`
+	// Gone are the Bundles whose removal is done and known to the hub.
+	Gone map[string]Gone `json:"gone,omitempty"`
+	// Tombstones that were carried out.
+	Tombstones []Tombstone `json:"tombstones,omitempty"`
+	Position   Position    `json:"position,omitzero"`
+}
+
+// Gone is a Bundle that was removed.
+type Gone struct {
+	Generation int64 `json:"generation"`
+	// At is the Unix second of it.
+	At int64 `json:"at"`
+}
+
+// Tombstone that was carried out, for the case that the hub is set back.
+type Tombstone struct {
+	Bundle     string `json:"bundle"`
+	Generation int64  `json:"generation"`
+	// Tombstone is nil when the whole Bundle was removed.
+	Tombstone *atoll.Tombstone `json:"tombstone,omitempty"`
+	// At is the Unix second of it.
+	At int64 `json:"at"`
 }
 
 // Identity of the agent: what the hub gave it and the key that it made.
 type Identity struct {
 	KeyPEM         []byte `json:"key"`
 	CertificatePEM []byte `json:"certificate,omitempty"`
-	ClusterUID     string `json:"clusterUID,omitempty"`
-	ClusterName    string `json:"clusterName,omitempty"`
+	// HubCAPEM are the CAs that the hub's certificate is verified by.
+	HubCAPEM    []byte `json:"hubCA,omitempty"`
+	ClusterUID  string `json:"clusterUID,omitempty"`
+	ClusterName string `json:"clusterName,omitempty"`
+	// TokenID names the token that the cluster joined by; it is no secret.
+	TokenID string `json:"tokenID,omitempty"`
 	// Hub and CAHash that the identity is for.
 	Hub    string `json:"hub"`
 	CAHash string `json:"caHash"`
@@ -128,7 +153,7 @@ func (s *Store) PutIdentity(ctx context.Context, id Identity) error {
 // Open reads all that is stored, makes the namespace if it is missing, and
 // collects parts that nothing names.
 func (s *Store) Open(ctx context.Context) (Contents, error) {
-	if err := s.ensureNamespace(ctx); err != nil {
+	if err := s.EnsureNamespace(ctx); err != nil {
 		return Contents{}, err
 	}
 	secrets, err := s.list(ctx)
@@ -184,7 +209,12 @@ func (c *Contents) take(s *Store, kind string, data []byte) error {
 		}
 		c.Records = append(c.Records, records...)
 	case kindReports:
-		return unpack(data, &c.Reports)
+		if err := unpack(data, &c.Reports); err != nil {
+			return err
+		}
+		if c.Reports.Position.Order > c.Position.Order {
+			c.Position = c.Reports.Position
+		}
 	case kindSeq:
 		s.seqMu.Lock()
 		defer s.seqMu.Unlock()
@@ -215,7 +245,8 @@ func (s *Store) list(ctx context.Context) (map[string]*corev1.Secret, error) {
 	}
 }
 
-func (s *Store) ensureNamespace(ctx context.Context) error {
+// EnsureNamespace makes the namespace if it is missing.
+func (s *Store) EnsureNamespace(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}

@@ -1,0 +1,227 @@
+// Package agent is the composition of the agent that runs beside one member API
+// server: it joins the hub, makes the member what the hub wants, keeps it so, and
+// reports.
+//
+// Contract: Run owns everything that it starts and ends it before it returns. The
+// member is healed whether or not the hub can be reached; nothing is applied or
+// deleted while another agent holds the member's lease. All state lies in the
+// member, in the namespace atoll.SystemNamespace, so that an agent may be killed
+// at any moment and started anywhere.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/agent/apply"
+	"atoll.dev/atoll/internal/agent/inventory"
+	"atoll.dev/atoll/internal/agent/lease"
+	"atoll.dev/atoll/internal/agent/link"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Options of an agent. All are required unless a default is stated.
+type Options struct {
+	// MemberConfig reaches the member's API server. It is not changed.
+	MemberConfig *rest.Config
+	// HubAddress is HOST:PORT of the hub's gateway, CAHash the hash of its CA's key
+	// ("sha256:…").
+	HubAddress, CAHash string
+	// Token lets the cluster join; of no use once it has.
+	Token string
+	// Name that the cluster asks for.
+	Name string
+	// Version of the agent; default atoll.Version.
+	Version string
+	// Registry takes the metrics; default: a new one.
+	Registry prometheus.Registerer
+	// Log; default slog.Default().
+	Log *slog.Logger
+}
+
+// qps and burst bound what one agent asks of its member.
+const (
+	qps   = 50
+	burst = 100
+)
+
+// Run the agent until ctx ends. When another agent takes the member over, it waits
+// for its turn again.
+func Run(ctx context.Context, o Options) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	metrics := &metrics{apply: apply.NewMetrics(o.Registry), link: link.NewMetrics(o.Registry)}
+	for {
+		err := runOnce(ctx, o, metrics)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, lease.ErrLost), errors.Is(err, store.ErrFenced):
+			o.Log.Warn("another agent took over this member; waiting for its end", "err", err)
+		default:
+			return err
+		}
+	}
+}
+
+type metrics struct {
+	apply *apply.Metrics
+	link  *link.Metrics
+}
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.MemberConfig == nil:
+		return o, errors.New("agent: MemberConfig is missing")
+	case o.HubAddress == "" || o.CAHash == "" || o.Name == "":
+		return o, errors.New("agent: HubAddress, CAHash and Name are all needed")
+	}
+	o.MemberConfig = rest.CopyConfig(o.MemberConfig)
+	o.MemberConfig.QPS, o.MemberConfig.Burst = qps, burst
+	o.MemberConfig.WarningHandler = rest.NoWarnings{}
+	if o.Version == "" {
+		o.Version = atoll.Version
+	}
+	if o.MemberConfig.UserAgent == "" {
+		o.MemberConfig.UserAgent = "atoll-agent/" + o.Version
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o, nil
+}
+
+// parts of one agent while it holds the lease.
+type parts struct {
+	lease     *lease.Lease
+	inventory *inventory.Inventory
+	watcher   *observe.Watcher
+	engine    *apply.Engine
+	link      *link.Link
+}
+
+// runOnce waits for the lease and works until it is lost or ctx ends.
+func runOnce(ctx context.Context, o Options, metrics *metrics) error {
+	client, err := member.New(o.MemberConfig)
+	if err != nil {
+		return err
+	}
+	var p parts
+	p.inventory, err = inventory.New(inventory.Options{
+		Config: o.MemberConfig, Client: client, Log: o.Log,
+		Changed: func() { p.link.InventoryChanged() },
+		Served:  func() { p.engine.Served() },
+	})
+	if err != nil {
+		return err
+	}
+	var engine *apply.Engine
+	answers := func(err error) {
+		if p.inventory.Answered(err) && engine != nil {
+			engine.Retry()
+		}
+	}
+	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.Identity(), answers, o.Log)
+	if err != nil {
+		return err
+	}
+	stored, err := store.New(o.MemberConfig, atoll.SystemNamespace, p.lease.Confirm)
+	if err != nil {
+		return err
+	}
+	if err := untilAnswers(ctx, o.Log, stored.EnsureNamespace); err != nil {
+		return err
+	}
+	if err := p.lease.Acquire(ctx); err != nil {
+		return err
+	}
+	contents, err := open(ctx, o.Log, client, stored)
+	if err != nil {
+		return err
+	}
+	p.watcher = observe.NewWatcher(client)
+	p.link = link.New(link.Options{
+		Hub: o.HubAddress, CAHash: o.CAHash, Token: o.Token, Name: o.Name, Version: o.Version,
+		Store: stored, Inventory: p.inventory.Current, Metrics: metrics.link, Log: o.Log,
+	}, contents)
+	p.engine = apply.New(apply.Options{
+		Client: client, Store: stored, Held: p.lease.Held, Fence: p.lease.Confirm,
+		Watch: p.watcher, Changed: p.link.Changed, Metrics: metrics.apply, Log: o.Log,
+	}, contents)
+	engine = p.engine
+	o.Log.Info("working", "member", o.MemberConfig.Host, "bundles", len(contents.Bundles), "objects", len(contents.Records))
+	return p.run(ctx)
+}
+
+// run all parts until one fails or ctx ends. The lease is given back last.
+func (p *parts) run(ctx context.Context) error {
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	group, work := errgroup.WithContext(work)
+	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
+	kept := make(chan error, 1)
+	go func() {
+		err := p.lease.Keep(leaseCtx)
+		stop()
+		kept <- err
+	}()
+	group.Go(func() error { p.inventory.Run(work); return nil })
+	group.Go(func() error { p.watcher.Run(work, p.engine); return nil })
+	group.Go(func() error { p.engine.Run(work); return nil })
+	group.Go(func() error { return p.link.Run(work, p.engine) })
+	err := group.Wait()
+	release()
+	return errors.Join(err, <-kept)
+}
+
+// open reads what is stored and what the member serves, as soon as it answers.
+func open(ctx context.Context, log *slog.Logger, client *member.Client, stored *store.Store) (contents store.Contents, err error) {
+	err = untilAnswers(ctx, log, func(ctx context.Context) error {
+		if _, err := client.Discover(ctx); err != nil {
+			return err
+		}
+		contents, err = stored.Open(ctx)
+		return err
+	})
+	for _, broken := range contents.Broken {
+		log.Error("a part of the agent's state cannot be read; what it was about stays in the member, and the hub sends it again", "part", broken)
+	}
+	return contents, err
+}
+
+// untilAnswers repeats what needs the member until it works, or ctx ends.
+func untilAnswers(ctx context.Context, log *slog.Logger, do func(context.Context) error) error {
+	told := ""
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil && told != err.Error() {
+			told = err.Error()
+			log.Warn("the member does not answer yet; trying on", "err", err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("wait for the member: %w", ctx.Err())
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,286 @@
+// Package inventory knows what the member is: its version, the APIs that it
+// serves, its nodes and what is requested of them. It never keeps or ships nodes
+// or pods, only their sums.
+//
+// Contract:
+//
+//   - Changed is called when Current gives something new, at most every Quiet; a
+//     node that turns ready or not is new at once, sums of requests only when
+//     their first two digits change.
+//   - Served is called after each discovery that gave other APIs than before.
+//     Discovery runs when CRDs or API services of the member change, and when the
+//     member is back after it was away.
+//   - Safe for concurrent use. Run is called once.
+package inventory
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/session"
+)
+
+// Quiet is how long changes are gathered before they are told.
+const Quiet = time.Second
+
+// Snapshot of the member. Read-only.
+type Snapshot struct {
+	Version string
+	// APIs are "group/version/Kind", sorted, and APIsHash identifies them.
+	APIs     []string
+	APIsHash string
+	Nodes    int
+	Ready    int
+	// Allocatable of all nodes, and Requested by pods that are not finished.
+	Allocatable, Requested map[string]string
+	// Answers: the member's API answers the agent; Trouble says why not.
+	Answers bool
+	Trouble string
+}
+
+// Options of an Inventory. All are required.
+type Options struct {
+	Config *rest.Config
+	Client *member.Client
+	// Changed and Served must not block.
+	Changed func()
+	Served  func()
+	Log     *slog.Logger
+}
+
+// Inventory of one member.
+type Inventory struct {
+	o    Options
+	core rest.Interface
+	wake chan struct{}
+	look chan struct{}
+
+	mu      sync.Mutex
+	version string
+	trouble string
+	nodes   map[string]node
+	pods    map[string]amounts
+	total   amounts // allocatable
+	asked   amounts // requested
+	told    Snapshot
+}
+
+// New gives an Inventory that knows nothing yet.
+func New(o Options) (*Inventory, error) {
+	core, err := member.TypedClient(o.Config, "")
+	if err != nil {
+		return nil, err
+	}
+	return &Inventory{
+		o: o, core: core, wake: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		nodes: map[string]node{}, pods: map[string]amounts{}, total: amounts{}, asked: amounts{},
+	}, nil
+}
+
+// Current snapshot.
+func (i *Inventory) Current() Snapshot {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.told
+}
+
+// Answered is told, again and again, whether the member's API answers. back: it
+// does, and did not before.
+func (i *Inventory) Answered(err error) (back bool) {
+	i.mu.Lock()
+	was := i.trouble
+	i.trouble = ""
+	if err != nil {
+		i.trouble = "the member's API does not answer the agent: " + err.Error()
+	}
+	back = was != "" && i.trouble == ""
+	changed := (was == "") != (i.trouble == "")
+	i.mu.Unlock()
+	if back {
+		signal(i.look)
+	}
+	if changed {
+		signal(i.wake)
+	}
+	return back
+}
+
+// Run until ctx ends.
+func (i *Inventory) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { i.watchNodes(ctx) })
+	running.Go(func() { i.watchPods(ctx) })
+	for _, kind := range definitions {
+		running.Go(func() { i.watchDefinitions(ctx, kind) })
+	}
+	running.Go(func() { i.discover(ctx) })
+	signal(i.look)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-i.wake:
+		}
+		if i.tell() {
+			i.o.Changed()
+		}
+		if !pause(ctx, Quiet) {
+			return
+		}
+	}
+}
+
+// tell takes a new snapshot and says whether it differs from the last.
+func (i *Inventory) tell() bool {
+	apis := i.o.Client.APIs()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := Snapshot{
+		Version: i.version, Nodes: len(i.nodes), Answers: i.trouble == "", Trouble: i.trouble,
+		Allocatable: i.total.quantities(0), Requested: i.asked.quantities(2),
+	}
+	if apis != nil {
+		s.APIs = apis.List()
+		s.APIsHash = i.told.APIsHash
+		if !slices.Equal(s.APIs, i.told.APIs) || s.APIsHash == "" {
+			s.APIsHash = session.APIsHash(s.APIs)
+		}
+	}
+	for _, n := range i.nodes {
+		if n.ready {
+			s.Ready++
+		}
+	}
+	old := i.told
+	i.told = s
+	return s.Version != old.Version || s.APIsHash != old.APIsHash || s.Nodes != old.Nodes || s.Ready != old.Ready ||
+		s.Answers != old.Answers || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested)
+}
+
+// lookAgain are the times after a change of definitions at which the member is
+// asked what it serves: it takes a moment until its answer has the change.
+var lookAgain = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
+
+// discover asks for version and APIs whenever look says so.
+func (i *Inventory) discover(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-i.look:
+		}
+		for _, wait := range lookAgain {
+			if !pause(ctx, wait) {
+				return
+			}
+			if i.ask(ctx) {
+				i.o.Served()
+				signal(i.wake)
+			}
+		}
+	}
+}
+
+// ask once; true when the member serves other APIs, or is of another version,
+// than before.
+func (i *Inventory) ask(ctx context.Context) bool {
+	changed, err := i.o.Client.Discover(ctx)
+	if err != nil {
+		i.o.Log.Debug("discovery failed", "err", err)
+		return false
+	}
+	version, err := i.o.Client.Version(ctx)
+	if err != nil {
+		return changed
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	changed = changed || version != i.version || i.told.APIsHash == ""
+	i.version = version
+	return changed
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// amounts of resources: cpu in thousandths, everything else in units.
+type amounts map[corev1.ResourceName]int64
+
+func amountsOf(list corev1.ResourceList) amounts {
+	out := make(amounts, len(list))
+	for name, q := range list {
+		out[name] = amount(name, q)
+	}
+	return out
+}
+
+func amount(name corev1.ResourceName, q resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+func (a amounts) add(b amounts, sign int64) {
+	for name, v := range b {
+		if a[name] += sign * v; a[name] == 0 {
+			delete(a, name)
+		}
+	}
+}
+
+// quantities as text, rounded up to so many digits (0: exact).
+func (a amounts) quantities(digits int) map[string]string {
+	out := make(map[string]string, len(a))
+	for name, v := range a {
+		if digits > 0 {
+			v = roundUp(v, digits)
+		}
+		q := resource.NewQuantity(v, resource.DecimalSI)
+		if name == corev1.ResourceCPU {
+			q = resource.NewMilliQuantity(v, resource.DecimalSI)
+		} else if digits == 0 && v%1024 == 0 && v != 0 {
+			q = resource.NewQuantity(v, resource.BinarySI)
+		}
+		out[string(name)] = q.String()
+	}
+	return out
+}
+
+// roundUp to so many significant decimal digits.
+func roundUp(v int64, digits int) int64 {
+	unit := int64(1)
+	limit := int64(1)
+	for range digits {
+		limit *= 10
+	}
+	for v/unit >= limit {
+		unit *= 10
+	}
+	return (v + unit - 1) / unit * unit
+}

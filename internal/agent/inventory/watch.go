@@ -1,0 +1,217 @@
+package inventory
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"atoll.dev/atoll/internal/agent/member"
+)
+
+// node is what is kept of a node.
+type node struct {
+	allocatable amounts
+	ready       bool
+}
+
+func (i *Inventory) watchNodes(ctx context.Context) {
+	put := func(obj any) {
+		n, ok := obj.(*corev1.Node)
+		if !ok {
+			return
+		}
+		now := node{allocatable: amountsOf(n.Status.Allocatable)}
+		for _, c := range n.Status.Conditions {
+			now.ready = now.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}
+		i.total.add(i.nodes[n.Name].allocatable, -1)
+		i.total.add(now.allocatable, 1)
+		i.nodes[n.Name] = now
+	}
+	i.watch(ctx, "nodes", &corev1.Node{}, &corev1.NodeList{}, &sums{
+		Inventory: i, put: put,
+		drop: func(name string) {
+			i.total.add(i.nodes[name].allocatable, -1)
+			delete(i.nodes, name)
+		},
+		clear: func() {
+			i.nodes, i.total = map[string]node{}, amounts{}
+			signal(i.look) // the member may have come back as another version
+		},
+	})
+}
+
+func (i *Inventory) watchPods(ctx context.Context) {
+	put := func(obj any) {
+		p, ok := obj.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		name := p.Namespace + "/" + p.Name
+		i.asked.add(i.pods[name], -1)
+		delete(i.pods, name)
+		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			return
+		}
+		now := requests(&p.Spec)
+		if len(now) == 0 {
+			return
+		}
+		i.asked.add(now, 1)
+		i.pods[name] = now
+	}
+	i.watch(ctx, "pods", &corev1.Pod{}, &corev1.PodList{}, &sums{
+		Inventory: i, put: put, reduce: reducePod,
+		drop: func(name string) {
+			i.asked.add(i.pods[name], -1)
+			delete(i.pods, name)
+		},
+		clear: func() { i.pods, i.asked = map[string]amounts{}, amounts{} },
+	})
+}
+
+// reducePod leaves of a pod only what its requests need.
+func reducePod(obj any) (any, error) {
+	p, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	small := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion}}
+	small.Spec.NodeName, small.Spec.Overhead, small.Status.Phase = p.Spec.NodeName, p.Spec.Overhead, p.Status.Phase
+	reduce := func(from []corev1.Container) (to []corev1.Container) {
+		for _, c := range from {
+			to = append(to, corev1.Container{Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests}, RestartPolicy: c.RestartPolicy})
+		}
+		return to
+	}
+	small.Spec.Containers, small.Spec.InitContainers = reduce(p.Spec.Containers), reduce(p.Spec.InitContainers)
+	return small, nil
+}
+
+// requests of a pod as the scheduler counts them: the containers and sidecars
+// together, or the largest step of initialisation, and the overhead.
+func requests(spec *corev1.PodSpec) amounts {
+	all, sidecars, peak := amounts{}, amounts{}, amounts{}
+	for _, c := range spec.Containers {
+		all.add(amountsOf(c.Resources.Requests), 1)
+	}
+	for _, c := range spec.InitContainers {
+		step := amountsOf(c.Resources.Requests)
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sidecars.add(step, 1)
+			step = amounts{}
+		}
+		step.add(sidecars, 1)
+		peak.raise(step)
+	}
+	all.add(sidecars, 1)
+	all.raise(peak)
+	all.add(amountsOf(spec.Overhead), 1)
+	return all
+}
+
+// raise each amount to at least what b has.
+func (a amounts) raise(b amounts) {
+	for name, v := range b {
+		a[name] = max(a[name], v)
+	}
+}
+
+// watch a core kind into sums.
+func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime.Object, into *sums) {
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			out := list.DeepCopyObject()
+			err := i.core.Get().Resource(plural).VersionedParams(&o, member.Codec()).Do(ctx).Into(out)
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			return i.core.Get().Resource(plural).VersionedParams(&o, member.Codec()).Watch(ctx)
+		},
+	}
+	cache.NewReflectorWithOptions(source, kind, into, cache.ReflectorOptions{Name: "atoll", TypeDescription: plural}).RunWithContext(ctx)
+}
+
+// sums is a reflector's store that keeps sums.
+type sums struct {
+	*Inventory
+	put    func(obj any)
+	drop   func(name string)
+	clear  func()
+	reduce cache.TransformFunc
+}
+
+// Transformer reduces objects while the reflector lists.
+func (s *sums) Transformer() cache.TransformFunc { return s.reduce }
+
+// Add an object.
+func (s *sums) Add(obj any) error { return s.Update(obj) }
+
+// Update an object.
+func (s *sums) Update(obj any) error {
+	s.mu.Lock()
+	s.put(obj)
+	s.mu.Unlock()
+	signal(s.wake)
+	return nil
+}
+
+// Delete an object.
+func (s *sums) Delete(obj any) error {
+	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.drop(name)
+	s.mu.Unlock()
+	signal(s.wake)
+	return nil
+}
+
+// Replace everything.
+func (s *sums) Replace(objs []any, _ string) error {
+	s.mu.Lock()
+	s.clear()
+	for _, obj := range objs {
+		s.put(obj)
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+	return nil
+}
+
+// Resync does nothing.
+func (s *sums) Resync() error { return nil }
+
+// watchDefinitions looks anew what the member serves when objects of a kind that
+// define APIs change.
+func (i *Inventory) watchDefinitions(ctx context.Context, kind schema.GroupVersionResource) {
+	at := i.o.Client.Metadata().Resource(kind)
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return at.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return at.Watch(ctx, o)
+		},
+	}
+	look := func() { signal(i.look) }
+	into := &sums{Inventory: i, put: func(any) { look() }, drop: func(string) { look() }, clear: look, reduce: func(obj any) (any, error) {
+		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
+		}
+		return obj, nil
+	}}
+	cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, into,
+		cache.ReflectorOptions{Name: "atoll", TypeDescription: kind.Resource}).RunWithContext(ctx)
+}
+
+var definitions = []schema.GroupVersionResource{
+	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+}

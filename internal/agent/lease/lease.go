@@ -1,0 +1,233 @@
+// Package lease sees to it that one agent at a time applies to a member, by a
+// Lease in the member itself.
+//
+// Contract:
+//
+//   - Acquire returns once the Lease is ours. It takes over a Lease that was not
+//     renewed for its duration as seen by this process's own clock (clocks are
+//     never compared), one that its holder gave back, and one whose holder was a
+//     process of this machine that is surely dead.
+//   - Keep renews it. It ends with ErrLost when another agent holds the Lease, and
+//     gives the Lease back when its context ends.
+//   - Held is true only while a renewal succeeded less than a duration ago: it may
+//     be false while nobody else holds the Lease, never true while somebody does.
+//   - Safe for concurrent use.
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"atoll.dev/atoll/internal/agent/member"
+)
+
+// ErrLost: another agent took the Lease.
+var ErrLost = errors.New("another agent took over this member")
+
+// Name of the Lease.
+const Name = "atoll-agent"
+
+const (
+	duration = 15 * time.Second
+	renewal  = 5 * time.Second
+	retry    = time.Second
+)
+
+// Lease of a member.
+type Lease struct {
+	client    rest.Interface
+	namespace string
+	identity  string
+	log       *slog.Logger
+	// answers is told whether the member answered, at each renewal.
+	answers func(error)
+
+	mu      sync.Mutex
+	renewed time.Time
+	lost    bool
+}
+
+// New gives the Lease in a namespace, for a holder of the given identity (see
+// Identity). answers is called at each renewal with the error of the member's API,
+// or nil; it must not block.
+func New(config *rest.Config, namespace, identity string, answers func(error), log *slog.Logger) (*Lease, error) {
+	client, err := member.TypedClient(config, coordinationv1.GroupName)
+	if err != nil {
+		return nil, err
+	}
+	return &Lease{client: client, namespace: namespace, identity: identity, answers: answers, log: log}, nil
+}
+
+// Held tells whether the Lease is surely ours now.
+func (l *Lease) Held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.lost && !l.renewed.IsZero() && time.Since(l.renewed) < duration
+}
+
+// Confirm asks the member whether the Lease is ours.
+func (l *Lease) Confirm(ctx context.Context) bool {
+	if !l.Held() {
+		return false
+	}
+	now, err := l.get(ctx)
+	return err == nil && holder(now) == l.identity && l.Held()
+}
+
+// Acquire waits until the Lease is ours, or ctx ends.
+func (l *Lease) Acquire(ctx context.Context) error {
+	var seen string // version of the Lease that another holds
+	var since time.Time
+	told := ""
+	for {
+		begin := time.Now()
+		now, err := l.get(ctx)
+		l.answers(err)
+		switch {
+		case apierrors.IsNotFound(err):
+			if err = l.create(ctx, begin); err == nil {
+				return nil
+			}
+		case err == nil:
+			if now.ResourceVersion != seen {
+				seen, since = now.ResourceVersion, time.Now()
+			}
+			who := holder(now)
+			if who == "" || who == l.identity || time.Since(since) > duration || dead(who) {
+				if err = l.take(ctx, now, begin); err == nil {
+					return nil
+				}
+			} else if told != who {
+				l.log.Info("another agent works on this member; waiting for its lease to end", "holder", who, "lease", l.namespace+"/"+Name)
+				told = who
+			}
+		}
+		if err != nil && !apierrors.IsConflict(err) && told != err.Error() {
+			l.log.Warn("the lease cannot be taken; trying on", "lease", l.namespace+"/"+Name, "err", err)
+			told = err.Error()
+		}
+		if !pause(ctx, retry) {
+			return fmt.Errorf("wait for lease %s/%s in the member: %w", l.namespace, Name, ctx.Err())
+		}
+	}
+}
+
+// Keep renews the Lease until ctx ends or another agent has it.
+func (l *Lease) Keep(ctx context.Context) error {
+	for pause(ctx, l.nextRenewal()) {
+		begin := time.Now()
+		now, err := l.get(ctx)
+		if err == nil {
+			if who := holder(now); who != l.identity && who != "" {
+				l.mu.Lock()
+				l.lost = true
+				l.mu.Unlock()
+				return fmt.Errorf("%w: %s holds lease %s/%s", ErrLost, who, l.namespace, Name)
+			}
+			err = l.take(ctx, now, begin)
+		} else if apierrors.IsNotFound(err) {
+			err = l.create(ctx, begin)
+		}
+		if ctx.Err() == nil {
+			l.answers(err)
+		}
+	}
+	l.giveBack(context.WithoutCancel(ctx))
+	return nil
+}
+
+// nextRenewal is soon after a renewal that failed.
+func (l *Lease) nextRenewal() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.renewed) < renewal {
+		return renewal - time.Since(l.renewed)
+	}
+	return retry
+}
+
+func (l *Lease) giveBack(ctx context.Context) {
+	now, err := l.get(ctx)
+	if err != nil || holder(now) != l.identity {
+		return
+	}
+	now.Spec.HolderIdentity = ptr.To("")
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := l.client.Put().Namespace(l.namespace).Resource("leases").Name(Name).Body(now).Do(ctx).Error(); err != nil {
+		l.log.Info("the lease was not given back; the next agent waits until it ends", "err", err)
+	}
+	l.mu.Lock()
+	l.lost = true
+	l.mu.Unlock()
+}
+
+func (l *Lease) get(ctx context.Context) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, renewal)
+	defer cancel()
+	var out coordinationv1.Lease
+	err := l.client.Get().Namespace(l.namespace).Resource("leases").Name(Name).Do(ctx).Into(&out)
+	return &out, err
+}
+
+func (l *Lease) create(ctx context.Context, begin time.Time) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: l.namespace}}
+	l.fill(lease)
+	ctx, cancel := context.WithTimeout(ctx, renewal)
+	defer cancel()
+	err := l.client.Post().Namespace(l.namespace).Resource("leases").Body(lease).Do(ctx).Error()
+	return l.done(err, begin)
+}
+
+// take the Lease over, or renew it, unless it changed since it was read.
+func (l *Lease) take(ctx context.Context, lease *coordinationv1.Lease, begin time.Time) error {
+	if holder(lease) != l.identity {
+		lease.Spec.AcquireTime = ptr.To(metav1.NowMicro())
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+	}
+	l.fill(lease)
+	ctx, cancel := context.WithTimeout(ctx, renewal)
+	defer cancel()
+	err := l.client.Put().Namespace(l.namespace).Resource("leases").Name(Name).Body(lease).Do(ctx).Error()
+	return l.done(err, begin)
+}
+
+func (l *Lease) fill(lease *coordinationv1.Lease) {
+	lease.Spec.HolderIdentity = &l.identity
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(duration / time.Second))
+	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+}
+
+// done counts the Lease from before the request, when it was surely written later.
+func (l *Lease) done(err error, begin time.Time) error {
+	if err == nil {
+		l.mu.Lock()
+		l.renewed = begin
+		l.mu.Unlock()
+	}
+	return err
+}
+
+func holder(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
+
+// pause waits; false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,35 @@
+package link
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	backoffFirst = 200 * time.Millisecond
+	backoffMost  = 15 * time.Second
+)
+
+// backoff doubles from backoffFirst to backoffMost; each wait is spread over its
+// upper half, so that agents that were cut off together come back apart.
+type backoff struct{ current time.Duration }
+
+func (b *backoff) next() time.Duration {
+	b.current = min(backoffMost, max(backoffFirst, 2*b.current))
+	return b.current/2 + time.Duration(rand.Int64N(int64(b.current/2)+1))
+}
+
+func (b *backoff) reset() { b.current = 0 }
+
+// pause waits; false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,16 @@
+// Package link is the agent's end of the line to the hub: it joins, dials, keeps a
+// session and comes back when it breaks. What the frames mean is package session's;
+// what they do is the Engine's.
+//
+// Contract:
+//
+//   - The key is made here and never leaves the member; identity and certificate
+//     lie in the member's store.
+//   - A manifest is acknowledged only once it lies in the member's store. Reports
+//     are sent when they differ from the last, gathered for Gather, and again after
+//     a reconnect until the hub has stored them.
+//   - A broken or half-open link is dialled again after 0.2 to 15 seconds; a hub
+//     that refuses for good is asked again after RefusedPause only.
+//   - Neither tokens nor keys nor the content of objects are logged.
+//   - Changed may be called from anywhere. Run is called once.
+package link

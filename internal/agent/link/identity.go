@@ -1,0 +1,248 @@
+package link
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// identity is who the agent is to its hub.
+type identity struct {
+	store.Identity
+	key  crypto.Signer
+	cert *x509.Certificate // nil before the first acceptance
+	// known: the hub has accepted the key once, so that it needs no token.
+	known bool
+}
+
+// valid tells whether the certificate can be shown now.
+func (id *identity) valid(now time.Time) bool {
+	return id.cert != nil && len(id.HubCAPEM) > 0 && now.Before(id.cert.NotAfter)
+}
+
+// loadIdentity gives the stored identity for this hub, or makes a key and stores it.
+func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
+	stored, err := l.o.Store.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if stored != nil && stored.CAHash == l.o.CAHash {
+		stored.Hub = l.o.Hub
+		return parseIdentity(*stored)
+	}
+	if stored != nil {
+		l.o.Log.Warn("the stored identity is for another hub and is replaced; what that hub placed here is kept",
+			"hub", stored.Hub, "cluster", stored.ClusterName)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the agent's key: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode the agent's key: %w", err)
+	}
+	id := &identity{key: key, Identity: store.Identity{
+		KeyPEM: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		Hub:    l.o.Hub, CAHash: l.o.CAHash,
+	}}
+	return id, l.o.Store.PutIdentity(ctx, id.Identity)
+}
+
+func parseIdentity(stored store.Identity) (*identity, error) {
+	id := &identity{Identity: stored}
+	block, _ := pem.Decode(stored.KeyPEM)
+	if block == nil {
+		return nil, errors.New("the stored key of the agent is damaged: delete Secret atoll-agent-identity in the member to join anew")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the stored key of the agent: %w", err)
+	}
+	id.key = key.(crypto.Signer)
+	if len(stored.CertificatePEM) > 0 {
+		if id.cert, err = leaf(stored.CertificatePEM); err != nil {
+			return nil, fmt.Errorf("read the stored certificate of the agent: %w", err)
+		}
+		id.known = true
+	}
+	return id, nil
+}
+
+func leaf(certPEM []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil {
+		return nil, errors.New("it is no PEM")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// accept a certificate that the hub gave for our key, and store it.
+func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
+	cert, err := leaf(certPEM)
+	if err != nil {
+		return fmt.Errorf("read the certificate that the hub gave: %w", err)
+	}
+	public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(l.id.key.Public()) {
+		return errors.New("the hub gave a certificate for another key")
+	}
+	if len(hubCA) > 0 {
+		if _, err := trust.PoolFromPEM(hubCA); err != nil {
+			return err
+		}
+		l.id.HubCAPEM = hubCA
+	}
+	l.mu.Lock()
+	l.id.CertificatePEM, l.id.cert, l.id.known = certPEM, cert, true
+	l.mu.Unlock()
+	return l.o.Store.PutIdentity(ctx, l.id.Identity)
+}
+
+// join asks for a certificate until there is one. It returns an error only when
+// ctx ends or the member's store fails.
+func (l *Link) join(ctx context.Context) error {
+	wait, told := &backoff{}, ""
+	for {
+		reply, err := l.ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && reply.GetState() == "Accepted":
+			l.id.ClusterUID, l.id.ClusterName = reply.GetClusterUid(), reply.GetClusterName()
+			if !l.id.known {
+				l.id.TokenID = tokenID(l.o.Token)
+			}
+			if err := l.accept(ctx, reply.GetCertificate(), reply.GetHubCa()); err != nil {
+				return err
+			}
+			l.o.Log.Info("joined", "hub", l.o.Hub, "cluster", l.id.ClusterName, "uid", l.id.ClusterUID)
+			return nil
+		case err == nil:
+			if told != reply.GetMessage() {
+				told = reply.GetMessage()
+				l.o.Log.Info("waiting to be accepted by the hub", "hub", l.o.Hub, "cluster", l.o.Name, "message", told)
+			}
+			wait.reset()
+			if !pause(ctx, 500*time.Millisecond) {
+				return ctx.Err()
+			}
+			continue
+		}
+		d := wait.next()
+		switch status.Code(err) {
+		case codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument:
+			d = l.o.RefusedPause
+			l.o.Log.Error("the hub refuses to let this cluster in", "hub", l.o.Hub, "cluster", l.o.Name,
+				"reason", status.Code(err), "message", status.Convert(err).Message(), "nextTry", d)
+		default:
+			if told != err.Error() {
+				told = err.Error()
+				l.o.Log.Warn("cannot join; trying on", "hub", l.o.Hub, "err", err)
+			}
+		}
+		if !pause(ctx, d) {
+			return ctx.Err()
+		}
+	}
+}
+
+// ask the hub once.
+func (l *Link) ask(ctx context.Context) (*pb.JoinReply, error) {
+	host, _, err := net.SplitHostPort(l.o.Hub)
+	if err != nil {
+		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.o.Hub, err)
+	}
+	config, err := trust.PinnedConfig(host, l.o.CAHash, func(ca []byte) { l.seenCA(ca) })
+	if err != nil {
+		return nil, err
+	}
+	conn, err := l.dial(config)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	csr, err := trust.NewRequest(l.id.key, l.o.Name)
+	if err != nil {
+		return nil, err
+	}
+	token := l.o.Token
+	if l.id.known {
+		token = ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	return pb.NewRegistrationClient(conn).Join(ctx, &pb.JoinRequest{
+		Token: token, Name: l.o.Name, Csr: csr, AgentVersion: l.o.Version,
+	})
+}
+
+// seenCA remembers the CA that the pin let through, for hubs that do not send
+// theirs.
+func (l *Link) seenCA(ca []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.id.HubCAPEM) == 0 {
+		l.id.HubCAPEM = ca
+	}
+}
+
+// joinTimeout is above the minute that the hub lets a call wait.
+const joinTimeout = 90 * time.Second
+
+// ioBuffer of each direction; frames are few.
+const ioBuffer = 4 << 10
+
+// dial makes a connection with small buffers that finds half-open links by itself.
+func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("passthrough:///"+l.o.Hub,
+		grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true,
+		}),
+		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer), grpc.WithSharedWriteBuffer(true),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(session.MaxFrameBytes), grpc.MaxCallSendMsgSize(session.MaxFrameBytes)),
+		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("dial the hub at %s: %w", l.o.Hub, err)
+	}
+	return conn, nil
+}
+
+// sessionTLS shows our certificate and trusts the hub's CAs.
+func (l *Link) sessionTLS() (*tls.Config, error) {
+	host, _, err := net.SplitHostPort(l.o.Hub)
+	if err != nil {
+		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.o.Hub, err)
+	}
+	pair, err := tls.X509KeyPair(l.id.CertificatePEM, l.id.KeyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("the agent's stored certificate: %w", err)
+	}
+	roots, err := trust.PoolFromPEM(l.id.HubCAPEM)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
+}

@@ -1,0 +1,263 @@
+package link
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"atoll.dev/atoll/internal/agent/apply"
+	"atoll.dev/atoll/internal/agent/inventory"
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+const (
+	// Gather is how long changes of statuses are gathered before they are reported.
+	Gather = 100 * time.Millisecond
+	// RefusedPause is how long a hub that refuses for good is left alone.
+	RefusedPause = 10 * time.Minute
+	// steady is how long a session lasts that shows that the link works.
+	steady = 10 * time.Second
+)
+
+// Store is the part of the member's store that the link needs.
+type Store interface {
+	Identity(ctx context.Context) (*store.Identity, error)
+	PutIdentity(ctx context.Context, id store.Identity) error
+	PutReports(ctx context.Context, r store.Reports) error
+	Seq(ctx context.Context) (int64, error)
+}
+
+// Engine is who makes the member be what the hub wants.
+type Engine interface {
+	Upsert(ctx context.Context, m atoll.Manifest, at store.Position) error
+	Forget(ctx context.Context, bundle string, now time.Time) error
+	Object(hash string) (json.RawMessage, bool)
+	Status(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool)
+	Tombstones(bundle string) []atoll.Tombstone
+	Held() []apply.Held
+}
+
+// Options of a Link. All are required but RefusedPause.
+type Options struct {
+	// Hub is HOST:PORT, CAHash the pin of its CA, Token and Name for joining.
+	Hub, CAHash, Token, Name string
+	Version                  string
+	Store                    Store
+	Inventory                func() inventory.Snapshot
+	// RefusedPause; default: the constant of that name.
+	RefusedPause time.Duration
+	Metrics      *Metrics
+	Log          *slog.Logger
+}
+
+// Link to the hub.
+type Link struct {
+	o      Options
+	engine Engine
+	id     *identity
+
+	manifests chan struct{} // capacity 1: there are manifests to store
+	changed   chan struct{} // capacity 1: there are statuses to report
+	saving    chan struct{} // capacity 1: the memory has to be stored
+
+	mu      sync.Mutex
+	core    *session.Agent
+	out     *outbox // of the living session; nil without one
+	pending []atoll.Manifest
+	dirty   map[string]bool
+	told    map[string]bool // reported by this process
+	memory  store.Reports
+	order   int64
+}
+
+// New gives a Link with what the store remembers. Its Engine comes with Run.
+func New(o Options, stored store.Contents) *Link {
+	if o.RefusedPause == 0 {
+		o.RefusedPause = RefusedPause
+	}
+	l := &Link{
+		o: o, manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
+		dirty: map[string]bool{}, told: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
+	}
+	l.memory.Position = stored.Position
+	if l.memory.Last == nil {
+		l.memory.Last = map[string]atoll.RowStatus{}
+	}
+	if l.memory.Gone == nil {
+		l.memory.Gone = map[string]store.Gone{}
+	}
+	return l
+}
+
+// Changed tells that the status of a Bundle may have changed.
+func (l *Link) Changed(bundle string) {
+	l.mu.Lock()
+	l.dirty[bundle] = true
+	l.mu.Unlock()
+	signal(l.changed)
+}
+
+// InventoryChanged tells that the inventory has something new.
+func (l *Link) InventoryChanged() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out != nil {
+		l.out.put(l.inventory(false))
+	}
+}
+
+// Run serves the hub until ctx ends. It returns an error only when the member's
+// store cannot give or take the agent's identity.
+func (l *Link) Run(ctx context.Context, engine Engine) error {
+	l.engine = engine
+	l.begin()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { l.storeLoop(ctx) })
+	running.Go(func() { l.reportLoop(ctx) })
+	running.Go(func() { l.saveLoop(ctx) })
+	var err error
+	if l.id, err = l.loadIdentity(ctx); err != nil {
+		return err
+	}
+	l.connectLoop(ctx)
+	return nil
+}
+
+// begin makes the core from what is held.
+func (l *Link) begin() {
+	now := time.Now()
+	memory := session.Memory{Seqs: map[string]int64{}, Gone: map[string]int64{}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, held := range l.engine.Held() {
+		entry := session.Entry{Bundle: held.Bundle, Generation: held.Generation, Content: held.Content}
+		if last, ok := l.memory.Last[held.Bundle]; ok {
+			entry.Status = session.StatusHash(last)
+			memory.Seqs[held.Bundle] = last.Seq
+		}
+		memory.Held = append(memory.Held, entry)
+		l.dirty[held.Bundle] = true
+	}
+	l.forgetOld(now)
+	for uid, gone := range l.memory.Gone {
+		memory.Gone[uid] = gone.Generation
+	}
+	if p := l.memory.Position; p.Chain != "" {
+		memory.Position = &pb.Position{ChainId: p.Chain, Revision: p.Revision, Issued: p.Issued, Mac: p.MAC}
+	}
+	l.core = session.NewAgent(session.AgentOptions{
+		Version: l.o.Version, Instance: rand.Text(), Object: l.object,
+	}, memory)
+	signal(l.changed)
+}
+
+// object looks in what is held and in what is about to be stored. The caller holds
+// mu.
+func (l *Link) object(_, hash string) (json.RawMessage, bool) {
+	for i := range l.pending {
+		for j := range l.pending[i].Items {
+			if it := &l.pending[i].Items[j]; it.Hash == hash && len(it.Object) > 0 {
+				return it.Object, true
+			}
+		}
+	}
+	return l.engine.Object(hash)
+}
+
+// connectLoop joins, if need be, and keeps sessions until ctx ends.
+func (l *Link) connectLoop(ctx context.Context) {
+	wait, told := &backoff{}, ""
+	for ctx.Err() == nil {
+		if !l.id.valid(time.Now()) {
+			if err := l.join(ctx); err != nil {
+				if ctx.Err() == nil {
+					l.o.Log.Error("cannot keep the identity that the hub gave; trying on", "err", err)
+					pause(ctx, wait.next())
+				}
+				continue
+			}
+		}
+		begin := time.Now()
+		err := l.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begin) > steady {
+			wait.reset()
+			told = ""
+		}
+		d := wait.next()
+		var refused *refusedError
+		switch {
+		case errors.As(err, &refused):
+			d = l.refused(refused, d)
+		case untrusted(err) && wait.current >= backoffMost/4:
+			l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.o.Hub, "err", err)
+			l.id.cert = nil
+			l.id.known = true
+		case told != err.Error():
+			told = err.Error()
+			l.o.Log.Warn("no link to the hub; what is placed here is kept as it is; trying on", "hub", l.o.Hub, "err", err)
+		}
+		pause(ctx, d)
+	}
+}
+
+// refused decides how long to wait after the hub refused a session.
+func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
+	if r.reason == "Unknown" && l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID {
+		l.o.Log.Info("the hub does not know this cluster any more; joining anew by the new token", "hub", l.o.Hub)
+		l.id.cert, l.id.known = nil, false
+		return d
+	}
+	if r.final {
+		d = l.o.RefusedPause
+	} else {
+		d = max(d, 5*time.Second)
+	}
+	l.o.Log.Error("the hub refuses this agent; what is placed here is kept as it is", "hub", l.o.Hub,
+		"reason", r.reason, "message", r.message, "nextTry", d.String())
+	return d
+}
+
+// untrusted tells whether TLS failed for want of trust, on either side.
+func untrusted(err error) bool {
+	text := err.Error()
+	return status.Code(err) == codes.Unauthenticated || strings.Contains(text, "remote error: tls:") || strings.Contains(text, "x509:")
+}
+
+// tokenID is the part of a token that is no secret.
+func tokenID(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	return parts[1]
+}
+
+// refusedError is a Refused frame.
+type refusedError struct {
+	reason, message string
+	final           bool
+}
+
+func (r *refusedError) Error() string { return r.reason + ": " + r.message }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

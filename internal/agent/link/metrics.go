@@ -1,0 +1,37 @@
+package link
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics of a Link.
+type Metrics struct {
+	connected prometheus.Gauge
+	reports   prometheus.Counter
+	frames    *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "atoll_agent_linked", Help: "1 while the agent has a session with the hub.",
+		}),
+		reports: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "atoll_agent_reports_total", Help: "Statuses of Bundles that differed from the last and were reported.",
+		}),
+		frames: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "atoll_agent_frames_total", Help: "Frames of sessions with the hub, by direction and kind.",
+		}, []string{"direction", "kind"}),
+	}
+	r.MustRegister(m.connected, m.reports, m.frames)
+	return m
+}
+
+func (m *Metrics) frame(direction string, frame any) {
+	_, kind, _ := strings.Cut(fmt.Sprintf("%T", frame), "_")
+	m.frames.WithLabelValues(direction, kind).Inc()
+}

@@ -1,0 +1,239 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// outbox are the frames that a session is to send. It is not bounded: what goes
+// into it is bounded by what the agent holds.
+type outbox struct {
+	mu     sync.Mutex
+	frames []*pb.FromAgent
+	wake   chan struct{}
+}
+
+func (o *outbox) put(frames ...*pb.FromAgent) {
+	o.mu.Lock()
+	o.frames = append(o.frames, frames...)
+	o.mu.Unlock()
+	signal(o.wake)
+}
+
+func (o *outbox) take() []*pb.FromAgent {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	frames := o.frames
+	o.frames = nil
+	return frames
+}
+
+// session dials and serves one session. It always ends with an error.
+func (l *Link) session(ctx context.Context) error {
+	config, err := l.sessionTLS()
+	if err != nil {
+		return err
+	}
+	conn, err := l.dial(config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pb.NewSessionClient(conn).Connect(ctx)
+	if err != nil {
+		return fmt.Errorf("open a session with the hub at %s: %w", l.o.Hub, err)
+	}
+	out := &outbox{wake: make(chan struct{}, 1)}
+	l.mu.Lock()
+	out.put(l.core.Hello())
+	l.out = out
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.out = nil
+		l.mu.Unlock()
+		l.o.Metrics.connected.Set(0)
+	}()
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer cancel()
+	sending.Go(func() { l.send(ctx, stream, out) })
+	sending.Go(func() { l.renew(ctx, out) })
+	return l.receive(ctx, stream, out)
+}
+
+// send what is in the outbox until the session ends.
+func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, out *outbox) {
+	for {
+		for _, f := range out.take() {
+			if stream.Send(f) != nil {
+				return // receive tells why
+			}
+			l.o.Metrics.frame("up", f.GetFrame())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-out.wake:
+		}
+	}
+}
+
+// receive frames until the session ends.
+func (l *Link) receive(ctx context.Context, stream pb.Session_ConnectClient, out *outbox) error {
+	for {
+		f, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return errors.New("the hub closed the session")
+		}
+		if err != nil {
+			return fmt.Errorf("session with the hub at %s: %w", l.o.Hub, err)
+		}
+		l.o.Metrics.frame("down", f.GetFrame())
+		l.mu.Lock()
+		result := l.core.Frame(f)
+		if w := result.Welcome; w != nil {
+			out.put(l.inventory(false))
+		}
+		l.take(result, out)
+		l.mu.Unlock()
+		if err := l.finish(ctx, result); err != nil {
+			return err
+		}
+	}
+}
+
+// take what the core says is to be done at once. The caller holds mu.
+func (l *Link) take(result session.AgentOutput, out *outbox) {
+	if p := result.Position; p != nil {
+		l.memory.Position = store.Position{Chain: p.GetChainId(), Revision: p.GetRevision(), Issued: p.GetIssued(), MAC: p.GetMac(), Order: l.order + 1}
+		l.order++
+	}
+	if out != nil {
+		out.put(result.Frames...)
+		if result.SendAPIs {
+			out.put(l.inventory(true))
+		}
+		if result.Recall {
+			out.put(l.remembered()...)
+		}
+	}
+	if len(result.Store) > 0 {
+		l.pending = append(l.pending, result.Store...)
+		signal(l.manifests)
+	}
+}
+
+// finish what takes time, or ends the session.
+func (l *Link) finish(ctx context.Context, result session.AgentOutput) error {
+	for _, err := range result.Rejected {
+		l.o.Log.Warn("the hub sent something that cannot be used", "err", err)
+	}
+	if w := result.Welcome; w != nil {
+		l.o.Metrics.connected.Set(1)
+		l.o.Log.Info("linked to the hub", "hub", l.o.Hub, "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
+	}
+	if r := result.Renewed; r != nil {
+		if err := l.accept(ctx, r.GetCertificate(), r.GetHubCa()); err != nil {
+			l.o.Log.Error("the renewed certificate is not kept; the old one is used on", "err", err)
+		} else {
+			l.o.Log.Info("certificate renewed", "until", l.id.cert.NotAfter)
+		}
+	}
+	if len(result.Forget) > 0 {
+		l.forget(ctx, result.Forget)
+	}
+	if r := result.Refused; r != nil {
+		return &refusedError{r.GetReason(), r.GetMessage(), r.GetFinal()}
+	}
+	return nil
+}
+
+// renew asks for a fresh certificate in time.
+func (l *Link) renew(ctx context.Context, out *outbox) {
+	for {
+		l.mu.Lock()
+		cert := l.id.cert
+		l.mu.Unlock()
+		if !pause(ctx, max(time.Minute, time.Until(trust.RenewAt(cert)))) {
+			return
+		}
+		l.mu.Lock()
+		due := time.Now().After(trust.RenewAt(l.id.cert))
+		l.mu.Unlock()
+		if !due {
+			continue
+		}
+		csr, err := trust.NewRequest(l.id.key, l.o.Name)
+		if err != nil {
+			l.o.Log.Error("cannot ask for a new certificate", "err", err)
+			return
+		}
+		out.put(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})
+	}
+}
+
+// inventory as a frame. The caller holds mu.
+func (l *Link) inventory(withAPIs bool) *pb.FromAgent {
+	s := l.o.Inventory()
+	inv := &pb.Inventory{
+		KubernetesVersion: s.Version, AgentVersion: l.o.Version, ApisHash: s.APIsHash,
+		NodesTotal: int32(s.Nodes), NodesReady: int32(s.Ready),
+		Allocatable: s.Allocatable, Requested: s.Requested,
+		MemberReady: s.Answers, MemberMessage: s.Trouble,
+	}
+	if withAPIs {
+		inv.Apis = s.APIs
+	}
+	return &pb.FromAgent{Frame: &pb.FromAgent_Inventory{Inventory: inv}}
+}
+
+// storeLoop puts manifests into the member and acknowledges them.
+func (l *Link) storeLoop(ctx context.Context) {
+	wait := &backoff{}
+	for {
+		l.mu.Lock()
+		var m *atoll.Manifest
+		if len(l.pending) > 0 {
+			m = &l.pending[0]
+		}
+		at := l.memory.Position
+		l.mu.Unlock()
+		if m == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.manifests:
+			}
+			continue
+		}
+		if err := l.engine.Upsert(ctx, *m, at); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			l.o.Log.Warn("a manifest cannot be stored in the member; trying on", "bundle", m.Bundle, "err", err)
+			if !pause(ctx, wait.next()) {
+				return
+			}
+			continue
+		}
+		wait.reset()
+		l.o.Log.Info("took over", "bundle", m.Bundle, "name", m.Namespace+"/"+m.Name, "generation", m.Generation, "items", len(m.Items), "remove", m.Remove)
+		l.mu.Lock()
+		l.pending = l.pending[1:]
+		l.take(l.core.Stored(m.Bundle, m.Generation, m.Content), l.out)
+		l.mu.Unlock()
+	}
+}

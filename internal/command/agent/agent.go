@@ -1,0 +1,157 @@
+// Package agent is the command `atoll agent`, which runs beside one member.
+//
+// Contract: the command runs until its context ends, logs to standard error, and
+// returns an error only for what trying again cannot mend.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"atoll.dev/atoll/internal/agent"
+	"atoll.dev/atoll/internal/trust"
+)
+
+type options struct {
+	hub, token, caHash, name  string
+	kubeconfig, kubeContext   string
+	metricsAddress, logFormat string
+	verbose                   bool
+}
+
+// NewCommand makes the command.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "agent --name NAME --hub HOST:PORT --ca-hash HASH --token TOKEN [--kubeconfig MEMBER]",
+		Short: "Run the agent of a member cluster",
+		Long: `Run the agent of a member cluster.
+
+The agent joins the hub, applies in its own cluster what the hub places there,
+keeps it so, also while the hub is away, and reports. It keeps its state in the
+member's namespace atoll-system and may be restarted anywhere. "atoll join" runs
+it inside the member.
+
+Without --kubeconfig the agent uses the service account of the pod that it runs in.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.name, "name", "", "name of the cluster (required)")
+	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway (required)")
+	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
+	f.StringVar(&o.token, "token", os.Getenv("ATOLL_TOKEN"), "join token; not needed once the cluster has joined (default $ATOLL_TOKEN)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the member (default: in-cluster)")
+	f.StringVar(&o.kubeContext, "context", "", "context in the kubeconfig (default: its current one)")
+	f.StringVar(&o.metricsAddress, "metrics-address", "", "HOST:PORT for /metrics and /healthz (default: none)")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+	cmd.Flags().Lookup("token").DefValue = ""
+	for _, required := range []string{"name", "hub", "ca-hash"} {
+		if err := cmd.MarkFlagRequired(required); err != nil {
+			panic(err)
+		}
+	}
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if !trust.ValidHash(o.caHash) {
+		return fmt.Errorf("--ca-hash: %q is no CA hash; it looks like sha256:<64 hexadecimal digits>", o.caHash)
+	}
+	if _, _, err := net.SplitHostPort(o.hub); err != nil {
+		return fmt.Errorf("--hub: %q is not HOST:PORT: %w", o.hub, err)
+	}
+	config, err := o.memberConfig()
+	if err != nil {
+		return err
+	}
+	frugal()
+	log := o.logger()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.metricsAddress != "" {
+		stop, err := serve(o.metricsAddress, registry, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	return agent.Run(ctx, agent.Options{
+		MemberConfig: config, HubAddress: o.hub, CAHash: o.caHash, Token: o.token, Name: o.name,
+		Registry: registry, Log: log,
+	})
+}
+
+func (o *options) memberConfig() (*rest.Config, error) {
+	if o.kubeconfig == "" && o.kubeContext == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("this is no pod with a service account; give the member's --kubeconfig: %w", err)
+		}
+		return config, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.kubeContext}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", o.kubeconfig, err)
+	}
+	return config, nil
+}
+
+// frugal trades a little CPU for memory, unless the environment says otherwise.
+func frugal() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(40)
+	}
+}
+
+func (o *options) logger() *slog.Logger {
+	level := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if o.verbose {
+		level.Level = slog.LevelDebug
+	}
+	var handler slog.Handler = slog.NewTextHandler(os.Stderr, level)
+	if o.logFormat == "json" {
+		handler = slog.NewJSONHandler(os.Stderr, level)
+	}
+	log := slog.New(handler)
+	klog.SetSlogLogger(log.With("from", "client-go"))
+	return log
+}
+
+// serve metrics and liveness.
+func serve(address string, registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics are not served any more", "err", err)
+		}
+	}()
+	return func() { _ = server.Close() }, nil
+}
