@@ -77,9 +77,9 @@ func TestParcelSizes(t *testing.T) {
 	var m atoll.Manifest
 	for i := range 8 {
 		object := json.RawMessage(`{"data":"` + strings.Repeat(fmt.Sprint(i), 400_000) + `"}`)
-		m.Items = append(m.Items, atoll.Rendered{Hash: fmt.Sprintf("h%d", i), Object: object})
+		m.Items = append(m.Items, atoll.Rendered{Key: atoll.ItemKey{Kind: "K", Name: fmt.Sprint(i)}, Hash: fmt.Sprintf("h%d", i), Object: object})
 	}
-	m.Items = append(m.Items, atoll.Rendered{Hash: "broken", Error: "a patch did not apply"})
+	m.Items = append(m.Items, atoll.Rendered{Key: atoll.ItemKey{Kind: "K", Name: "broken"}, Hash: "broken", Error: "a patch did not apply"})
 	p := NewParcel(m)
 	body, err := p.Encode(nil)
 	if err != nil || len(body) > InlineBytes+InlineBytes/2 {
