@@ -106,6 +106,7 @@ spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "8"}}}]}
 `
 
 func TestTemplatesDoNotAct(t *testing.T) {
+	t.Parallel()
 	u := admin(t, hub)
 	ns := u.namespace("charts")
 	u.mustApply(charts)

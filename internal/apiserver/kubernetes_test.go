@@ -222,6 +222,7 @@ func hasRule(rules []rbacv1.PolicyRule, resource string) bool {
 }
 
 func TestNamespaceLife(t *testing.T) {
+	t.Parallel()
 	u := admin(t, hub)
 	ns := u.namespace("life")
 	eventually(t, "a namespace gets its account and CA", func(ctx context.Context) (bool, string) {
