@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atoll.dev/atoll/internal/command/accept"
+	"atoll.dev/atoll/internal/command/agent"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/confirm"
 	"atoll.dev/atoll/internal/command/get"
@@ -42,7 +43,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags)},
-		clusters: {token.NewCommand(flags), join.NewCommand(flags), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
+		clusters: {token.NewCommand(flags), join.NewCommand(flags), agent.NewCommand(), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {
