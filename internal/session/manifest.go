@@ -108,10 +108,12 @@ func fill(m *atoll.Manifest, object func(hash string) (json.RawMessage, bool)) [
 	missing := map[string]struct{}{}
 	for i := range m.Items {
 		item := &m.Items[i]
-		if hasObject(item.Object) || item.Error != "" {
+		if hasObject(item.Object) {
 			continue
 		}
-		item.Object = nil
+		if item.Object = nil; item.Error != "" {
+			continue
+		}
 		if o, ok := object(item.Hash); ok && hasObject(o) {
 			item.Object = o
 			continue

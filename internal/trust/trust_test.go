@@ -1,0 +1,244 @@
+package trust
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestToken(t *testing.T) {
+	token := NewToken()
+	parsed, err := ParseToken(" " + token.Reveal() + "\n")
+	if err != nil || parsed != token || !parsed.Matches(token.Hash()) {
+		t.Fatalf("parsed %v, %v", parsed, err)
+	}
+	other := NewToken()
+	if other.Matches(token.Hash()) || (Token{ID: token.ID, secret: other.secret}).Matches(token.Hash()) {
+		t.Error("another secret matches")
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		if out := fmt.Sprintf(verb, token); strings.Contains(out, token.secret) || strings.Contains(out, fmt.Sprintf("%x", token.secret)) {
+			t.Errorf("%s prints the secret: %s", verb, out)
+		}
+	}
+	if strings.Contains(token.Hash(), token.secret) {
+		t.Error("the hash holds the secret")
+	}
+	for _, bad := range []string{"", "atoll1", "atoll1.a.b", "atoll2" + token.Reveal()[6:], token.Reveal() + "a", token.Reveal() + ".x", strings.ToUpper(token.Reveal())} {
+		if _, err := ParseToken(bad); err == nil {
+			t.Errorf("%q is taken for a token", bad)
+		}
+	}
+}
+
+func FuzzParseToken(f *testing.F) {
+	f.Add(NewToken().Reveal())
+	f.Add("atoll1..")
+	f.Fuzz(func(t *testing.T, s string) {
+		if token, err := ParseToken(s); err == nil && token.Reveal() != strings.TrimSpace(s) {
+			t.Errorf("%q became %q", s, token.Reveal())
+		}
+	})
+}
+
+func TestRequest(t *testing.T) {
+	key := newECKey(t)
+	der, err := NewRequest(key, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ParseRequest(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := KeyHash(key.Public())
+	if err != nil || r.KeyHash != want || !ValidHash(want) {
+		t.Errorf("key hash %s, want %s, %v", r.KeyHash, want, err)
+	}
+	if again, err := ParseRequestPEM(r.PEM()); err != nil || again.KeyHash != want {
+		t.Errorf("by PEM: %v", err)
+	}
+	forged := append([]byte(nil), der...)
+	forged[len(forged)-5] ^= 1
+	if _, err := ParseRequest(forged); err == nil {
+		t.Error("a request whose signature does not hold is taken")
+	}
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err == nil {
+		if der, err := NewRequest(weak, "x"); err == nil {
+			if _, err := ParseRequest(der); err == nil {
+				t.Error("a weak key is taken")
+			}
+		}
+	}
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err = NewRequest(ed, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ParseRequest(der); err != nil {
+		t.Errorf("an Ed25519 key is refused: %v", err)
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	der, err := NewRequest(key, "x")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(der)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := ParseRequest(b); err == nil && !ValidHash(r.KeyHash) {
+			t.Errorf("key hash %q", r.KeyHash)
+		}
+	})
+}
+
+// TestPin dials a server by the hash of its CA only.
+func TestPin(t *testing.T) {
+	ca, caKey := authority(t, "hub")
+	other, otherKey := authority(t, "other")
+	now := time.Now()
+	for _, c := range []struct {
+		name  string
+		ca    *x509.Certificate // that signs
+		key   *ecdsa.PrivateKey
+		shown *x509.Certificate // in the chain
+		host  string
+		until time.Time
+		// refused is a part of the error; empty: accepted.
+		refused string
+	}{
+		{"the right hub", ca, caKey, ca, "127.0.0.1", now.Add(time.Hour), ""},
+		{"another CA", other, otherKey, other, "127.0.0.1", now.Add(time.Hour), "does not belong to the CA"},
+		{"another CA that shows ours", other, otherKey, ca, "127.0.0.1", now.Add(time.Hour), "verify the hub's certificate"},
+		{"another name", ca, caKey, ca, "127.0.0.2", now.Add(time.Hour), "verify the hub's certificate"},
+		{"an expired certificate", ca, caKey, ca, "127.0.0.1", now.Add(-time.Minute), "verify the hub's certificate"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var seen []byte
+			cfg, err := PinnedConfig(c.host, CertificateHash(ca), func(pem []byte) { seen = pem })
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := leaf(t, c.ca, c.key, c.until)
+			server.Certificate = append(server.Certificate, c.shown.Raw)
+			err = handshake(t, server, cfg)
+			switch {
+			case c.refused == "" && (err != nil || len(seen) == 0):
+				t.Errorf("refused: %v", err)
+			case c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused) || seen != nil):
+				t.Errorf("got %v, want a refusal that says %q", err, c.refused)
+			}
+		})
+	}
+	if _, err := PinnedConfig("h", "sha256:short", nil); err == nil {
+		t.Error("a malformed hash is taken")
+	}
+}
+
+func TestSeals(t *testing.T) {
+	key, other := []byte("hub key of 32 bytes, or so it is"), []byte("another hub's key, of 32 bytes!!")
+	sealed := SealKey(key, "tokyo", "sha256:aa")
+	if got, ok := OpenKey(key, "tokyo", sealed); !ok || got != "sha256:aa" {
+		t.Errorf("opened %q, %t", got, ok)
+	}
+	for name, f := range map[string]func() bool{
+		"another cluster": func() bool { _, ok := OpenKey(key, "oslo", sealed); return ok },
+		"another hub key": func() bool { _, ok := OpenKey(other, "tokyo", sealed); return ok },
+		"another key":     func() bool { _, ok := OpenKey(key, "tokyo", strings.Replace(sealed, "aa", "bb", 1)); return ok },
+		"nothing":         func() bool { _, ok := OpenKey(key, "tokyo", ""); return ok },
+	} {
+		if f() {
+			t.Errorf("the seal holds for %s", name)
+		}
+	}
+	mac := PositionMAC(key, "id", 5, 6)
+	if !PositionHolds(key, "id", 5, 6, mac) || PositionHolds(key, "id", 6, 5, mac) || PositionHolds(other, "id", 5, 6, mac) || PositionHolds(key, "id", 5, 6, nil) {
+		t.Error("positions are not authenticated")
+	}
+	if string(MAC(key, "a", []byte("bc"), []byte("d"))) == string(MAC(key, "a", []byte("b"), []byte("cd"))) {
+		t.Error("fields are not kept apart")
+	}
+}
+
+func TestRenewAt(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := &x509.Certificate{NotBefore: begin, NotAfter: begin.Add(24 * time.Hour)}
+	if got := RenewAt(c); got != begin.Add(16*time.Hour) {
+		t.Errorf("renew at %s", got)
+	}
+}
+
+// leaf that serves on 127.0.0.1.
+func leaf(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, until time.Time) tls.Certificate {
+	t.Helper()
+	key := newECKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "gateway"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}, ca, key.Public(), caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func authority(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key := newECKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func handshake(t *testing.T, server tls.Certificate, client *tls.Config) error {
+	t.Helper()
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	go func() {
+		s := tls.Server(a, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{server}})
+		if s.HandshakeContext(t.Context()) != nil {
+			return // the client's side tells
+		}
+	}()
+	return tls.Client(b, client).HandshakeContext(t.Context())
+}
+
+func newECKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
