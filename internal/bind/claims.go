@@ -343,6 +343,13 @@ func (c *claims) settle(key atoll.ItemKey) {
 	}
 }
 
+// needing lists the Bundles that want the key as a dependency.
+func (c *claims) needing(key atoll.ItemKey) []BundleID {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.wanted.of(key)
+}
+
 // carries tells whether any Bundle's content has the item, or a tombstone of it.
 func (c *claims) carries(key atoll.ItemKey, uid string) bool {
 	t := atoll.Tombstone{Key: key, UID: uid}.ID()

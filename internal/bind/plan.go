@@ -49,6 +49,10 @@ type Intent struct {
 	Spec v1alpha1.PropagationSpec
 }
 
+func (i *Intent) divides() bool {
+	return i.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided
+}
+
 // PlanInput is what the next content of one Bundle follows from.
 type PlanInput struct {
 	// Claimed are the templates that the Bundle's source chooses.
@@ -215,9 +219,7 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		}
 		item.Object, item.Hash = object, atoll.Hash(object)
 	}
-	if p.in.Intent != nil && !dependency && p.in.Intent.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided {
-		_, _, item.Divided = interpret.Replicas(t)
-	}
+	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.divides() && hasReplicas(t)
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.Finalize = append(p.out.Finalize, key)
 	}

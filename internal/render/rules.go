@@ -184,9 +184,11 @@ func (o *overriding) keys(field string, l v1alpha1.LabelAnnotationOverrider) err
 	return nil
 }
 
+var errDivided = errors.New("the placement divides this object's replicas, so that no override can set them")
+
 func (o *overriding) replicas(n int64) error {
 	if o.item.Divided {
-		return errors.New("the placement divides this object's replicas, so that no override can set them")
+		return errDivided
 	}
 	path := replicasPath(o.obj)
 	if path == nil {
@@ -224,6 +226,9 @@ func (o *overriding) plaintext(p v1alpha1.PlaintextOverrider) error {
 	path, err := allowed(p.Path, value)
 	if err != nil {
 		return err
+	}
+	if o.item.Divided && slices.Equal(path, replicasPath(o.obj)) {
+		return errDivided
 	}
 	if _, err := patch(o.obj, p.Operator, path, value); err != nil {
 		return err

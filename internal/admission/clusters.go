@@ -1,0 +1,86 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// validateCluster refuses malformed taints, and acceptance by who may not accept.
+func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) error {
+	now, before, err := typed[v1alpha1.Cluster](a)
+	if err != nil {
+		return err
+	}
+	var errs field.ErrorList
+	for i, t := range now.Spec.Taints {
+		at := field.NewPath("spec", "taints").Index(i)
+		for _, msg := range validation.IsQualifiedName(t.Key) {
+			errs = append(errs, field.Invalid(at.Child("key"), t.Key, msg))
+		}
+		for _, msg := range validation.IsValidLabelValue(t.Value) {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	if !now.Spec.Accepted || before != nil && before.Spec.Accepted {
+		return nil
+	}
+	clusters := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters"}
+	if p.allowed(ctx, a.GetUserInfo(), "accept", access{resource: clusters, name: a.GetName()}) {
+		return nil
+	}
+	return admission.NewForbidden(a, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
+}
+
+// taintTimes notes since when NoExecute taints are there, from which tolerations
+// count.
+func (p *Plugin) taintTimes(a admission.Attributes) error {
+	u, ok := a.GetObject().(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	taints, found, err := unstructured.NestedSlice(u.Object, "spec", "taints")
+	if err != nil || !found {
+		return nil // of the wrong shape, which the schema refuses
+	}
+	before := map[string]string{}
+	if old, ok := a.GetOldObject().(*unstructured.Unstructured); ok && a.GetOperation() == admission.Update {
+		list, _, _ := unstructured.NestedSlice(old.Object, "spec", "taints")
+		for _, t := range list {
+			if m, ok := t.(map[string]any); ok {
+				before[taintID(m)], _ = m["timeAdded"].(string)
+			}
+		}
+	}
+	changed := false
+	for _, t := range taints {
+		m, ok := t.(map[string]any)
+		if !ok || m["effect"] != string(corev1.TaintEffectNoExecute) || m["timeAdded"] != nil {
+			continue
+		}
+		since := before[taintID(m)]
+		if since == "" {
+			since = metav1.NewTime(p.Clock.Now()).UTC().Format("2006-01-02T15:04:05Z")
+		}
+		m["timeAdded"], changed = since, true
+	}
+	if !changed {
+		return nil
+	}
+	return unstructured.SetNestedSlice(u.Object, taints, "spec", "taints")
+}
+
+func taintID(m map[string]any) string { return fmt.Sprint(m["key"], "=", m["value"], ":", m["effect"]) }

@@ -1,0 +1,64 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/admission"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+var engineGroup = enginev1.GroupVersion.Group
+
+func isBundle(a admission.Attributes) bool {
+	k := a.GetKind()
+	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "Bundle" || k.Kind == "ClusterBundle")
+}
+
+// validateEngine keeps users' hands off what the hub writes itself: on a Bundle they
+// may confirm a removal, on the HubState answer after a restore.
+func validateEngine(a admission.Attributes) error {
+	kind := a.GetKind().Kind
+	if a.GetOperation() == admission.Update {
+		switch {
+		case isBundle(a) && a.GetSubresource() == "":
+			if onlyDiffers(a, []string{"metadata", "annotations", atoll.AnnotationConfirm}) {
+				return nil
+			}
+			return admission.NewForbidden(a, fmt.Errorf("only the annotation %s of a %s may be changed: edit the policy, annotation or object that it comes from", atoll.AnnotationConfirm, kind))
+		case kind == "HubState":
+			if onlyDiffers(a, []string{"rewound", "accepted"}) {
+				return nil
+			}
+			return admission.NewForbidden(a, errors.New("only rewound.accepted of the hub's state may be changed, by: atoll restore accept"))
+		}
+	}
+	return admission.NewForbidden(a, fmt.Errorf("only the hub writes a %s: edit the policy, annotation or object that it comes from", kind))
+}
+
+// onlyDiffers tells whether an update changes nothing but the field.
+func onlyDiffers(a admission.Attributes, path []string) bool {
+	now, ok := a.GetObject().(*unstructured.Unstructured)
+	before, ok2 := a.GetOldObject().(*unstructured.Unstructured)
+	if !ok || !ok2 {
+		return false
+	}
+	return apiequality.Semantic.DeepEqual(without(now, path), without(before, path))
+}
+
+func without(u *unstructured.Unstructured, path []string) map[string]any {
+	u = u.DeepCopy()
+	unstructured.RemoveNestedField(u.Object, path...)
+	for _, hubs := range []string{"managedFields", "resourceVersion", "generation"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", hubs)
+	}
+	if m, ok, _ := unstructured.NestedMap(u.Object, "metadata", "annotations"); ok && len(m) == 0 {
+		unstructured.RemoveNestedField(u.Object, "metadata", "annotations")
+	}
+	return u.Object
+}

@@ -1,0 +1,185 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/bind"
+)
+
+// Name of the plugin.
+const Name = "Atoll"
+
+// Hub is what admission asks of the rest of the hub.
+type Hub interface {
+	// Holds tells whether the object is placed, or needed by something that is.
+	Holds(sub bind.Subject) bool
+	// Protected names an object in the namespace that may not be deleted.
+	Protected(namespace string) (atoll.ItemKey, bool)
+	// Kinds lists the kinds that objects in the namespace are of.
+	Kinds(namespace string) []schema.GroupKind
+	// Divided names an object that the selectors choose and whose replicas its
+	// placement divides. An empty namespace means any.
+	Divided(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool)
+}
+
+// Options of the plugin.
+type Options struct {
+	// Own tells the hub's own identities. Required.
+	Own func(user.Info) bool
+	// Hub gives the rest of the hub, false until it is there. Required.
+	Hub func() (Hub, bool)
+	// Clock for the times that taints were added; default: the real one.
+	Clock clock.PassiveClock
+}
+
+// Plugin is Atoll's admission.
+type Plugin struct {
+	*admission.Handler
+	Options
+	authorizer authorizer.Authorizer
+	mapper     meta.RESTMapper
+}
+
+var (
+	_ admission.MutationInterface       = &Plugin{}
+	_ admission.ValidationInterface     = &Plugin{}
+	_ initializer.WantsAuthorizer       = &Plugin{}
+	_ initializer.WantsRESTMapper       = &Plugin{}
+	_ admission.InitializationValidator = &Plugin{}
+)
+
+// New makes the plugin. The API server gives it its authorizer and REST mapper.
+func New(o Options) *Plugin {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), Options: o}
+}
+
+// SetAuthorizer is for the API server.
+func (p *Plugin) SetAuthorizer(a authorizer.Authorizer) { p.authorizer = a }
+
+// SetRESTMapper is for the API server.
+func (p *Plugin) SetRESTMapper(m meta.RESTMapper) { p.mapper = m }
+
+// ValidateInitialization tells whether the API server gave all that is needed.
+func (p *Plugin) ValidateInitialization() error {
+	if p.authorizer == nil || p.mapper == nil {
+		return errors.New("admission: the API server gave no authorizer or no REST mapper")
+	}
+	return nil
+}
+
+// Admit fills in what users need not write.
+func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetSubresource() != "" || a.GetOperation() == admission.Delete || a.GetObject() == nil {
+		return nil
+	}
+	switch a.GetKind().Group {
+	case v1alpha1.GroupVersion.Group:
+		if a.GetKind().Kind == "Cluster" {
+			return p.taintTimes(a)
+		}
+		return nil
+	case engineGroup:
+		return nil
+	}
+	return p.hold(a)
+}
+
+// Validate refuses what could not be honoured, and what the writer may not do.
+func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if p.Own(a.GetUserInfo()) {
+		return nil
+	}
+	if slices.Contains(a.GetUserInfo().GetGroups(), atoll.GroupAgents) && !ownReview(a) {
+		return admission.NewForbidden(a, errors.New("agents write nothing on the hub: they report over their stream"))
+	}
+	if a.GetOperation() == admission.Delete {
+		return p.validateDelete(a)
+	}
+	if a.GetKind().Group == engineGroup || isBundle(a) {
+		return validateEngine(a)
+	}
+	if a.GetSubresource() != "" {
+		return nil
+	}
+	if err := p.validateAnnotation(ctx, a); err != nil {
+		return err
+	}
+	if a.GetKind().Group != v1alpha1.GroupVersion.Group {
+		return nil
+	}
+	switch a.GetKind().Kind {
+	case "Cluster":
+		return p.validateCluster(ctx, a)
+	case "PropagationPolicy", "ClusterPropagationPolicy":
+		return p.validatePropagation(ctx, a)
+	case "OverridePolicy", "ClusterOverridePolicy":
+		return p.validateOverride(ctx, a)
+	}
+	return nil
+}
+
+// ownReview tells of requests that store nothing, such as a review of what the
+// caller itself may do.
+func ownReview(a admission.Attributes) bool {
+	g := a.GetKind().Group
+	return g == "authorization.k8s.io" || g == "authentication.k8s.io"
+}
+
+// typed reads the object, and on update the one before, as T.
+func typed[T any](a admission.Attributes) (now, before *T, err error) {
+	if now, err = as[T](a.GetObject()); err != nil {
+		return nil, nil, admission.NewForbidden(a, err)
+	}
+	if a.GetOperation() != admission.Update {
+		return now, nil, nil
+	}
+	if before, err = as[T](a.GetOldObject()); err != nil {
+		return nil, nil, admission.NewForbidden(a, err)
+	}
+	return now, before, nil
+}
+
+func as[T any](obj runtime.Object) (*T, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("custom resource has type %T", obj)
+	}
+	var t T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &t); err != nil {
+		return nil, fmt.Errorf("read it: %w", err)
+	}
+	return &t, nil
+}
+
+// metas gives the metadata of the object and, on update, of the one before.
+func metas(a admission.Attributes) (now, before metav1.Object, err error) {
+	if now, err = meta.Accessor(a.GetObject()); err != nil {
+		return nil, nil, admission.NewForbidden(a, err)
+	}
+	if a.GetOperation() != admission.Update || a.GetOldObject() == nil {
+		return now, nil, nil
+	}
+	if before, err = meta.Accessor(a.GetOldObject()); err != nil {
+		return nil, nil, admission.NewForbidden(a, err)
+	}
+	return now, before, nil
+}

@@ -1,0 +1,183 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/render"
+)
+
+// validatePropagation is for both propagation policies: they share their fields.
+func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
+	now, before, err := typed[v1alpha1.PropagationPolicy](a)
+	if err != nil {
+		return err
+	}
+	if now.DeletionTimestamp != nil {
+		return nil
+	}
+	spec := &now.Spec
+	at := field.NewPath("spec")
+	errs := p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))
+	errs = append(errs, checkPlacement(&spec.Placement, at.Child("placement"))...)
+	if spec.GroupBy.LabelKey != "" {
+		for _, msg := range validation.IsQualifiedName(spec.GroupBy.LabelKey) {
+			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
+		}
+	}
+	errs = append(errs, checkBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		return nil
+	}
+	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
+	if spec.PropagateDeps {
+		for _, ns := range namespacesOf(a.GetNamespace(), spec.ResourceSelectors) {
+			need = append(need, dependencies(ns)...)
+		}
+	}
+	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	return nil
+}
+
+// namespacesOf gives the namespaces that a policy reaches: its own, or those that
+// its selectors name, "" standing for all.
+func namespacesOf(own string, selectors []v1alpha1.ResourceSelector) []string {
+	if own != "" {
+		return []string{own}
+	}
+	var out []string
+	for _, rs := range selectors {
+		out = append(out, rs.Namespace)
+	}
+	return out
+}
+
+var percentage = regexp.MustCompile(`^[0-9]{1,3}%$`)
+
+func checkBudget(b *intstr.IntOrString, at *field.Path) field.ErrorList {
+	switch {
+	case b == nil:
+	case b.Type == intstr.Int && b.IntVal < 0:
+		return field.ErrorList{field.Invalid(at, b.IntVal, "must not be negative")}
+	case b.Type == intstr.String:
+		n, err := strconv.Atoi(b.StrVal[:max(0, len(b.StrVal)-1)])
+		if !percentage.MatchString(b.StrVal) || err != nil || n > 100 {
+			return field.ErrorList{field.Invalid(at, b.StrVal, "must be a number or a percentage from 0% to 100%")}
+		}
+	}
+	return nil
+}
+
+// validateOverride is for both override policies; enforced has nothing to check.
+func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) error {
+	now, before, err := typed[v1alpha1.OverridePolicy](a)
+	if err != nil {
+		return err
+	}
+	if now.DeletionTimestamp != nil {
+		return nil
+	}
+	spec := &now.Spec
+	at := field.NewPath("spec")
+	errs := p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))
+	namespaced := a.GetKind().Kind == "OverridePolicy"
+	if namespaced {
+		errs = append(errs, checkTouches(spec, at)...)
+	}
+	for i := range spec.OverrideRules {
+		errs = append(errs, p.checkRule(a, spec, i, at.Child("overrideRules").Index(i))...)
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		return nil
+	}
+	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
+	if len(spec.ResourceSelectors) == 0 {
+		need = p.everything(a.GetNamespace())
+	}
+	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	return nil
+}
+
+// checkTouches refuses what only a ClusterOverridePolicy may change.
+func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, rs := range spec.ResourceSelectors {
+		gk := kindOf(rs)
+		if render.ClusterOnly(gk) {
+			errs = append(errs, field.Forbidden(at.Child("resourceSelectors").Index(i),
+				fmt.Sprintf("only a ClusterOverridePolicy may change a %s", rs.Kind)))
+		}
+		if gk.Group != "" || gk.Kind != "Secret" {
+			continue
+		}
+		for j, r := range spec.OverrideRules {
+			if render.TouchesData(r.Overriders) {
+				errs = append(errs, field.Forbidden(at.Child("overrideRules").Index(j).Child("overriders"),
+					"only a ClusterOverridePolicy may change the data of Secrets, which resourceSelectors chooses"))
+			}
+		}
+	}
+	return errs
+}
+
+func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, i int, at *field.Path) field.ErrorList {
+	r := &spec.OverrideRules[i]
+	errs := checkAffinity(r.TargetCluster, at.Child("targetCluster"))
+	o := &r.Overriders
+	in := at.Child("overriders")
+	if len(o.ImageOverrider)+len(o.LabelsOverrider)+len(o.AnnotationsOverrider)+len(o.Plaintext) == 0 && o.Replicas == nil {
+		errs = append(errs, field.Required(in, "a rule without overriders does nothing"))
+	}
+	for _, problem := range render.CheckOverriders(*o) {
+		errs = append(errs, field.Invalid(in.Child(problem.Path), field.OmitValueType{}, problem.Reason))
+	}
+	errs = append(errs, checkKeys(o.LabelsOverrider, in.Child("labelsOverrider"), validation.IsValidLabelValue)...)
+	errs = append(errs, checkKeys(o.AnnotationsOverrider, in.Child("annotationsOverrider"), nil)...)
+	if o.Replicas != nil {
+		if hub, ok := p.Hub(); ok {
+			if key, divided := hub.Divided(a.GetNamespace(), spec.ResourceSelectors); divided {
+				errs = append(errs, field.Forbidden(in.Child("replicas"),
+					fmt.Sprintf("the placement of %s %s divides its replicas, so that no override can set them", key.Kind, key.Name)))
+			}
+		}
+	}
+	return errs
+}
+
+func checkKeys(list []v1alpha1.LabelAnnotationOverrider, at *field.Path, value func(string) []string) field.ErrorList {
+	var errs field.ErrorList
+	for i, l := range list {
+		for k, v := range l.Value {
+			for _, msg := range validation.IsQualifiedName(k) {
+				errs = append(errs, field.Invalid(at.Index(i).Child("value"), k, msg))
+			}
+			if value == nil || l.Operator == v1alpha1.OverrideRemove {
+				continue
+			}
+			for _, msg := range value(v) {
+				errs = append(errs, field.Invalid(at.Index(i).Child("value").Key(k), v, msg))
+			}
+		}
+	}
+	return errs
+}

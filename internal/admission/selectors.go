@@ -1,0 +1,228 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/state"
+)
+
+func kindOf(rs v1alpha1.ResourceSelector) schema.GroupKind {
+	gv, _ := schema.ParseGroupVersion(rs.APIVersion)
+	return schema.GroupKind{Group: gv.Group, Kind: rs.Kind}
+}
+
+// checkSelectors of a policy in the namespace; of a cluster policy when that is
+// empty.
+func (p *Plugin) checkSelectors(list []v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, rs := range list {
+		errs = append(errs, p.checkSelector(rs, namespace, at.Index(i))...)
+	}
+	return errs
+}
+
+func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if _, err := schema.ParseGroupVersion(rs.APIVersion); err != nil {
+		errs = append(errs, field.Invalid(at.Child("apiVersion"), rs.APIVersion, "must be GROUP/VERSION, or VERSION for the core group"))
+		return errs
+	}
+	gk := kindOf(rs)
+	if rs.Kind == "" || rs.Kind[0] < 'A' || rs.Kind[0] > 'Z' {
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "must be the name of one kind, such as Deployment"))
+	}
+	if state.NeverTemplate(gk) {
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "cannot be placed: it is of Atoll's own API, or made by machinery in every cluster"))
+	}
+	namespaced, known := p.namespaced(gk)
+	switch {
+	case known && !namespaced && namespace != "":
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "is cluster-scoped: only a cluster policy selects it"))
+	case known && !namespaced && rs.Namespace != "":
+		errs = append(errs, field.Invalid(at.Child("namespace"), rs.Namespace, fmt.Sprintf("a %s is cluster-scoped and has no namespace", rs.Kind)))
+	case namespace != "" && rs.Namespace != "" && rs.Namespace != namespace:
+		errs = append(errs, field.Invalid(at.Child("namespace"), rs.Namespace, fmt.Sprintf("a policy in namespace %q selects only there", namespace)))
+	}
+	if rs.Name != "" && rs.LabelSelector != nil {
+		errs = append(errs, field.Forbidden(at.Child("labelSelector"), "name and labelSelector exclude each other: give one of them"))
+	}
+	return append(errs, checkLabels(rs.LabelSelector, at.Child("labelSelector"))...)
+}
+
+// checkLabels refuses selectors that are malformed, select everything or nothing.
+func checkLabels(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+		return field.ErrorList{field.Required(at, "an empty selector selects everything: leave it out if that is meant")}
+	}
+	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
+	if len(errs) > 0 {
+		return errs
+	}
+	keys := map[string]*constraint{}
+	get := func(key string) *constraint {
+		if keys[key] == nil {
+			keys[key] = &constraint{}
+		}
+		return keys[key]
+	}
+	for k, v := range s.MatchLabels {
+		get(k).in([]string{v})
+	}
+	for _, r := range s.MatchExpressions {
+		switch c := get(r.Key); r.Operator {
+		case metav1.LabelSelectorOpIn:
+			c.in(r.Values)
+		case metav1.LabelSelectorOpNotIn:
+			c.not = append(c.not, r.Values...)
+		case metav1.LabelSelectorOpExists:
+			c.exists = true
+		case metav1.LabelSelectorOpDoesNotExist:
+			c.absent = true
+		}
+	}
+	return contradictions(keys, at)
+}
+
+// constraint is all that a selector asks of one key.
+type constraint struct {
+	values  []string
+	limited bool
+	not     []string
+	exists  bool
+	absent  bool
+}
+
+func (c *constraint) in(values []string) {
+	if !c.limited {
+		c.values, c.limited = slices.Clone(values), true
+		return
+	}
+	c.values = slices.DeleteFunc(c.values, func(v string) bool { return !slices.Contains(values, v) })
+}
+
+func contradictions(keys map[string]*constraint, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for key, c := range keys {
+		c.values = slices.DeleteFunc(c.values, func(v string) bool { return slices.Contains(c.not, v) })
+		if c.limited && len(c.values) == 0 || c.absent && (c.limited || c.exists) {
+			errs = append(errs, field.Invalid(at, key, "what is asked of this key contradicts itself, so that nothing matches"))
+		}
+	}
+	return errs
+}
+
+// checkPlacement of a propagation policy.
+func checkPlacement(p *v1alpha1.Placement, at *field.Path) field.ErrorList {
+	errs := checkAffinity(p.ClusterAffinity, at.Child("clusterAffinity"))
+	for i, t := range p.ClusterTolerations {
+		errs = append(errs, checkToleration(t, at.Child("clusterTolerations").Index(i))...)
+	}
+	if w := p.ReplicaScheduling.WeightPreference; w != nil {
+		list := at.Child("replicaScheduling", "weightPreference", "staticWeightList")
+		for i := range w.StaticWeightList {
+			entry := &w.StaticWeightList[i]
+			errs = append(errs, checkAffinity(&entry.TargetCluster, list.Index(i).Child("targetCluster"))...)
+			if entry.Weight < 1 || entry.Weight > 1_000_000 {
+				errs = append(errs, field.Invalid(list.Index(i).Child("weight"), entry.Weight, "must be from 1 to 1000000"))
+			}
+		}
+	}
+	return errs
+}
+
+func checkAffinity(a *v1alpha1.ClusterAffinity, at *field.Path) field.ErrorList {
+	if a == nil {
+		return nil
+	}
+	errs := checkLabels(a.LabelSelector, at.Child("labelSelector"))
+	errs = append(errs, checkNames(a.ClusterNames, at.Child("clusterNames"))...)
+	errs = append(errs, checkNames(a.ExcludeClusters, at.Child("exclude"))...)
+	excluded := map[string]bool{}
+	for _, n := range a.ExcludeClusters {
+		excluded[n] = true
+	}
+	for i, n := range a.ClusterNames {
+		if excluded[n] {
+			errs = append(errs, field.Invalid(at.Child("clusterNames").Index(i), n, "is named in exclude too"))
+		}
+	}
+	if a.FieldSelector == nil {
+		return errs
+	}
+	keys := map[string]*constraint{}
+	for i, r := range a.FieldSelector.MatchExpressions {
+		if keys[r.Key] == nil {
+			keys[r.Key] = &constraint{}
+		}
+		switch r.Operator {
+		case corev1.NodeSelectorOpIn:
+			keys[r.Key].in(r.Values)
+		case corev1.NodeSelectorOpNotIn:
+			keys[r.Key].not = append(keys[r.Key].not, r.Values...)
+		default:
+			errs = append(errs, field.NotSupported(at.Child("fieldSelector", "matchExpressions").Index(i).Child("operator"),
+				r.Operator, []corev1.NodeSelectorOperator{corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn}))
+		}
+	}
+	return append(errs, contradictions(keys, at.Child("fieldSelector"))...)
+}
+
+func checkNames(names []string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, n := range names {
+		for _, msg := range validation.IsDNS1123Subdomain(n) {
+			errs = append(errs, field.Invalid(at.Index(i), n, "is not the name of a cluster: "+msg))
+		}
+		if seen[n] {
+			errs = append(errs, field.Duplicate(at.Index(i), n))
+		}
+		seen[n] = true
+	}
+	return errs
+}
+
+func checkToleration(t corev1.Toleration, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if t.Key != "" {
+		for _, msg := range validation.IsQualifiedName(t.Key) {
+			errs = append(errs, field.Invalid(at.Child("key"), t.Key, msg))
+		}
+	}
+	switch t.Operator {
+	case corev1.TolerationOpEqual, "":
+		if t.Key == "" {
+			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "must be Exists when there is no key, which tolerates every taint"))
+		}
+		for _, msg := range validation.IsValidLabelValue(t.Value) {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
+		}
+	case corev1.TolerationOpExists:
+		if t.Value != "" {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be empty with operator Exists"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+	}
+	switch t.Effect {
+	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute:
+	default:
+		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}))
+	}
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+		errs = append(errs, field.Invalid(at.Child("tolerationSeconds"), *t.TolerationSeconds, "needs effect NoExecute"))
+	}
+	return errs
+}

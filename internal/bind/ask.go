@@ -1,0 +1,132 @@
+package bind
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// Explanation is who places a template, and why.
+type Explanation struct {
+	Decision
+	// Bundle that the template goes into; zero when nobody places it.
+	Bundle BundleID
+	// Needed lists the Bundles that take it along as a dependency.
+	Needed []BundleID
+}
+
+// Explain who places a template, by the same function that decides; false when there
+// is no such template.
+func (b *Binder) Explain(key atoll.ItemKey) (Explanation, bool) {
+	t, ok := b.Templates.Get(key)
+	if !ok {
+		return Explanation{}, false
+	}
+	sub := subjectOf(t)
+	_, holder := b.claims.holder(key)
+	e := Explanation{Decision: Decide(b.index, sub, b.namespaceOf(key.Namespace), holder)}
+	if e.Winner != nil {
+		e.Bundle, _ = bundleFor(*e.Winner, sub)
+	}
+	e.Needed = b.claims.needing(key)
+	return e, true
+}
+
+// Skipped is a template that its namespace's annotation leaves out.
+type Skipped struct {
+	Key atoll.ItemKey
+	Why string
+}
+
+// Skipped lists what the annotation of a namespace leaves out; nothing where the
+// namespace has none.
+func (b *Binder) Skipped(namespace string) []Skipped {
+	if _, ok := clustersAnnotation(b.namespaceOf(namespace).Annotations); !ok {
+		return nil
+	}
+	var out []Skipped
+	for _, t := range b.Templates.InNamespace(namespace) {
+		if why := BeyondScope(subjectOf(t)); why != "" {
+			out = append(out, Skipped{keyOf(t), why})
+		}
+	}
+	return out
+}
+
+// Holds tells whether an object that is being written is placed, or needed by
+// something that is.
+func (b *Binder) Holds(sub Subject) bool {
+	_, holder := b.claims.holder(sub.Key)
+	d := Decide(b.index, sub, b.namespaceOf(sub.Key.Namespace), holder)
+	if d.Winner != nil && (holder != nil || !isNowhere(d.Winner.Spec.Placement)) {
+		return true
+	}
+	return len(b.claims.touched(sub.Key)) > 0
+}
+
+// Protected names a template in the namespace that may not be deleted.
+func (b *Binder) Protected(namespace string) (atoll.ItemKey, bool) {
+	for _, t := range b.Templates.InNamespace(namespace) {
+		if t.GetLabels()[atoll.LabelProtected] == "true" {
+			return keyOf(t), true
+		}
+	}
+	return atoll.ItemKey{}, false
+}
+
+// Kinds lists the kinds of the templates in the namespace.
+func (b *Binder) Kinds(namespace string) []schema.GroupKind {
+	seen := map[schema.GroupKind]bool{}
+	var out []schema.GroupKind
+	for _, t := range b.Templates.InNamespace(namespace) {
+		if gk := t.GroupVersionKind().GroupKind(); !seen[gk] {
+			seen[gk] = true
+			out = append(out, gk)
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// Divided names a template that override selectors choose (none: all) and whose
+// replicas its placement divides. An empty namespace means any.
+func (b *Binder) Divided(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool) {
+	o := override{namespace: namespace, spec: &v1alpha1.OverrideSpec{ResourceSelectors: selectors}}
+	labelsOf := func(item *atoll.Item) map[string]string { return b.labels(item.Key) }
+	for _, id := range b.claims.where(func(id BundleID, _ *bundleClaims) bool { return namespace == "" || id.Namespace == namespace }) {
+		from, placed := b.claims.known(id)
+		intent := b.intent(id, from)
+		if intent == nil || !intent.divides() {
+			continue
+		}
+		for _, key := range placed {
+			if o.selects(&atoll.Item{Key: key}, labelsOf) && b.replicated(key) {
+				return key, true
+			}
+		}
+	}
+	return atoll.ItemKey{}, false
+}
+
+func (b *Binder) labels(key atoll.ItemKey) map[string]string {
+	if t, ok := b.Templates.Get(key); ok {
+		return t.GetLabels()
+	}
+	return nil
+}
+
+func (b *Binder) replicated(key atoll.ItemKey) bool {
+	t, ok := b.Templates.Get(key)
+	return ok && hasReplicas(t)
+}
+
+func hasReplicas(t *unstructured.Unstructured) bool {
+	_, _, ok := interpret.Replicas(t)
+	return ok
+}
