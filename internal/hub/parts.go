@@ -105,6 +105,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		OnRewind: p.rewinds.onRewind, OnAhead: p.rewinds.onAhead, OnRemembered: p.rewinds.onRemembered,
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
 	})
+	p.rewinds.fleet = p.gateway
 	return err
 }
 

@@ -18,6 +18,16 @@ type rewinds struct {
 	log   *slog.Logger
 	found chan string
 	ahead chan aheadOf
+	moved chan struct{} // the HubState changed
+	// fleet is what the hub's agents are told, and asked, when a decision is made.
+	fleet fleet
+}
+
+// fleet is the gateway, as far as rewinds go.
+type fleet interface {
+	Reset(reason string)
+	Recall(on bool)
+	HighestGeneration() int64
 }
 
 // aheadOf says that a cluster holds a generation above its row's.
@@ -27,7 +37,17 @@ type aheadOf struct {
 }
 
 func newRewinds(s *state.State, log *slog.Logger) *rewinds {
-	return &rewinds{state: s, log: log, found: make(chan string, 1), ahead: make(chan aheadOf, 1024)}
+	r := &rewinds{
+		state: s, log: log,
+		found: make(chan string, 1), ahead: make(chan aheadOf, 1024), moved: make(chan struct{}, 1),
+	}
+	s.Hub.Subscribe(func() {
+		select {
+		case r.moved <- struct{}{}:
+		default:
+		}
+	})
+	return r
 }
 
 // onRewind is told why the store is known to be set back.
@@ -55,6 +75,7 @@ func (r *rewinds) onRemembered(cluster string, tombstones []*pb.RememberedTombst
 
 // run writes until ctx ends.
 func (r *rewinds) run(ctx context.Context) error {
+	holding := r.holding()
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,12 +89,47 @@ func (r *rewinds) run(ctx context.Context) error {
 				continue
 			}
 			r.state.Hub.Put(hub)
+		case <-r.moved:
+			now := r.holding()
+			if holding && !now {
+				r.goOn(ctx)
+			}
+			holding = now
 		case a := <-r.ahead:
 			if err := r.raise(ctx, a); err != nil {
 				r.log.Error("a row could not be raised above what its cluster holds; it follows when the agent reconnects", "cluster", a.cluster, "err", err)
 			}
 		}
 	}
+}
+
+func (r *rewinds) holding() bool {
+	_, holding := r.state.Hub.Holding()
+	return holding
+}
+
+// goOn after an administrator decided: generations start above what any agent
+// holds, members are asked what they remember if their word counts, and all
+// sessions begin anew.
+func (r *rewinds) goOn(ctx context.Context) {
+	floor := r.fleet.HighestGeneration()
+	hub, err := updateHub(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
+		next := *old.DeepCopy()
+		next.GenerationFloor = max(next.GenerationFloor, floor)
+		return next
+	})
+	if err != nil {
+		r.log.Error("the hub goes on, but could not write from where generations start; rows are raised one by one as agents tell what they hold", "err", err)
+	} else {
+		r.state.Hub.Put(hub)
+	}
+	accepted := ""
+	if st := r.state.Hub.Get(); st != nil && st.Rewound != nil {
+		accepted = st.Rewound.Accepted
+	}
+	r.log.Info("the hub goes on after its restore", "accepted", accepted, "generationsAbove", floor)
+	r.fleet.Recall(accepted == "members")
+	r.fleet.Reset("the hub goes on after a restore")
 }
 
 // raise the row's generation above what the cluster holds, so that what the hub
