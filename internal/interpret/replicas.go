@@ -35,3 +35,9 @@ func ReplicaCounts(gk schema.GroupKind, status json.RawMessage) (desired, ready 
 	}
 	return r.n(0), r.n(3), true
 }
+
+// Aggregates tells whether Aggregate ever gives a status to templates of the kind.
+func Aggregates(gk schema.GroupKind) bool {
+	k, known := kinds[gk]
+	return k.aggregate != nil || !known && !builtinGroups[gk.Group]
+}

@@ -1,0 +1,280 @@
+package summarise
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Events is told what people should know. It must not block.
+type Events interface {
+	// Refused: what is said of one template.
+	Refused(key atoll.ItemKey, reason, message string)
+	// Warn says something of a whole Bundle.
+	Warn(bundle enginev1.BundleRef, reason, message string)
+}
+
+// refusal is one reason why a template, or with an empty key a whole row, could not
+// be applied.
+type refusal struct {
+	key    atoll.ItemKey
+	reason string
+}
+
+// quietAfter is how long a refusal must be gone to be news when it comes back.
+const quietAfter = 10 * time.Minute
+
+// warn tells of refusals that are new, each once however many clusters refuse.
+func (r *Reconciler) warn(s *snapshot, m *memo) {
+	now := time.Now()
+	found := refusals(s.rows)
+	for _, f := range slices.SortedFunc(maps.Keys(found), compareRefusals) {
+		if last, told := m.refused[f]; !told || now.Sub(last) > quietAfter {
+			if f.key == (atoll.ItemKey{}) {
+				r.Events.Warn(s.rows[0].Bundle, f.reason, found[f].note())
+			} else {
+				r.Events.Refused(f.key, f.reason, found[f].note())
+			}
+		}
+		m.refused[f] = now
+	}
+	for f, last := range m.refused {
+		if now.Sub(last) > quietAfter {
+			delete(m.refused, f)
+		}
+	}
+}
+
+func compareRefusals(a, b refusal) int {
+	return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.reason, b.reason))
+}
+
+// refusers of one thing: the first by name, with what it says, and how many more.
+type refusers struct {
+	cluster, message string
+	more             int
+}
+
+func (f refusers) note() string {
+	note := fmt.Sprintf("cluster %s: %s", f.cluster, f.message)
+	if f.more > 0 {
+		note += fmt.Sprintf(" (and %s more)", clusters(f.more))
+	}
+	return note
+}
+
+func refusals(rows []Row) map[refusal]refusers {
+	found := map[refusal]refusers{}
+	add := func(key refusal, cluster, message string) {
+		f, ok := found[key]
+		if !ok {
+			f = refusers{cluster: cluster, message: message, more: -1}
+		}
+		f.more++
+		found[key] = f
+	}
+	for _, row := range rows {
+		if row.Status == nil || row.Status.Generation < row.Spec.Generation {
+			continue
+		}
+		listed := false
+		for _, it := range row.Status.Items {
+			if it.Error {
+				listed = true
+				add(refusal{it.Key, cmp.Or(it.Reason, ReasonFailed)}, row.Cluster, cmp.Or(it.Message, "it could not be applied"))
+			}
+		}
+		if row.Status.State == atoll.RowFailed && !listed {
+			add(refusal{reason: cmp.Or(row.Status.Reason, ReasonFailed)}, row.Cluster, cmp.Or(row.Status.Message, "the Bundle could not be applied"))
+		}
+	}
+	return found
+}
+
+// Recorder writes Events: about templates, and for what concerns a whole Bundle
+// about the Bundle and its templates. Its methods never block and may be called
+// from many goroutines; what Run cannot keep up with is dropped and logged. The
+// same words about the same object are one Event, which counts.
+type Recorder struct {
+	client    client.Client
+	revisions Revisions
+	templates Templates
+	log       *slog.Logger
+	queue     chan notice
+}
+
+type notice struct {
+	bundle  *enginev1.BundleRef
+	key     atoll.ItemKey
+	reason  string
+	message string
+}
+
+const (
+	// mostNotices may wait to be written.
+	mostNotices = 1000
+	// mostTemplates of a Bundle get an Event when one is about the Bundle.
+	mostTemplates = 20
+	// mostNote is what the API allows, in bytes.
+	mostNote = 1024
+)
+
+var _ Events = (*Recorder)(nil)
+
+// NewRecorder makes a Recorder; nothing is written before Run.
+func NewRecorder(c client.Client, revisions Revisions, templates Templates, log *slog.Logger) *Recorder {
+	return &Recorder{client: c, revisions: revisions, templates: templates, log: log, queue: make(chan notice, mostNotices)}
+}
+
+// Refused implements Events.
+func (r *Recorder) Refused(key atoll.ItemKey, reason, message string) {
+	r.put(notice{key: key, reason: reason, message: message})
+}
+
+// Warn implements Events.
+func (r *Recorder) Warn(bundle enginev1.BundleRef, reason, message string) {
+	r.put(notice{bundle: &bundle, reason: reason, message: message})
+}
+
+func (r *Recorder) put(n notice) {
+	select {
+	case r.queue <- n:
+	default:
+		r.log.Warn("too many events at once, one is dropped", "reason", n.reason, "message", n.message)
+	}
+}
+
+// Run writes until ctx ends.
+func (r *Recorder) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-r.queue:
+			for _, about := range r.about(ctx, n) {
+				if err := r.record(ctx, about, n); err != nil && ctx.Err() == nil {
+					r.log.Warn("could not write an event", "about", about.Kind+"/"+about.Name, "namespace", about.Namespace, "reason", n.reason, "err", err)
+				}
+			}
+		}
+	}
+}
+
+// about whom an Event is.
+func (r *Recorder) about(ctx context.Context, n notice) []corev1.ObjectReference {
+	if n.bundle == nil {
+		return r.references([]atoll.ItemKey{n.key})
+	}
+	kind := "Bundle"
+	if n.bundle.Namespace == "" {
+		kind = "ClusterBundle"
+	}
+	out := []corev1.ObjectReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: n.bundle.Namespace, Name: n.bundle.Name, UID: types.UID(n.bundle.UID),
+	}}
+	revisions := r.revisions.OfBundle(n.bundle.UID)
+	if len(revisions) == 0 {
+		return out
+	}
+	content, err := r.revisions.Content(ctx, revisions[len(revisions)-1].Name)
+	if err != nil {
+		r.log.Warn("an event reaches the bundle only, not its templates", "bundle", n.bundle.Name, "namespace", n.bundle.Namespace, "err", err)
+		return out
+	}
+	var keys []atoll.ItemKey
+	for _, t := range content.Tombstones {
+		if t.Cause == atoll.CauseDeleted {
+			keys = append(keys, t.Key)
+		}
+	}
+	for i := range content.Items {
+		if !content.Items[i].Dependency {
+			keys = append(keys, content.Items[i].Key)
+		}
+	}
+	return append(out, r.references(keys[:min(len(keys), mostTemplates)])...)
+}
+
+// references to the templates that exist.
+func (r *Recorder) references(keys []atoll.ItemKey) []corev1.ObjectReference {
+	var out []corev1.ObjectReference
+	for _, key := range keys {
+		if t, ok := r.templates.Get(key); ok {
+			out = append(out, corev1.ObjectReference{
+				APIVersion: t.GetAPIVersion(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(), UID: t.GetUID(),
+			})
+		}
+	}
+	return out
+}
+
+func (r *Recorder) record(ctx context.Context, about corev1.ObjectReference, n notice) error {
+	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault)
+	now := metav1.NowMicro()
+	ev := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      eventName(about, n),
+		},
+		EventTime: now, ReportingController: "atoll.dev/hub", ReportingInstance: instance(),
+		Action: "Propagate", Reason: n.reason, Regarding: about, Note: cut(n.message, mostNote), Type: corev1.EventTypeWarning,
+	}
+	err := r.client.Create(ctx, ev)
+	switch {
+	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+		return nil
+	case !apierrors.IsAlreadyExists(err):
+		return err
+	}
+	var old eventsv1.Event
+	if err := r.client.Get(ctx, client.ObjectKeyFromObject(ev), &old); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	next := old.DeepCopy()
+	if next.Series == nil {
+		next.Series = &eventsv1.EventSeries{Count: 1}
+	}
+	next.Series.Count++
+	next.Series.LastObservedTime = now
+	return client.IgnoreNotFound(r.client.Patch(ctx, next, client.MergeFrom(&old)))
+}
+
+// eventName is the same for the same words about the same object.
+func eventName(about corev1.ObjectReference, n notice) string {
+	h := atoll.Hash([]byte(about.UID), []byte(n.reason), []byte(n.message))[:16]
+	return cut(about.Name, 200) + "." + h
+}
+
+func instance() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		return "atoll-hub"
+	}
+	return cut(host, 128)
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

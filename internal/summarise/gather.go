@@ -1,0 +1,129 @@
+package summarise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// snapshot is all that one look at a Bundle sees.
+type snapshot struct {
+	uid string
+	// bundle; alive is false when its object is gone, and only rows are left.
+	bundle state.Bundle
+	alive  bool
+	rows   []Row
+	slices []*enginev1.TargetSlice
+	// revisions by number.
+	revisions []*enginev1.Revision
+	// content of the latest Revision; nil before the first.
+	content *atoll.Content
+	// contents of the Revisions that rows name: the hash of each item's content.
+	contents map[string]map[atoll.ItemKey]version
+}
+
+// version of an item in a Revision.
+type version struct{ uid, hash string }
+
+// Row of a Bundle and what the hub knows of its cluster.
+type Row struct {
+	state.Row
+	// Reachable: the cluster holds a stream, or lost it so shortly ago that it is
+	// still Ready.
+	Reachable bool
+	// Waited: removals wait for the cluster.
+	Waited bool
+	// Known: the Cluster exists.
+	Known bool
+}
+
+// removed tells whether the row's removal is confirmed.
+func (r Row) removed() bool { return r.Spec.Removed(r.Status) }
+
+func (s *snapshot) empty() bool {
+	return !s.alive && len(s.rows) == 0 && len(s.slices) == 0 && len(s.revisions) == 0
+}
+
+// deleting tells whether the Bundle is going or gone.
+func (s *snapshot) deleting() bool { return !s.alive || s.bundle.Meta.DeletionTimestamp != nil }
+
+// gather reads the tables, and the contents that rows name.
+func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) {
+	s := &snapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
+	s.bundle, s.alive = r.Bundles.Get(uid)
+	for _, row := range r.Rows.OfBundle(uid) {
+		s.rows = append(s.rows, r.view(row))
+	}
+	s.slices, s.revisions = r.Rows.Slices(uid), r.Revisions.OfBundle(uid)
+	if n := len(s.revisions); n > 0 {
+		latest := s.revisions[n-1].Name
+		content, err := r.Revisions.Content(ctx, latest)
+		if err != nil {
+			return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
+		}
+		s.content = content
+		s.contents[latest] = versions(content)
+	}
+	known := map[string]bool{}
+	for _, rev := range s.revisions {
+		known[rev.Name] = true
+	}
+	for _, row := range s.rows {
+		name := row.Spec.Revision
+		if _, have := s.contents[name]; have || !known[name] {
+			continue
+		}
+		content, err := r.Revisions.Content(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
+		}
+		s.contents[name] = versions(content)
+	}
+	r.index.set(s)
+	return s, nil
+}
+
+func versions(c *atoll.Content) map[atoll.ItemKey]version {
+	out := make(map[atoll.ItemKey]version, len(c.Items))
+	for i := range c.Items {
+		out[c.Items[i].Key] = version{c.Items[i].UID, c.Items[i].Hash}
+	}
+	return out
+}
+
+func (r *Reconciler) view(row state.Row) Row {
+	_, known := r.Clusters.ByUID(row.Spec.UID)
+	return Row{Row: row, Known: known, Reachable: r.reachable(row.Spec.UID), Waited: r.waited(row.Spec.UID)}
+}
+
+// reachable is about what is shown: a stream that was lost a moment ago, or that is
+// still to come after a start of the hub, changes nothing yet.
+func (r *Reconciler) reachable(clusterUID string) bool {
+	return r.Clusters.Online(clusterUID) || r.ready(clusterUID)
+}
+
+// waited is about what waits for a cluster: one that has no stream is not waited
+// for, but after a start of the hub those that were Ready get time to come back.
+func (r *Reconciler) waited(clusterUID string) bool {
+	r.mu.Lock()
+	starting := time.Since(r.started) < graceAtStart
+	r.mu.Unlock()
+	return r.Clusters.Online(clusterUID) || starting && r.ready(clusterUID)
+}
+
+func (r *Reconciler) ready(clusterUID string) bool {
+	c, ok := r.Clusters.ByUID(clusterUID)
+	if !ok || c.DeletionTimestamp != nil {
+		return false
+	}
+	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
+	return ready != nil && ready.Status != metav1.ConditionUnknown
+}

@@ -1,0 +1,216 @@
+package summarise
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// index remembers which Bundles hold which templates, and what was last seen of
+// what, so that only news is looked at. All methods may be called concurrently.
+type index struct {
+	mu sync.Mutex
+	// holds: by template, the Bundles whose latest content has it, as an item or as
+	// a tombstone.
+	holds   map[atoll.ItemKey]map[string]hold
+	bundles map[string]*indexed
+	// templates as last seen.
+	templates map[atoll.ItemKey]seenTemplate
+	clusters  map[string]seenCluster
+	edits     map[string]seenBundle
+}
+
+type hold struct {
+	item, dependency bool
+}
+
+type indexed struct {
+	content *atoll.Content
+	rows    int
+	waits   bool
+}
+
+type seenTemplate struct {
+	uid        string
+	generation int64
+	version    string // for kinds without generation
+	leaving    bool
+}
+
+type seenCluster struct{ reachable, online bool }
+
+type seenBundle struct {
+	generation int64
+	deleting   bool
+}
+
+func newIndex() *index {
+	return &index{
+		holds: map[atoll.ItemKey]map[string]hold{}, bundles: map[string]*indexed{},
+		templates: map[atoll.ItemKey]seenTemplate{}, clusters: map[string]seenCluster{}, edits: map[string]seenBundle{},
+	}
+}
+
+// set what a Bundle holds now.
+func (x *index) set(s *snapshot) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := x.bundles[s.uid]
+	if old != nil && old.content == s.content {
+		old.rows = len(s.rows)
+		return
+	}
+	x.clear(s.uid)
+	x.bundles[s.uid] = &indexed{content: s.content, rows: len(s.rows)}
+	if s.content == nil {
+		return
+	}
+	for _, t := range s.content.Tombstones {
+		x.put(t.Key, s.uid, hold{})
+	}
+	for i := range s.content.Items {
+		x.put(s.content.Items[i].Key, s.uid, hold{item: true, dependency: s.content.Items[i].Dependency})
+	}
+}
+
+func (x *index) put(key atoll.ItemKey, uid string, h hold) {
+	if x.holds[key] == nil {
+		x.holds[key] = map[string]hold{}
+	}
+	x.holds[key][uid] = h
+}
+
+func (x *index) clear(uid string) {
+	b := x.bundles[uid]
+	if b == nil || b.content == nil {
+		return
+	}
+	drop := func(key atoll.ItemKey) {
+		if by := x.holds[key]; by != nil {
+			if delete(by, uid); len(by) == 0 {
+				delete(x.holds, key)
+				delete(x.templates, key)
+			}
+		}
+	}
+	for _, t := range b.content.Tombstones {
+		drop(t.Key)
+	}
+	for i := range b.content.Items {
+		drop(b.content.Items[i].Key)
+	}
+}
+
+func (x *index) forget(uid string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.clear(uid)
+	delete(x.bundles, uid)
+	delete(x.edits, uid)
+}
+
+// rows that the Bundle had when it was last looked at.
+func (x *index) rows(uid string) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if b := x.bundles[uid]; b != nil {
+		return b.rows
+	}
+	return 0
+}
+
+// known tells whether every one of the Bundles was looked at.
+func (x *index) known(bundles []state.Bundle, others []string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !slices.ContainsFunc(bundles, func(b state.Bundle) bool { return x.bundles[b.Ref.UID] == nil }) &&
+		!slices.ContainsFunc(others, func(uid string) bool { return x.bundles[uid] == nil })
+}
+
+// holders of a template, by UID.
+func (x *index) holders(key atoll.ItemKey) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make([]string, 0, len(x.holds[key]))
+	for uid := range x.holds[key] {
+		out = append(out, uid)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// speaks tells whether a Bundle is the one whose rows make the template's status:
+// one that its policy chose it for before those that only need it.
+func (x *index) speaks(key atoll.ItemKey, uid string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	mine := x.holds[key][uid]
+	for other, h := range x.holds[key] {
+		if other == uid || !h.item {
+			continue
+		}
+		if mine.dependency && !h.dependency || mine.dependency == h.dependency && other < uid {
+			return false
+		}
+	}
+	return mine.item
+}
+
+// moved tells whether a template is not as it was last seen, its status apart.
+func (x *index) moved(key atoll.ItemKey, t *unstructured.Unstructured) bool {
+	now := seenTemplate{uid: string(t.GetUID()), generation: t.GetGeneration(), leaving: leaving(t)}
+	if now.generation == 0 {
+		now.version = t.GetResourceVersion()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.templates[key] == now {
+		return false
+	}
+	if len(x.holds[key]) > 0 {
+		x.templates[key] = now
+	}
+	return true
+}
+
+// turned tells whether a cluster can be reached, or holds a stream, other than it
+// was last seen.
+func (x *index) turned(uid string, reachable, online bool) (reach, stream bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	was, seen := x.clusters[uid]
+	x.clusters[uid] = seenCluster{reachable, online}
+	return !seen || was.reachable != reachable, !seen || was.online != online
+}
+
+// wait remembers whether a removal waits in the Bundle.
+func (x *index) wait(uid string, waits bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if b := x.bundles[uid]; b != nil {
+		b.waits = waits
+	}
+}
+
+// waiting tells whether a removal waits in the Bundle; true for one that was not
+// looked at yet.
+func (x *index) waiting(uid string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	b := x.bundles[uid]
+	return b == nil || b.waits
+}
+
+// edited tells whether a Bundle is not as it was last seen, its status apart.
+func (x *index) edited(b state.Bundle) bool {
+	now := seenBundle{generation: b.Meta.Generation, deleting: b.Meta.DeletionTimestamp != nil}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	was, seen := x.edits[b.Ref.UID]
+	x.edits[b.Ref.UID] = now
+	return !seen || was != now
+}

@@ -1,0 +1,558 @@
+package summarise
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// memory is a hub's tables and store in memory, with the same fencing.
+type memory struct {
+	mu        sync.Mutex
+	version   int
+	bundles   map[string]state.Bundle
+	rows      map[string]map[string]state.Row
+	slices    map[string]*enginev1.TargetSlice
+	clusters  map[string]*v1alpha1.Cluster
+	online    map[string]bool
+	revisions map[string][]*enginev1.Revision
+	contents  map[string]*atoll.Content
+	templates map[atoll.ItemKey]*unstructured.Unstructured
+	holding   bool
+
+	onBundle   []func(string)
+	onRows     []func(string, []string)
+	onCluster  []func(string)
+	onRev      []func(string)
+	onTemplate []func(atoll.ItemKey)
+	onHub      []func()
+
+	// writes by what they were, in order; failing and refusing are errors to give
+	// once for a kind of write.
+	writes  []string
+	failing map[string]error
+	said    []string
+}
+
+func newMemory() *memory {
+	return &memory{
+		bundles: map[string]state.Bundle{}, rows: map[string]map[string]state.Row{}, slices: map[string]*enginev1.TargetSlice{},
+		clusters: map[string]*v1alpha1.Cluster{}, online: map[string]bool{},
+		revisions: map[string][]*enginev1.Revision{}, contents: map[string]*atoll.Content{},
+		templates: map[atoll.ItemKey]*unstructured.Unstructured{}, failing: map[string]error{},
+	}
+}
+
+type (
+	memBundles   struct{ *memory }
+	memRows      struct{ *memory }
+	memClusters  struct{ *memory }
+	memRevisions struct{ *memory }
+	memTemplates struct{ *memory }
+	memHub       struct{ *memory }
+	memWriter    struct{ *memory }
+	memEvents    struct{ *memory }
+	memIntent    struct{}
+)
+
+func (m *memory) config() Config {
+	return Config{
+		Bundles: memBundles{m}, Rows: memRows{m}, Clusters: memClusters{m}, Revisions: memRevisions{m}, Templates: memTemplates{m},
+		Hub: memHub{m}, Intent: memIntent{}, Writer: memWriter{m}, Events: memEvents{m},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+}
+
+// run a Reconciler over the memory in a bubble; do acts, and step lets things settle.
+func run(t *testing.T, m *memory, do func(step func(d time.Duration))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := New(m.config())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		do(func(d time.Duration) {
+			synctest.Wait()
+			<-time.After(d)
+			synctest.Wait()
+		})
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// note a write; the error is the one that is due.
+func (m *memory) note(what string) error {
+	if err := m.failing[what]; err != nil {
+		delete(m.failing, what)
+		return err
+	}
+	m.writes = append(m.writes, what)
+	return nil
+}
+
+// written counts writes of a kind, and forgets them.
+func (m *memory) written(what string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(m.writes)
+	m.writes = slices.DeleteFunc(m.writes, func(w string) bool { return w == what })
+	return n - len(m.writes)
+}
+
+func (m *memory) next() string {
+	m.version++
+	return strconv.Itoa(m.version)
+}
+
+func conflict(what string) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: what}, what, fmt.Errorf("changed since"))
+}
+
+// Tables.
+
+func (m memBundles) Get(uid string) (state.Bundle, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.bundles[uid]
+	return b, ok
+}
+
+func (m memBundles) List() (out []state.Bundle) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.bundles {
+		out = append(out, b)
+	}
+	return out
+}
+
+func (m memBundles) Put(client.Object)          {}
+func (m memBundles) Subscribe(fn func(string))  { m.onBundle = append(m.onBundle, fn) }
+func (m memClusters) Subscribe(fn func(string)) { m.onCluster = append(m.onCluster, fn) }
+func (m memRows) Subscribe(fn func(string, []string)) {
+	m.onRows = append(m.onRows, fn)
+}
+func (m memRevisions) Subscribe(fn func(string))        { m.onRev = append(m.onRev, fn) }
+func (m memTemplates) Subscribe(fn func(atoll.ItemKey)) { m.onTemplate = append(m.onTemplate, fn) }
+func (m memHub) Subscribe(fn func())                    { m.onHub = append(m.onHub, fn) }
+
+func (m memRows) Bundles() (out []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid := range m.rows {
+		out = append(out, uid)
+	}
+	return out
+}
+
+func (m memRows) OfBundle(uid string) (out []state.Row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.rows[uid] {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b state.Row) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+func (m memRows) OfCluster(uid string) (out []state.Row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, rows := range m.rows {
+		for _, r := range rows {
+			if r.Spec.UID == uid {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+func (m memRows) Slices(uid string) (out []*enginev1.TargetSlice) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.slices {
+		if s.Spec.Bundle.UID == uid {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *enginev1.TargetSlice) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error {
+	m.mu.Lock()
+	if err := m.note("rows"); err != nil {
+		m.mu.Unlock()
+		return err
+	}
+	var changed []string
+	for c, spec := range changes {
+		i := slices.IndexFunc(base, func(r state.Row) bool { return r.Cluster == c })
+		if i < 0 || base[i].Spec.Encode() != m.rows[ref.UID][c].Spec.Encode() || spec != nil {
+			m.mu.Unlock()
+			return fmt.Errorf("cluster %s: %w", c, state.ErrRowsMoved)
+		}
+		changed = append(changed, c)
+		delete(m.slices[m.rows[ref.UID][c].Slice].Spec.Rows, c)
+		delete(m.rows[ref.UID], c)
+	}
+	if len(m.rows[ref.UID]) == 0 {
+		delete(m.rows, ref.UID)
+	}
+	m.mu.Unlock()
+	for _, fn := range m.onRows {
+		fn(ref.UID, changed)
+	}
+	return nil
+}
+
+func (m memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.clusters[name]
+	return c, ok
+}
+
+func (m memClusters) ByUID(uid string) (*v1alpha1.Cluster, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.clusters {
+		if string(c.UID) == uid {
+			return c, true
+		}
+	}
+	return nil, false
+}
+
+func (m memClusters) List() (out []*v1alpha1.Cluster) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.clusters {
+		out = append(out, c)
+	}
+	return out
+}
+
+func (m memClusters) Online(uid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.online[uid]
+}
+
+func (m memRevisions) OfBundle(uid string) []*enginev1.Revision {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.revisions[uid])
+}
+
+func (m memRevisions) Content(_ context.Context, name string) (*atoll.Content, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.contents[name]
+	if !ok {
+		return nil, fmt.Errorf("read revision %s: not found", name)
+	}
+	return c, nil
+}
+
+func (m memRevisions) Drop(_ context.Context, revisions []*enginev1.Revision) error {
+	for _, r := range revisions {
+		m.dropRevision(r)
+	}
+	return nil
+}
+
+func (m memRevisions) DropAll(_ context.Context, uid string) error {
+	for _, r := range m.OfBundle(uid) {
+		m.dropRevision(r)
+	}
+	return nil
+}
+
+func (m memRevisions) dropRevision(r *enginev1.Revision) {
+	m.mu.Lock()
+	uid := r.Spec.Bundle.UID
+	m.revisions[uid] = slices.DeleteFunc(slices.Clone(m.revisions[uid]), func(o *enginev1.Revision) bool { return o.Name == r.Name })
+	delete(m.contents, r.Name)
+	m.writes = append(m.writes, "revision")
+	m.mu.Unlock()
+	for _, fn := range m.onRev {
+		fn(uid)
+	}
+}
+
+func (m memTemplates) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.templates[key]
+	return t, ok
+}
+
+func (m memTemplates) Resource(key atoll.ItemKey) (schema.GroupVersionResource, bool) {
+	return schema.GroupVersionResource{}, false
+}
+
+func (m memHub) Holding() (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return "set back", m.holding
+}
+
+// States as in these tests: the template's label "content" is its content.
+func (memIntent) States(t *unstructured.Unstructured, item *atoll.Item) bool {
+	return t.GetLabels()["content"] == item.Hash
+}
+
+func (m memEvents) Refused(key atoll.ItemKey, reason, message string) {
+	m.say(key.String() + " " + reason + ": " + message)
+}
+
+func (m memEvents) Warn(b enginev1.BundleRef, reason, message string) {
+	m.say(b.Name + " " + reason + ": " + message)
+}
+
+func (m memEvents) say(s string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = append(m.said, s)
+}
+
+// Writer.
+
+func (m memWriter) BundleStatus(_ context.Context, b state.Bundle, status v1alpha1.BundleStatus) error {
+	m.mu.Lock()
+	if err := m.note("bundle"); err != nil {
+		m.mu.Unlock()
+		return err
+	}
+	now := m.bundles[b.Ref.UID]
+	if now.Meta.ResourceVersion != b.Meta.ResourceVersion {
+		m.mu.Unlock()
+		return conflict("bundles")
+	}
+	now.Status = status
+	now.Meta.ResourceVersion = m.next()
+	m.bundles[b.Ref.UID] = now
+	m.mu.Unlock()
+	m.tellBundle(b.Ref.UID)
+	return nil
+}
+
+func (m memWriter) TemplateStatus(_ context.Context, t *unstructured.Unstructured, status map[string]any) (*unstructured.Unstructured, error) {
+	m.mu.Lock()
+	key := keyOf(t)
+	if err := m.note("template"); err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	if m.templates[key] == nil || m.templates[key].GetResourceVersion() != t.GetResourceVersion() {
+		m.mu.Unlock()
+		return nil, conflict("templates")
+	}
+	next := m.templates[key].DeepCopy()
+	next.Object["status"] = runtime.DeepCopyJSON(status)
+	next.SetResourceVersion(m.next())
+	m.templates[key] = next
+	m.mu.Unlock()
+	m.tellTemplate(key)
+	return next, nil
+}
+
+func (m memWriter) Release(_ context.Context, obj client.Object, finalizer string) error {
+	m.mu.Lock()
+	if err := m.note("release"); err != nil {
+		m.mu.Unlock()
+		return err
+	}
+	t, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		delete(m.bundles, string(obj.GetUID()))
+		m.mu.Unlock()
+		m.tellBundle(string(obj.GetUID()))
+		return nil
+	}
+	delete(m.templates, keyOf(t))
+	m.mu.Unlock()
+	m.tellTemplate(keyOf(t))
+	return nil
+}
+
+func (m memWriter) DeleteSlice(_ context.Context, s *enginev1.TargetSlice) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.slices, s.Name)
+	return m.note("slice")
+}
+
+func keyOf(t *unstructured.Unstructured) atoll.ItemKey {
+	gk := t.GroupVersionKind().GroupKind()
+	return atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: t.GetNamespace(), Name: t.GetName()}
+}
+
+// What the tests do to the hub.
+
+func (m *memory) tellBundle(uid string) {
+	for _, fn := range m.onBundle {
+		fn(uid)
+	}
+}
+
+func (m *memory) tellTemplate(key atoll.ItemKey) {
+	for _, fn := range m.onTemplate {
+		fn(key)
+	}
+}
+
+// addCluster that is Ready and holds a stream; its UID is "uid-" and its name.
+func (m *memory) addCluster(name string) {
+	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue})
+	m.mu.Lock()
+	m.clusters[name] = c
+	m.online["uid-"+name] = true
+	m.mu.Unlock()
+	m.tellCluster(name)
+}
+
+func (m *memory) tellCluster(name string) {
+	for _, fn := range m.onCluster {
+		fn(name)
+	}
+}
+
+// stream of a cluster comes or goes.
+func (m *memory) stream(name string, on bool) {
+	m.mu.Lock()
+	m.online["uid-"+name] = on
+	m.mu.Unlock()
+	m.tellCluster(name)
+}
+
+// turn a cluster's Ready condition.
+func (m *memory) turn(name string, status metav1.ConditionStatus) {
+	m.mu.Lock()
+	c := m.clusters[name].DeepCopy()
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterReady, Status: status})
+	m.clusters[name] = c
+	m.mu.Unlock()
+	m.tellCluster(name)
+}
+
+func (m *memory) giveUp(name string) {
+	m.mu.Lock()
+	delete(m.clusters, name)
+	delete(m.online, "uid-"+name)
+	m.mu.Unlock()
+	m.tellCluster(name)
+}
+
+func (m *memory) setBundle(uid string, change func(*state.Bundle)) {
+	m.mu.Lock()
+	b, ok := m.bundles[uid]
+	if !ok {
+		b = state.Bundle{Ref: enginev1.BundleRef{UID: uid, Namespace: "shop", Name: "web"}}
+		b.Meta = metav1.ObjectMeta{
+			UID: types.UID(uid), Namespace: "shop", Name: "web", Generation: 1,
+			CreationTimestamp: metav1.Now(), Finalizers: []string{atoll.FinalizerBundle},
+		}
+	}
+	if change != nil {
+		change(&b)
+	}
+	b.Meta.ResourceVersion = m.next()
+	m.bundles[uid] = b
+	m.mu.Unlock()
+	m.tellBundle(uid)
+}
+
+// cut a Revision and give its name.
+func (m *memory) cut(uid string, content *atoll.Content) string {
+	m.mu.Lock()
+	number := int64(1)
+	if all := m.revisions[uid]; len(all) > 0 {
+		number = all[len(all)-1].Spec.Number + 1
+	}
+	rev := &enginev1.Revision{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-r%d", uid, number)},
+		Spec:       enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: uid}, Number: number, Items: int32(len(content.Items))},
+	}
+	m.revisions[uid] = append(m.revisions[uid], rev)
+	m.contents[rev.Name] = content
+	m.mu.Unlock()
+	for _, fn := range m.onRev {
+		fn(uid)
+	}
+	return rev.Name
+}
+
+func (m *memory) setRow(uid, cluster string, change func(*state.Row)) {
+	m.mu.Lock()
+	if m.rows[uid] == nil {
+		m.rows[uid] = map[string]state.Row{}
+	}
+	r, ok := m.rows[uid][cluster]
+	if !ok {
+		r = state.Row{Bundle: enginev1.BundleRef{UID: uid, Namespace: "shop", Name: "web"}, Cluster: cluster, Slice: uid + "-0"}
+		r.Spec = atoll.RowSpec{UID: "uid-" + cluster, Generation: 1, Phase: atoll.RowActive}
+	}
+	if r.Status != nil {
+		st := *r.Status
+		r.Status = &st
+	}
+	change(&r)
+	m.rows[uid][cluster] = r
+	if m.slices[r.Slice] == nil {
+		m.slices[r.Slice] = &enginev1.TargetSlice{ObjectMeta: metav1.ObjectMeta{Name: r.Slice}, Spec: enginev1.TargetSliceSpec{Bundle: r.Bundle, Rows: map[string]string{}}}
+	}
+	m.slices[r.Slice].Spec.Rows[cluster] = "x"
+	m.mu.Unlock()
+	for _, fn := range m.onRows {
+		fn(uid, []string{cluster})
+	}
+}
+
+func (m *memory) setTemplate(t *unstructured.Unstructured) {
+	m.mu.Lock()
+	key := keyOf(t)
+	t = t.DeepCopy()
+	t.SetResourceVersion(m.next())
+	m.templates[key] = t
+	m.mu.Unlock()
+	m.tellTemplate(key)
+}
+
+// change a template as it is.
+func (m *memory) edit(key atoll.ItemKey, change func(*unstructured.Unstructured)) {
+	m.mu.Lock()
+	t := m.templates[key].DeepCopy()
+	m.mu.Unlock()
+	change(t)
+	m.setTemplate(t)
+}

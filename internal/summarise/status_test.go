@@ -1,0 +1,151 @@
+package summarise
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+var latest = &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: "r2"}, Spec: enginev1.RevisionSpec{Number: 2, Items: 3}}
+
+// row is Active at the latest Revision, in a cluster that can be reached.
+func row(cluster string, st *atoll.RowStatus, change ...func(*Row)) Row {
+	r := Row{Reachable: true, Waited: true, Known: true}
+	r.Cluster = cluster
+	r.Spec = atoll.RowSpec{UID: "uid-" + cluster, Generation: 5, Revision: "r2", Phase: atoll.RowActive}
+	r.Status = st
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func ready() *atoll.RowStatus {
+	return &atoll.RowStatus{Generation: 5, State: atoll.RowReady, Applied: true}
+}
+
+func away(r *Row) { r.Reachable, r.Waited = false, false }
+
+func phase(p atoll.RowPhase, reason string) func(*Row) {
+	return func(r *Row) { r.Spec.Phase, r.Spec.Reason = p, reason }
+}
+
+func TestStatus(t *testing.T) {
+	progressing := &atoll.RowStatus{Generation: 5, State: atoll.RowProgressing, Applied: true}
+	applying := &atoll.RowStatus{Generation: 5, State: atoll.RowProgressing}
+	old := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowFailed, Items: []atoll.ItemStatus{{
+		Key: atoll.ItemKey{Kind: "Service", Name: "web"}, Health: atoll.Degraded, Reason: "Conflict", Message: "somebody else made it", Error: true}}}
+	degraded := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true, Reason: "CrashLoopBackOff"}
+	held := "RemovalHeld plan=abc: PlacementEdited"
+	for _, c := range []struct {
+		name     string
+		rows     []Row
+		bundle   func(*state.Bundle)
+		clusters v1alpha1.BundleClusters
+		waits    string // begins the words; "" means done
+		// scheduled, applied, ready: reasons, "+" before those of true conditions.
+		conditions string
+	}{
+		{"nothing fits", nil, nil, v1alpha1.BundleClusters{Summary: "0/0"}, "a cluster that fits", "NoClusterFits NotScheduled NotScheduled"},
+		{"nowhere on purpose", nil, func(b *state.Bundle) { b.Spec.Placement = atoll.Nowhere() }, v1alpha1.BundleClusters{Summary: "0/0"}, "", "Nowhere NotScheduled NotScheduled"},
+		{"just placed", []Row{row("a", nil), row("b", nil)}, nil, v1alpha1.BundleClusters{Desired: 2, Summary: "0/2"},
+			"a: generation 5 to be applied (and 1 cluster more); the agent acts", "+Placed Applying Progressing"},
+		{"another revision", []Row{row("a", old), row("b", ready())}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 1, Ready: 1, Summary: "1/2"},
+			"a: generation 5", "+Placed Applying Progressing"},
+		{"still applying", []Row{row("a", applying)}, nil, v1alpha1.BundleClusters{Desired: 1, Summary: "0/1"},
+			"a: items to become healthy; nobody has to act", "+Placed Applying Progressing"},
+		{"applied, not ready", []Row{row("a", progressing), row("b", ready())}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 2, Ready: 1, Summary: "1/2"},
+			"a: items to become healthy; nobody has to act", "+Placed +Applied Progressing"},
+		{"done", []Row{row("a", ready()), row("b", ready())}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 2, Ready: 2, Summary: "2/2"}, "", "+Placed +Applied +Ready"},
+		{"done but for one away", []Row{row("a", ready()), row("b", old, away)}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 1, Ready: 1, Away: 1, Summary: "1/2"}, "", "+Placed +Applied +Ready"},
+		{"all away", []Row{row("a", ready(), away)}, nil, v1alpha1.BundleClusters{Desired: 1, Updated: 1, Away: 1, Summary: "0/1"},
+			"a cluster to come back", "+Placed ClustersAway ClustersAway"},
+		{"failed comes before behind", []Row{row("a", nil), row("b", failed)}, nil, v1alpha1.BundleClusters{Desired: 2, Summary: "0/2"},
+			"b: Service/web Conflict: somebody else made it (and 1 cluster more); the application's owner must act", "+Placed Failed Failed"},
+		{"degraded", []Row{row("a", degraded), row("b", ready())}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 2, Ready: 1, Summary: "1/2"},
+			"a: CrashLoopBackOff; the application's owner must act", "+Placed +Applied Degraded"},
+		{"moving", []Row{row("a", ready(), phase(atoll.RowLeaving, "PlacementEdited")), row("b", progressing)}, nil,
+			v1alpha1.BundleClusters{Desired: 1, Updated: 1, Removing: 1, Summary: "0/1"}, "b: items to become healthy (and 1 cluster more)", "+Placed +Applied Progressing"},
+		{"removing", []Row{row("a", ready(), phase(atoll.RowRemoving, "")), row("b", ready())}, nil,
+			v1alpha1.BundleClusters{Desired: 1, Updated: 1, Ready: 1, Removing: 1, Summary: "1/1"}, "a: the removal to be done; the agent acts", "+Placed +Applied +Ready"},
+		{"removed", []Row{row("a", &atoll.RowStatus{Generation: 5, State: atoll.RowRemoved}, phase(atoll.RowRemoving, "")), row("b", ready())}, nil,
+			v1alpha1.BundleClusters{Desired: 1, Updated: 1, Ready: 1, Summary: "1/1"}, "", "+Placed +Applied +Ready"},
+		{"held", []Row{row("a", ready(), phase(atoll.RowHeld, held)), row("b", ready(), phase(atoll.RowHeld, held)), row("c", ready())}, nil,
+			v1alpha1.BundleClusters{Desired: 1, Updated: 1, Ready: 1, Removing: 2, Summary: "1/1"},
+			"a: a confirmation of plan abc (and 1 cluster more); who may confirm removals must act", "+Placed +Applied +Ready +RemovalHeld"},
+		{"held, in a cluster that is away", []Row{row("a", ready(), phase(atoll.RowHeld, held), away)}, nil,
+			v1alpha1.BundleClusters{Removing: 1, Summary: "0/0"}, "a: a confirmation of plan abc; who may confirm", "NoClusterFits NotScheduled NotScheduled +RemovalHeld"},
+		{"confirmed a moment ago", []Row{row("a", ready(), phase(atoll.RowHeld, held)), row("c", ready())}, func(b *state.Bundle) { b.Meta.Annotations = map[string]string{atoll.AnnotationConfirm: "abc"} },
+			v1alpha1.BundleClusters{Desired: 1, Updated: 1, Ready: 1, Removing: 1, Summary: "1/1"}, "a: what replaces it", "+Placed +Applied +Ready"},
+		{"kept though nothing fits", []Row{row("a", ready(), phase(atoll.RowActive, "NoClusterFits: labels"))}, nil,
+			v1alpha1.BundleClusters{Desired: 1, Updated: 1, Ready: 1, Summary: "1/1"}, "a cluster that fits", "NoClusterFits +Applied +Ready"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
+			b.Meta.Generation = 3
+			if c.bundle != nil {
+				c.bundle(&b)
+			}
+			in := Input{Bundle: b, Rows: c.rows, Latest: latest, Now: time.Unix(1000, 0)}
+			got := Status(in)
+			if got.Clusters != c.clusters {
+				t.Errorf("clusters %+v\nwant     %+v", got.Clusters, c.clusters)
+			}
+			if !strings.HasPrefix(got.WaitsFor, c.waits) || c.waits == "" && got.WaitsFor != "" {
+				t.Errorf("waits for %q, want %q", got.WaitsFor, c.waits)
+			}
+			if said := reasons(got); said != c.conditions {
+				t.Errorf("conditions %q, want %q", said, c.conditions)
+			}
+			if got.Revision != "r2" || got.Items != 3 {
+				t.Errorf("revision %q of %d items", got.Revision, got.Items)
+			}
+			in.Bundle.Status, in.Now = got, time.Unix(2000, 0)
+			if again := Status(in); !equality.Semantic.DeepEqual(got, again) {
+				t.Errorf("a second look gives %+v\nafter              %+v", again, got)
+			}
+		})
+	}
+}
+
+// reasons of the conditions, with "+" where they are true.
+func reasons(st v1alpha1.BundleStatus) string {
+	var out []string
+	for _, c := range st.Conditions {
+		r := c.Reason
+		if c.Status == metav1.ConditionTrue {
+			r = "+" + r
+		}
+		out = append(out, r)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestHeldConditionSaysHowToRelease(t *testing.T) {
+	b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
+	rows := []Row{row("a", ready(), phase(atoll.RowHeld, "RemovalHeld plan=abc: PlacementEdited"))}
+	st := Status(Input{Bundle: b, Rows: rows, Now: time.Unix(1000, 0)})
+	held := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld)
+	if held == nil || !strings.Contains(held.Message, "atoll confirm bundle/web -n shop --plan abc") {
+		t.Fatalf("RemovalHeld: %+v", held)
+	}
+	b.Status = st
+	st = Status(Input{Bundle: b, Rows: []Row{row("a", ready())}, Now: time.Unix(2000, 0)})
+	if held := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld); held == nil || held.Status != metav1.ConditionFalse {
+		t.Fatalf("after the release: %+v", held)
+	}
+	b.Ref.Namespace = ""
+	if got := confirmation(b, "abc"); got != "atoll confirm clusterbundle/web --plan abc" {
+		t.Errorf("of a ClusterBundle: %s", got)
+	}
+}

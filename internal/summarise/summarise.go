@@ -1,0 +1,366 @@
+package summarise
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Bundles is the table of Bundles.
+type Bundles interface {
+	Get(uid string) (state.Bundle, bool)
+	List() []state.Bundle
+	Put(obj client.Object)
+	Subscribe(fn func(uid string))
+}
+
+// Rows is the table of rows, and how they are taken away.
+type Rows interface {
+	Bundles() []string
+	OfBundle(uid string) []state.Row
+	OfCluster(clusterUID string) []state.Row
+	Slices(bundleUID string) []*enginev1.TargetSlice
+	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
+	Subscribe(fn func(bundleUID string, clusters []string))
+}
+
+// Clusters is the table of members.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	ByUID(uid string) (*v1alpha1.Cluster, bool)
+	List() []*v1alpha1.Cluster
+	Online(uid string) bool
+	Subscribe(fn func(name string))
+}
+
+// Revisions is the table of Revisions, and how old ones are deleted.
+type Revisions interface {
+	OfBundle(uid string) []*enginev1.Revision
+	Content(ctx context.Context, name string) (*atoll.Content, error)
+	Drop(ctx context.Context, revisions []*enginev1.Revision) error
+	DropAll(ctx context.Context, bundleUID string) error
+	Subscribe(fn func(bundleUID string))
+}
+
+// Templates is the table of templates.
+type Templates interface {
+	Get(key atoll.ItemKey) (*unstructured.Unstructured, bool)
+	Resource(key atoll.ItemKey) (schema.GroupVersionResource, bool)
+	Subscribe(fn func(key atoll.ItemKey))
+}
+
+// Hub says whether the hub holds.
+type Hub interface {
+	Holding() (reason string, holding bool)
+	Subscribe(fn func())
+}
+
+// Intent answers what users state; bind's own way to prune answers it.
+type Intent interface {
+	// States tells whether the template, as it is here, states exactly the item's
+	// content.
+	States(template *unstructured.Unstructured, item *atoll.Item) bool
+}
+
+// Config of a Reconciler. All but Workers and Log must be set.
+type Config struct {
+	Bundles   Bundles
+	Rows      Rows
+	Clusters  Clusters
+	Revisions Revisions
+	Templates Templates
+	Hub       Hub
+	Intent    Intent
+	Writer    Writer
+	Events    Events
+	// Log; nil: slog's default.
+	Log *slog.Logger
+	// Workers that look at Bundles at the same time; default 4.
+	Workers int
+}
+
+// Reconciler of all Bundles' statuses and leftovers.
+type Reconciler struct {
+	Config
+	index *index
+
+	mu      sync.Mutex
+	queue   priorityqueue.PriorityQueue[work] // nil before Run
+	early   map[work]struct{}                 // templates that came before Run
+	memos   map[string]*memo                  // by Bundle UID
+	cluster map[string]string                 // Cluster UID by name
+	started time.Time
+}
+
+// work is one thing to look at: a Bundle, or a template that no Bundle holds.
+type work struct {
+	bundle   string
+	template atoll.ItemKey
+}
+
+// The paces.
+const (
+	// settle is how long further changes may join one.
+	settle = 150 * time.Millisecond
+	// settleRow is added per row of the Bundle, up to settleMost.
+	settleRow  = 200 * time.Microsecond
+	settleMost = 5 * time.Second
+	// countsEvery is the least time between writes of one status while only counts
+	// move.
+	countsEvery = 5 * time.Second
+	// graceAtStart is how long a cluster that was Ready when the hub started counts
+	// as reachable without a stream.
+	graceAtStart = 40 * time.Second
+)
+
+const (
+	priorityUser = 0
+	priorityAll  = -100
+)
+
+// New makes a Reconciler and subscribes it to the tables.
+func New(cfg Config) *Reconciler {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Workers <= 0 {
+		cfg.Workers = 4
+	}
+	r := &Reconciler{
+		Config: cfg, index: newIndex(), early: map[work]struct{}{},
+		memos: map[string]*memo{}, cluster: map[string]string{},
+	}
+	cfg.Bundles.Subscribe(r.bundleChanged)
+	cfg.Rows.Subscribe(func(uid string, _ []string) { r.soon(uid) })
+	cfg.Revisions.Subscribe(r.soon)
+	cfg.Clusters.Subscribe(r.clusterChanged)
+	cfg.Templates.Subscribe(r.templateChanged)
+	cfg.Hub.Subscribe(func() { r.all() })
+	return r
+}
+
+// Run until ctx ends. It is called once, when the typed tables are synced.
+func (r *Reconciler) Run(ctx context.Context) error {
+	queue := r.open()
+	r.all()
+	var done sync.WaitGroup
+	for range r.Workers {
+		done.Go(func() { r.work(ctx, queue) })
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	done.Wait()
+	return nil
+}
+
+func (r *Reconciler) open() priorityqueue.PriorityQueue[work] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = time.Now()
+	r.queue = priorityqueue.New("summarise", func(o *priorityqueue.Opts[work]) {
+		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[work](50*time.Millisecond, time.Minute)
+	})
+	for w := range r.early {
+		r.queue.Add(w)
+	}
+	r.early = nil
+	for _, c := range r.Clusters.List() {
+		uid := string(c.UID)
+		r.cluster[c.Name] = uid
+		r.index.turned(uid, r.reachable(uid), r.Clusters.Online(uid))
+	}
+	return r.queue
+}
+
+// all goes through everything that there is, behind what changes meanwhile.
+func (r *Reconciler) all() {
+	for _, b := range r.Bundles.List() {
+		r.add(work{bundle: b.Ref.UID}, priorityAll, 0)
+	}
+	for _, uid := range r.Rows.Bundles() {
+		r.add(work{bundle: uid}, priorityAll, 0)
+	}
+}
+
+func (r *Reconciler) add(w work, priority int, after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue == nil {
+		if w.bundle == "" { // Run goes through all Bundles by itself
+			r.early[w] = struct{}{}
+		}
+		return
+	}
+	r.queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, w)
+}
+
+// soon looks at a Bundle when further changes have had time to join this one.
+func (r *Reconciler) soon(uid string) {
+	after := min(settle+time.Duration(r.index.rows(uid))*settleRow, settleMost)
+	r.add(work{bundle: uid}, priorityUser, after)
+}
+
+// bundleChanged looks at a Bundle unless only its status changed.
+func (r *Reconciler) bundleChanged(uid string) {
+	b, ok := r.Bundles.Get(uid)
+	if !ok || r.index.edited(b) {
+		r.soon(uid)
+	}
+}
+
+// clusterChanged looks at the Bundles of a cluster that came, went, or can be
+// reached or not any more; if only its stream came or went, at those of them where
+// a removal waits.
+func (r *Reconciler) clusterChanged(name string) {
+	c, ok := r.Clusters.Get(name)
+	r.mu.Lock()
+	running := r.queue != nil
+	was := r.cluster[name]
+	if delete(r.cluster, name); ok {
+		r.cluster[name] = string(c.UID)
+	}
+	now := r.cluster[name]
+	r.mu.Unlock()
+	if !running {
+		return
+	}
+	if was != "" && was != now {
+		r.lookAt(was, false)
+	}
+	if now != "" {
+		if reachable, stream := r.index.turned(now, r.reachable(now), r.Clusters.Online(now)); reachable || stream || was != now {
+			r.lookAt(now, !reachable && was == now)
+		}
+	}
+}
+
+// lookAt the Bundles of a cluster, or those of them where a removal waits.
+func (r *Reconciler) lookAt(clusterUID string, waiting bool) {
+	for _, row := range r.Rows.OfCluster(clusterUID) {
+		if !waiting || r.index.waiting(row.Bundle.UID) {
+			r.soon(row.Bundle.UID)
+		}
+	}
+}
+
+// templateChanged looks at the Bundles that hold a template when more than its
+// status changed, and at a template that is being deleted though no Bundle holds it.
+func (r *Reconciler) templateChanged(key atoll.ItemKey) {
+	t, ok := r.Templates.Get(key)
+	if ok && !r.index.moved(key, t) {
+		return
+	}
+	holders := r.index.holders(key)
+	for _, uid := range holders {
+		r.soon(uid)
+	}
+	if len(holders) == 0 && ok && leaving(t) {
+		r.add(work{template: key}, priorityUser, settle)
+	}
+}
+
+func (r *Reconciler) work(ctx context.Context, queue priorityqueue.PriorityQueue[work]) {
+	for {
+		w, priority, shutdown := queue.GetWithPriority()
+		if shutdown {
+			return
+		}
+		again, err := r.do(ctx, w)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			if !errors.Is(err, state.ErrRowsMoved) && !apierrors.IsConflict(err) {
+				r.Log.Warn("a status or a leftover could not be brought up to date, trying again", "bundle", w.bundle, "template", w.template.String(), "err", err)
+			}
+			queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, RateLimited: true}, w)
+		default:
+			queue.Forget(w)
+			if again > 0 {
+				queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: again}, w)
+			}
+		}
+		queue.Done(w)
+	}
+}
+
+// do looks at one thing; again is when to look next, 0: when something changes.
+func (r *Reconciler) do(ctx context.Context, w work) (again time.Duration, err error) {
+	if w.bundle == "" {
+		return r.releaseUnheld(ctx, w.template)
+	}
+	return r.reconcile(ctx, w.bundle)
+}
+
+// reconcile one Bundle.
+func (r *Reconciler) reconcile(ctx context.Context, uid string) (again time.Duration, err error) {
+	s, err := r.gather(ctx, uid)
+	if err != nil {
+		return 0, err
+	}
+	if s.empty() {
+		r.forget(uid)
+		return 0, nil
+	}
+	m := r.memo(uid)
+	m.again = 0
+	errs := []error{r.writeBundle(ctx, s, m), r.writeTemplates(ctx, s, m)}
+	r.warn(s, m)
+	if _, holding := r.Hub.Holding(); !holding {
+		errs = append(errs, r.release(ctx, s, m), r.collect(ctx, s, m))
+	}
+	return m.again, errors.Join(errs...)
+}
+
+// memo is what is remembered of a Bundle between two looks. One worker at a time
+// has it.
+type memo struct {
+	// written is when the Bundle's status was last written.
+	written time.Time
+	// templates by UID.
+	templates map[string]*templateMemo
+	// refused: since when a refusal is known.
+	refused map[refusal]time.Time
+	// collecting: since when rows wait to be collected.
+	collecting time.Time
+	// again is when to look next, of all that wait.
+	again time.Duration
+}
+
+// wake asks for another look after d.
+func (m *memo) wake(d time.Duration) {
+	if m.again == 0 || d < m.again {
+		m.again = max(d, time.Millisecond)
+	}
+}
+
+func (r *Reconciler) memo(uid string) *memo {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.memos[uid]
+	if m == nil {
+		m = &memo{templates: map[string]*templateMemo{}, refused: map[refusal]time.Time{}}
+		r.memos[uid] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(uid string) {
+	r.index.forget(uid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.memos, uid)
+}

@@ -1,0 +1,357 @@
+package summarise
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/state"
+)
+
+var (
+	webKey    = atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	configKey = atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "web"}
+)
+
+func webTemplate() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{
+			"name": "web", "namespace": "shop", "uid": "u1", "generation": int64(1),
+			"labels": map[string]any{"content": "h1"}, "finalizers": []any{atoll.Finalizer},
+		},
+		"spec": map[string]any{"replicas": int64(2)},
+	}}
+}
+
+// deployed is what a member's Deployment reflects when so many of 2 are available.
+func deployed(available int64) json.RawMessage {
+	turned, reason := "False", "ReplicaSetUpdated"
+	if available == 2 {
+		turned, reason = "True", "NewReplicaSetAvailable"
+	}
+	return interpret.Reflect(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "generation": int64(1)},
+		"spec": map[string]any{"replicas": int64(2)},
+		"status": map[string]any{
+			"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(2), "readyReplicas": available, "availableReplicas": available,
+			"conditions": []any{
+				map[string]any{"type": "Available", "status": turned},
+				map[string]any{"type": "Progressing", "status": "True", "reason": reason},
+			},
+		},
+	}})
+}
+
+// report that the cluster has applied its generation and has so many available.
+func (m *memory) report(cluster string, available int64) {
+	m.setRow("b", cluster, func(r *state.Row) {
+		health, st := atoll.Progressing, atoll.RowProgressing
+		if available == 2 {
+			health, st = atoll.Healthy, atoll.RowReady
+		}
+		r.Status = &atoll.RowStatus{
+			UID: r.Spec.UID, Generation: r.Spec.Generation, Applied: true, State: st, Total: 1,
+			Items: []atoll.ItemStatus{{Key: webKey, Health: health, Reflected: deployed(available)}},
+		}
+	})
+}
+
+func webContent(hash string) *atoll.Content {
+	return &atoll.Content{Items: []atoll.Item{{Key: webKey, UID: "u1", Hash: hash}}}
+}
+
+// apply the Deployment and place it on the clusters.
+func (m *memory) apply(clusters ...string) {
+	m.setTemplate(webTemplate())
+	m.setBundle("b", nil)
+	rev := m.cut("b", webContent("h1"))
+	for _, c := range clusters {
+		m.setRow("b", c, func(r *state.Row) { r.Spec.Revision = rev })
+	}
+}
+
+func (m *memory) webStatus() map[string]any {
+	t, _ := memTemplates{m}.Get(webKey)
+	st, _ := t.Object["status"].(map[string]any)
+	return st
+}
+
+func (m *memory) bundle() state.Bundle {
+	b, _ := memBundles{m}.Get("b")
+	return b
+}
+
+// From apply to all healthy over three clusters, reports trickling in: at most two
+// writes of the Bundle's status and three of the template's.
+func TestWritesOfOneDeploymentOverThreeClusters(t *testing.T) {
+	m := newMemory()
+	for _, c := range []string{"a", "b", "c"} {
+		m.addCluster(c)
+	}
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("a", "b", "c")
+		step(300 * time.Millisecond)
+		if got := m.bundle().Status.WaitsFor; !strings.HasPrefix(got, "a: generation 1 to be applied") {
+			t.Errorf("the first words come late: %q", got)
+		}
+		for _, available := range []int64{0, 1, 2} {
+			for i, c := range []string{"a", "b", "c"} {
+				m.report(c, available)
+				step(time.Duration(40*(i+1)) * time.Millisecond)
+			}
+			step(900 * time.Millisecond)
+			if observed := m.webStatus()["observedGeneration"]; observed != int64(1) {
+				t.Errorf("with %d available in each, the observed generation is %v", available, observed)
+			}
+		}
+		if got := m.bundle().Status; got.WaitsFor != "" || got.Clusters.Summary != "3/3" || got.Replicas != 6 || got.ReadyReplicas != 6 {
+			t.Errorf("the Bundle's status in the end: %+v", got)
+		}
+		if got := m.webStatus(); got["readyReplicas"] != int64(2) || got["unavailableReplicas"] != nil {
+			t.Errorf("the template's status in the end: %v", got)
+		}
+		step(time.Minute)
+		if n := m.written("bundle"); n > 2 {
+			t.Errorf("%d writes of the Bundle's status", n)
+		}
+		if n := m.written("template"); n > 3 {
+			t.Errorf("%d writes of the template's status", n)
+		}
+		if len(m.writes) > 0 {
+			t.Errorf("further writes: %q", m.writes)
+		}
+	})
+}
+
+func TestObservedGenerationWaitsForEveryReachableCluster(t *testing.T) {
+	m := newMemory()
+	for _, c := range []string{"a", "b", "far"} {
+		m.addCluster(c)
+	}
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("a", "b", "far")
+		for _, c := range []string{"a", "b", "far"} {
+			m.report(c, 2)
+		}
+		step(time.Minute)
+		m.stream("far", false)
+		m.turn("far", metav1.ConditionUnknown)
+		step(time.Minute)
+		m.written("template")
+		if got := m.bundle().Status; got.Clusters.Away != 1 || got.Clusters.Summary != "2/3" || got.WaitsFor != "" {
+			t.Errorf("with one away: %+v", got)
+		}
+		// The user edits; bind has not cut yet, so what rows applied is not it.
+		m.edit(webKey, func(t *unstructured.Unstructured) {
+			t.SetGeneration(2)
+			t.SetLabels(map[string]string{"content": "h2"})
+		})
+		step(time.Minute)
+		rev := m.cut("b", webContent("h2"))
+		for _, c := range []string{"a", "b", "far"} {
+			m.setRow("b", c, func(r *state.Row) { r.Spec.Revision, r.Spec.Generation = rev, 2 })
+		}
+		step(time.Minute)
+		m.report("a", 2)
+		step(time.Minute)
+		if got := m.webStatus()["observedGeneration"]; got != int64(1) || m.written("template") != 0 {
+			t.Errorf("observed %v before every reachable cluster applied it", got)
+		}
+		m.report("b", 2)
+		step(time.Second)
+		if got := m.webStatus()["observedGeneration"]; got != int64(2) {
+			t.Errorf("observed %v after every reachable cluster applied it", got)
+		}
+	})
+}
+
+// An edit that states nothing new is observed without any row moving.
+func TestAnEditWithoutNewContentIsObserved(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("a")
+		m.report("a", 2)
+		step(time.Minute)
+		m.edit(webKey, func(t *unstructured.Unstructured) { t.SetGeneration(2) })
+		step(time.Second)
+		if got := m.webStatus()["observedGeneration"]; got != int64(2) {
+			t.Errorf("observed %v", got)
+		}
+	})
+}
+
+func TestCountsAloneAreWrittenAtMostEveryFiveSeconds(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("a")
+		m.report("a", 0)
+		step(6 * time.Second)
+		m.written("template")
+		for i := range 40 {
+			m.report("a", int64(i%2))
+			step(500 * time.Millisecond)
+		}
+		step(6 * time.Second)
+		if n := m.written("template"); n < 2 || n > 6 {
+			t.Errorf("20 s of flapping counts cost %d writes", n)
+		}
+		if got := m.webStatus()["readyReplicas"]; got != int64(1) {
+			t.Errorf("the last count is lost: %v", got)
+		}
+	})
+}
+
+func TestConflictsAreTriedAgain(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	run(t, m, func(step func(time.Duration)) {
+		m.failing["bundle"], m.failing["template"] = conflict("bundles"), conflict("deployments")
+		m.apply("a")
+		m.report("a", 2)
+		step(5 * time.Second)
+		if m.bundle().Status.Clusters.Ready != 1 || m.webStatus()["readyReplicas"] != int64(2) {
+			t.Errorf("not written after a conflict: %+v, %v", m.bundle().Status, m.webStatus())
+		}
+	})
+}
+
+func TestAStatusThatIsRefusedIsSentOnce(t *testing.T) {
+	for name, err := range map[string]error{
+		"no subresource": ErrNoStatus,
+		"invalid":        apierrors.NewInvalid(webTemplate().GroupVersionKind().GroupKind(), "web", nil),
+		"bad request":    &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory()
+			m.addCluster("a")
+			run(t, m, func(step func(time.Duration)) {
+				m.failing["template"] = err
+				m.apply("a")
+				m.report("a", 2)
+				step(time.Minute)
+				m.setRow("b", "a", func(r *state.Row) { r.Status.Seq++ })
+				step(time.Minute)
+				if n := m.written("template"); n != 0 {
+					t.Errorf("sent %d times again", n)
+				}
+			})
+		})
+	}
+}
+
+// Only the Bundle whose policy chose a template speaks for it, not one that needs it.
+func TestOneBundleSpeaksForATemplate(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("a")
+		m.setBundle("a-first", nil)
+		dependency := webContent("h1")
+		dependency.Items[0].Dependency = true
+		rev := m.cut("a-first", dependency)
+		m.report("a", 2)
+		m.setRow("a-first", "a", func(r *state.Row) {
+			r.Spec.Revision = rev
+			r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: 1, Applied: true, State: atoll.RowProgressing,
+				Items: []atoll.ItemStatus{{Key: webKey, Health: atoll.Progressing, Reflected: deployed(0)}}}
+		})
+		step(time.Minute)
+		if got := m.webStatus()["readyReplicas"]; got != int64(2) {
+			t.Errorf("the status is not the choosing Bundle's: %v", m.webStatus())
+		}
+	})
+}
+
+func TestARecreatedTemplateGetsNoOldStatus(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("a")
+		again := webTemplate()
+		again.SetUID(types.UID("u2"))
+		m.setTemplate(again)
+		m.report("a", 2)
+		step(time.Minute)
+		if got := m.webStatus(); got != nil {
+			t.Errorf("it got %v", got)
+		}
+	})
+}
+
+func TestRefusalsAreSaidOnce(t *testing.T) {
+	m := newMemory()
+	for _, c := range []string{"a", "b", "c"} {
+		m.addCluster(c)
+	}
+	refuse := func(c string) {
+		m.setRow("b", c, func(r *state.Row) {
+			r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: 1, State: atoll.RowFailed,
+				Items: []atoll.ItemStatus{{Key: webKey, Health: atoll.Degraded, Reason: "Conflict", Message: "somebody else made it", Error: true}}}
+		})
+	}
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("a", "b", "c")
+		refuse("b")
+		refuse("c")
+		step(time.Second)
+		refuse("a")
+		step(time.Minute)
+		want := "apps/Deployment/shop/web Conflict: cluster b: somebody else made it (and 1 cluster more)"
+		if len(m.said) != 1 || m.said[0] != want {
+			t.Errorf("said %q\nwant %q", m.said, want)
+		}
+		for _, c := range []string{"a", "b", "c"} {
+			m.report(c, 2)
+		}
+		step(20 * time.Minute)
+		m.setRow("b", "a", func(r *state.Row) { r.Status.Seq++ })
+		step(time.Minute)
+		refuse("a")
+		step(time.Minute)
+		if len(m.said) != 2 {
+			t.Errorf("after it was gone for long, said %q", m.said)
+		}
+	})
+}
+
+func TestAHubThatStartsWritesNothing(t *testing.T) {
+	m := newMemory()
+	for i := range 5 {
+		m.addCluster(fmt.Sprintf("c%d", i))
+	}
+	run(t, m, func(step func(time.Duration)) {
+		m.apply("c0", "c1", "c2", "c3", "c4")
+		for i := range 5 {
+			m.report(fmt.Sprintf("c%d", i), 2)
+		}
+		step(time.Minute)
+	})
+	m.writes = nil
+	m.onBundle, m.onRows, m.onCluster, m.onRev, m.onTemplate = nil, nil, nil, nil, nil
+	for i := range 5 {
+		m.online[fmt.Sprintf("uid-c%d", i)] = false
+	}
+	run(t, m, func(step func(time.Duration)) {
+		step(5 * time.Second)
+		for i := range 5 {
+			m.stream(fmt.Sprintf("c%d", i), true)
+		}
+		step(time.Minute)
+		if len(m.writes) > 0 {
+			t.Errorf("it wrote %q", m.writes)
+		}
+	})
+}

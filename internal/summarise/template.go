@@ -1,0 +1,214 @@
+package summarise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// templateMemo is what is remembered of a template's status between two looks.
+type templateMemo struct {
+	written time.Time
+	// stuck is a status that the server did not take as it is (its schema lacks a
+	// field, or refuses it), and the template's version at which that was found. The
+	// same is not sent twice.
+	stuck   map[string]any
+	version string
+	// states remembers Intent's answer for a version of template and item.
+	asked  statesKey
+	states bool
+}
+
+type statesKey struct{ version, hash, source string }
+
+// writeTemplates writes the status of every template of the Bundle whose status is
+// due. One that fails does not keep the others from theirs.
+func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) error {
+	if s.content == nil || s.deleting() {
+		return nil
+	}
+	reports := itemReports(s.rows)
+	live := map[string]*templateMemo{}
+	var errs []error
+	for i := range s.content.Items {
+		item := &s.content.Items[i]
+		gk := schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}
+		if !interpret.Aggregates(gk) || !r.index.speaks(item.Key, s.uid) {
+			continue
+		}
+		t, ok := r.Templates.Get(item.Key)
+		if !ok || string(t.GetUID()) != item.UID || t.GetDeletionTimestamp() != nil {
+			continue
+		}
+		tm := m.templates[item.UID]
+		if tm == nil {
+			tm = &templateMemo{}
+		}
+		live[item.UID] = tm
+		if err := r.writeTemplate(ctx, s, m, templateLook{item, t, reports[item.Key], tm}); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	m.templates = live
+	return errors.Join(errs...)
+}
+
+// itemReports sorts what rows report by item and cluster.
+func itemReports(rows []Row) map[atoll.ItemKey]map[string]*atoll.ItemStatus {
+	out := map[atoll.ItemKey]map[string]*atoll.ItemStatus{}
+	for _, row := range rows {
+		if row.Status == nil {
+			continue
+		}
+		for i := range row.Status.Items {
+			it := &row.Status.Items[i]
+			if out[it.Key] == nil {
+				out[it.Key] = map[string]*atoll.ItemStatus{}
+			}
+			out[it.Key][row.Cluster] = it
+		}
+	}
+	return out
+}
+
+// templateLook is one template, what is said of it and what is remembered.
+type templateLook struct {
+	item     *atoll.Item
+	template *unstructured.Unstructured
+	reports  map[string]*atoll.ItemStatus
+	memo     *templateMemo
+}
+
+func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l templateLook) error {
+	rows, observed, done := rowItems(s, l, r.states(l))
+	next, ok := interpret.Aggregate(l.template, l.item.Divided, rows, observed)
+	old, _ := l.template.Object["status"].(map[string]any)
+	if !ok || interpret.Equal(old, next) || l.memo.isStuck(l.template, next) {
+		return nil
+	}
+	now := time.Now()
+	if left := l.memo.written.Add(countsEvery).Sub(now); left > 0 && !done && !news(old, next) {
+		m.wake(left)
+		return nil
+	}
+	computed := runtime.DeepCopyJSON(next)
+	interpret.Stamp(next, now)
+	stored, err := r.Writer.TemplateStatus(ctx, l.template, next)
+	switch {
+	case err == nil:
+		l.memo.written = now
+		l.memo.remember(stored, next, computed)
+		return nil
+	case errors.Is(err, ErrNoStatus), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		r.Log.Info("a template cannot take the status that its clusters report", "template", l.item.Key.String(), "err", err)
+		l.memo.stuck, l.memo.version = computed, l.template.GetResourceVersion()
+		return nil
+	case apierrors.IsNotFound(err):
+		return nil
+	}
+	return fmt.Errorf("write the status of template %s: %w", l.item.Key, err)
+}
+
+// states asks whether the item is what the template states now.
+func (r *Reconciler) states(l templateLook) bool {
+	key := statesKey{l.template.GetResourceVersion(), l.item.Hash, l.item.Source}
+	if l.memo.asked != key {
+		l.memo.asked, l.memo.states = key, r.Intent.States(l.template, l.item)
+	}
+	return l.memo.states
+}
+
+// isStuck tells whether the same status was sent before, in vain.
+func (m *templateMemo) isStuck(t *unstructured.Unstructured, next map[string]any) bool {
+	return m.stuck != nil && m.version == t.GetResourceVersion() && interpret.Equal(m.stuck, next)
+}
+
+// remember a status that the server stored otherwise than it was sent, as it was
+// computed.
+func (m *templateMemo) remember(stored *unstructured.Unstructured, sent, computed map[string]any) {
+	m.stuck, m.version = nil, ""
+	got, _ := stored.Object["status"].(map[string]any)
+	if !interpret.Equal(got, sent) {
+		m.stuck, m.version = computed, stored.GetResourceVersion()
+	}
+}
+
+// rowItems gives the item in every row that is to have it; observed is the
+// template's generation if every reachable row has applied it; done tells whether
+// every reachable one is healthy at that.
+func rowItems(s *snapshot, l templateLook, states bool) (rows []interpret.RowItem, observed int64, done bool) {
+	observed, done = l.template.GetGeneration(), true
+	for _, row := range s.rows {
+		if row.Spec.Phase != atoll.RowActive {
+			continue
+		}
+		ri := rowItem(row, l.item, l.reports[row.Cluster])
+		v := s.contents[row.Spec.Revision][l.item.Key]
+		ri.Stale = ri.Stale || !states || v != version{l.item.UID, l.item.Hash}
+		if !ri.Away && ri.Stale {
+			observed = 0
+		}
+		done = done && (ri.Away || !ri.Stale && ri.Health == atoll.Healthy)
+		rows = append(rows, ri)
+	}
+	return rows, observed, done
+}
+
+// rowItem is one row's word about an item; report is nil where the row does not
+// list it. Stale tells that the row's revision of the item is not applied.
+func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) interpret.RowItem {
+	ri := interpret.RowItem{Cluster: row.Cluster, Away: !row.Reachable}
+	if n, ok := row.Spec.Assigned[item.Key.String()]; ok && item.Divided {
+		ri.Assigned = &n
+	}
+	st := row.Status
+	current := st != nil && st.Generation >= row.Spec.Generation
+	// A row that failed has tried every item, and lists those that it could not
+	// apply.
+	applied := current && (st.Applied || st.State == atoll.RowFailed)
+	switch {
+	case report != nil:
+		ri.Reflected, ri.Health = report.Reflected, report.Health
+		ri.Stale = !applied || report.Error
+	case applied:
+		ri.Health = atoll.Healthy
+	default:
+		ri.Stale = true
+	}
+	return ri
+}
+
+// news tells whether a status says something new in kind: its first words, another
+// generation observed, a condition or a phase turned, an address.
+func news(old, next map[string]any) bool {
+	if len(old) == 0 || interpret.Equal(old, nil) {
+		return true
+	}
+	return !reflect.DeepEqual(told(old), told(next))
+}
+
+func told(st map[string]any) map[string]any {
+	out := map[string]any{"conditions": map[string]any{}}
+	for _, key := range []string{"observedGeneration", "phase", "loadBalancer", "startTime"} {
+		if v, ok := st[key]; ok {
+			out[key] = v
+		}
+	}
+	conditions, _ := st["conditions"].([]any)
+	for _, c := range conditions {
+		if cm, ok := c.(map[string]any); ok {
+			out["conditions"].(map[string]any)[fmt.Sprint(cm["type"])] = cm["status"]
+		}
+	}
+	return out
+}
