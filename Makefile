@@ -5,7 +5,6 @@ SHELL := /bin/bash
 .PHONY: help build release test test-short lint generate demo bench soak clean
 
 BIN := $(CURDIR)/bin
-COMMANDS := atoll atoll-hub atoll-lab
 
 # What the linked API servers call themselves.
 KUBERNETES := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2; exit }' go.mod)
@@ -24,11 +23,16 @@ PACKAGES := test/packages.sh
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/atoll, bin/atoll-hub and bin/atoll-lab
-	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/ $(addprefix ./cmd/,$(COMMANDS))
+# gRPC's tracing pages would bring html/template along, and with it every method of
+# every type: 20 MB that an agent does not need.
+LIGHT := -tags grpcnotrace
 
-release: ## as build, without any path of this machine in the binaries
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/ $(addprefix ./cmd/,$(COMMANDS))
+build: ## build bin/atoll, bin/atoll-hub and bin/atoll-lab
+	$(GO) build $(TRIM) $(LIGHT) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll
+	$(GO) build $(TRIM) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-hub ./cmd/atoll-lab
+
+release: TRIM := -trimpath
+release: build ## as build, without any path of this machine in the binaries
 
 test: build ## run every test: with the race detector where code is linked in, against real clusters where not
 	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 go test -race -count=1 -timeout 15m $$packages
