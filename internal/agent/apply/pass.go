@@ -3,6 +3,8 @@ package apply
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -197,12 +199,27 @@ func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure
 			t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
 		}
 	}
-	r, _ := e.book.Record(key)
+	told := e.concerned(key)
 	e.drop(key, t)
 	e.mu.Unlock()
 	e.tell(ctx, key, old, failure)
-	e.changed(r)
+	for _, uid := range told {
+		e.o.Changed(uid)
+	}
 	e.nudge()
+}
+
+// concerned are the Bundles whose status the object is part of. The caller holds mu.
+func (e *Engine) concerned(key atoll.ItemKey) (out []string) {
+	if claims.IsNamespace(key) {
+		for _, uid := range e.book.Bundles() {
+			if slices.Contains(e.book.Holding(uid).Manifest.DeletedNamespaces, key.Name) {
+				out = append(out, uid)
+			}
+		}
+	}
+	r, _ := e.book.Record(key)
+	return slices.AppendSeq(out, maps.Keys(r.Claims))
 }
 
 // tell logs what changed.

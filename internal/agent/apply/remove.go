@@ -26,6 +26,27 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 		}
 		return failure
 	}
+	if !p.begun {
+		if failure := e.beginDelete(ctx, p, res); failure != nil {
+			return failure
+		}
+	}
+	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && string(m.UID) != p.Record.UID:
+		e.gone(p)
+		return nil
+	case err != nil:
+		return explain(err, p.Key)
+	case p.begun && m.DeletionTimestamp == nil:
+		return e.beginDelete(ctx, p, res)
+	}
+	return terminating(observe.OfMeta(m, p.Key.Group, p.Key.Kind))
+}
+
+// beginDelete asks the member to delete the object, if that is still what is
+// wanted and takes nothing else along.
+func (e *Engine) beginDelete(ctx context.Context, p plan, res member.Resource) *Failure {
 	if failure := e.guard(ctx, p); failure != nil {
 		return failure
 	}
@@ -36,7 +57,7 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 	still := e.book.Next(p.Key).Verb == p.Verb
 	e.mu.Unlock()
 	if !still {
-		return nil
+		return &Failure{Reason: ReasonWaits, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
 	}
 	err := e.o.Client.Delete(ctx, res, p.Key.Namespace, p.Key.Name, p.Record.UID)
 	switch {
@@ -46,15 +67,7 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 	default:
 		e.o.Log.Info("deleted", "object", p.Key, "uid", p.Record.UID)
 	}
-	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && string(m.UID) != p.Record.UID:
-		e.gone(p)
-		return nil
-	case err != nil:
-		return explain(err, p.Key)
-	}
-	return terminating(observe.OfMeta(m, p.Key.Group, p.Key.Kind))
+	return nil
 }
 
 func apiVersion(r claims.Record) string {

@@ -27,6 +27,8 @@ type plan struct {
 	check, correct bool
 	view           observe.View
 	hasView        bool
+	// begun: its deletion was asked for already.
+	begun bool
 }
 
 func (p plan) acts() bool { return p.Verb != claims.Nothing || p.check || p.correct }
@@ -56,6 +58,7 @@ func (e *Engine) plan(key atoll.ItemKey) plan {
 		}
 	}
 	if t := e.tasks[key]; t != nil {
+		p.begun = t.failure != nil && t.failure.Reason == ReasonTerminating
 		p.check, p.correct = t.check && r.UID != "", t.correct && r.UID != "" && p.Verb == claims.Nothing
 	}
 	return p

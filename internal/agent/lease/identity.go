@@ -1,21 +1,22 @@
 package lease
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 )
 
-// Identity of this process: host, boot, process namespace, process and when it
+// Identity of one holder: host, boot, process namespace, process and when it
 // started, so that another process of the same machine can tell whether this one
-// still lives.
+// still lives; and a random part, since one process may have several holders.
 func Identity() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Sprintf("%s_%s_%d_%s", host, machine(), os.Getpid(), started(os.Getpid()))
+	return fmt.Sprintf("%s_%s_%d_%s_%s", host, machine(), os.Getpid(), started(os.Getpid()), rand.Text()[:8])
 }
 
 // machine names the boot and the process namespace; empty where there is no /proc.
@@ -51,10 +52,10 @@ func started(pid int) string {
 // namespace that does not exist any more.
 func dead(identity string) bool {
 	parts := strings.Split(identity, "_")
-	if len(parts) < 4 {
+	if len(parts) < 5 {
 		return false
 	}
-	parts = parts[len(parts)-3:]
+	parts = parts[len(parts)-4:]
 	pid, err := strconv.Atoi(parts[1])
 	if err != nil || parts[0] == "" || parts[0] != machine() || parts[2] == "" {
 		return false

@@ -1,0 +1,242 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"atoll.dev/atoll/internal/agent/agenttest"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+)
+
+type fixture struct {
+	t    *testing.T
+	hub  *testHub
+	kube dynamic.Interface
+	stop func() error
+	logs *syncBuffer
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// newFixture gives a hub and a member without an agent's state.
+func newFixture(t *testing.T) *fixture {
+	agenttest.Need(t)
+	kube, err := dynamic.NewForConfig(agenttest.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, hub: newTestHub(t), kube: kube, logs: &syncBuffer{}}
+	list := kube.Resource(secrets).Namespace(atoll.SystemNamespace)
+	if err := list.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(f.logs.String())
+		}
+	})
+	return f
+}
+
+// start an agent; the function stops it and gives Run's error.
+func (f *fixture) start() func() error {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{
+			MemberConfig: agenttest.Config(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Token: "atoll1.abcdefghij.secretsecretsecretsecretse", Name: "member1",
+			Log: slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+	}()
+	var once sync.Once
+	var err error
+	stop := func() error {
+		once.Do(func() { cancel(); err = <-done })
+		return err
+	}
+	f.t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func (f *fixture) eventually(what string, ok func() bool) {
+	f.t.Helper()
+	err := wait.PollUntilContextTimeout(f.t.Context(), 20*time.Millisecond, 40*time.Second, true, func(context.Context) (bool, error) {
+		f.hub.mu.Lock()
+		defer f.hub.mu.Unlock()
+		return ok(), nil
+	})
+	if err != nil {
+		f.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (f *fixture) configMap(ns, name string) map[string]any {
+	obj, err := f.kube.Resource(configMaps).Namespace(ns).Get(f.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return obj.Object
+}
+
+func conf(ns, name, value string) atoll.Rendered {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": ns}, "data": map[string]any{"v": value},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return atoll.Rendered{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: ns, Name: name}, APIVersion: "v1", UID: "t-" + name, Object: body, Hash: atoll.Hash(body)}
+}
+
+func (f *fixture) ready(bundle string, generation int64) func() bool {
+	return func() bool {
+		s := f.hub.statuses[bundle]
+		return s.Generation == generation && s.State == atoll.RowReady && s.Applied
+	}
+}
+
+func TestJoinApplyReport(t *testing.T) {
+	f := newFixture(t)
+	f.hub.want(atoll.Manifest{Bundle: "a", Generation: 1, Items: []atoll.Rendered{conf("join", "one", "1")}})
+	stop := f.start()
+	f.eventually("the bundle is ready", f.ready("a", 1))
+	f.eventually("the inventory is there", func() bool {
+		inv := f.hub.inventory
+		return inv.GetNodesReady() == 3 && inv.GetKubernetesVersion() != "" && inv.GetMemberReady() && len(inv.GetApis()) > 50 && inv.GetAllocatable()["cpu"] == "48"
+	})
+	begin := time.Now()
+	f.hub.want(atoll.Manifest{Bundle: "a", Generation: 2, Items: []atoll.Rendered{conf("join", "one", "2")}})
+	f.eventually("the change is applied", f.ready("a", 2))
+	t.Logf("order to report: %v", time.Since(begin))
+	if got := f.configMap("join", "one")["data"].(map[string]any)["v"]; got != "2" {
+		t.Fatalf("data %v", got)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	var orders, joins, reports int
+	f.hub.read(func() { orders, joins, reports = f.hub.orders, f.hub.joins, f.hub.reports })
+	sessions := f.hub.sessions
+	f.start()
+	f.eventually("the agent is back", func() bool { return f.hub.sessions > sessions && f.hub.inventory.GetNodesReady() == 3 })
+	f.eventually("nothing was sent again", func() bool {
+		return f.hub.orders == orders && f.hub.joins == joins && f.hub.reports == reports
+	})
+
+	f.hub.want(atoll.Manifest{Bundle: "a", Generation: 3, Remove: true, DeletedNamespaces: []string{"join"}})
+	f.eventually("the bundle is removed", func() bool { return f.hub.statuses["a"].State == atoll.RowRemoved })
+	if f.configMap("join", "one") != nil {
+		t.Fatal("the object is still there")
+	}
+	f.eventually("the bundle is forgotten", func() bool {
+		_, err := f.kube.Resource(secrets).Namespace(atoll.SystemNamespace).Get(t.Context(), "atoll-bundle-a", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if logs := f.logs.String(); strings.Contains(logs, "secretsecret") || strings.Contains(logs, "PRIVATE") {
+		t.Fatal("a secret is in the logs")
+	}
+}
+
+func TestWithoutHub(t *testing.T) {
+	f := newFixture(t)
+	f.hub.want(atoll.Manifest{Bundle: "a", Generation: 1, Items: []atoll.Rendered{conf("alone", "one", "1")}})
+	stop := f.start()
+	f.eventually("the bundle is ready", f.ready("a", 1))
+	f.hub.down()
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.kube.Resource(configMaps).Namespace("alone").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.start()
+	f.eventually("it is made again without the hub", func() bool { return f.configMap("alone", "one") != nil })
+	f.hub.want(atoll.Manifest{Bundle: "a", Generation: 2, Items: []atoll.Rendered{conf("alone", "one", "2")}})
+	f.hub.up()
+	f.eventually("the agent catches up", f.ready("a", 2))
+}
+
+func TestCutLinks(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	f.eventually("the agent is there", func() bool { return f.hub.sessions > 0 })
+	for n := int64(1); n <= 5; n++ {
+		f.hub.want(atoll.Manifest{Bundle: "a", Generation: n, Items: []atoll.Rendered{conf("cut", "one", fmt.Sprint(n))}})
+		f.hub.read(func() { f.hub.live.end() })
+		f.eventually("the change arrives", f.ready("a", n))
+	}
+	seq := int64(0)
+	f.hub.read(func() { seq = f.hub.statuses["a"].Seq })
+	if seq == 0 {
+		t.Fatal("reports are not numbered")
+	}
+}
+
+func TestOneApplierPerMember(t *testing.T) {
+	f := newFixture(t)
+	first := f.start()
+	f.eventually("the first agent is there", func() bool { return f.hub.sessions == 1 })
+	f.start()
+	f.eventually("the second says that it waits", func() bool { return strings.Contains(f.logs.String(), "another agent works on this member") })
+	if n := f.hub.sessions; n != 1 {
+		t.Fatalf("%d sessions", n)
+	}
+	if err := first(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the second takes over", func() bool { return f.hub.sessions == 2 })
+}
+
+func TestRefusedJoin(t *testing.T) {
+	f := newFixture(t)
+	f.hub.refuse = codes.PermissionDenied
+	f.start()
+	f.eventually("the refusal is told", func() bool {
+		return strings.Contains(f.logs.String(), "refuses to let this cluster in")
+	})
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	if f.hub.joins != 1 {
+		t.Fatalf("%d tries", f.hub.joins)
+	}
+}
