@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	certificates "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -221,6 +222,13 @@ func (t *memInventory) inventories(uid string) []*pb.Inventory {
 	defer t.mu.Unlock()
 	return slices.Clone(t.seen[uid])
 }
+
+// memRequests is the fake clientset's store of requests, which cannot list by watch.
+type memRequests struct {
+	certificates.CertificateSigningRequestInterface
+}
+
+func (memRequests) IsWatchListSemanticsUnSupported() bool { return true }
 
 // follow keeps the table of Clusters as a watch of the store would: fake clients
 // have no UIDs, so they are given here.

@@ -96,7 +96,7 @@ func newTestHub(t *testing.T, adjust ...func(*Options)) *testHub {
 		WithInterceptorFuncs(interceptor.Funcs{Create: f.create, Update: f.update, Delete: f.delete}).Build()
 	o := Options{
 		Clusters: h.clusters, Rows: h.rows, Inventory: h.inventory, Render: h.render,
-		Client: h.client, Requests: h.kube.CertificatesV1().CertificateSigningRequests(),
+		Client: h.client, Requests: memRequests{h.kube.CertificatesV1().CertificateSigningRequests()},
 		Serving: h.serving(), HubCA: set.ClusterCA.CertPEM, AgentCAs: set.AgentCA.Pool(), Sign: h.sign, HubKey: set.HubKey,
 		Position:     func() (string, int64) { return h.hub.Load().Chain[len(h.hub.Load().Chain)-1].ID, h.revision.Load() },
 		HubState:     h.hub.Load,

@@ -35,7 +35,7 @@ func (g *Gateway) signApproved(ctx context.Context) {
 		queue.Add(csr.Name)
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.FieldSelector = ours
 				return g.o.Requests.List(ctx, o)
@@ -44,7 +44,7 @@ func (g *Gateway) signApproved(ctx context.Context) {
 				o.FieldSelector = ours
 				return g.o.Requests.Watch(ctx, o)
 			},
-		},
+		}, g.o.Requests),
 		ObjectType: &certificatesv1.CertificateSigningRequest{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    note,

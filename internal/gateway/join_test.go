@@ -1,0 +1,347 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+// accept a cluster and approve what waits, as `atoll accept` does.
+func (h *testHub) accept(name string) {
+	h.t.Helper()
+	var c v1alpha1.Cluster
+	if err := h.client.Get(h.t.Context(), client.ObjectKey{Name: name}, &c); err != nil {
+		h.t.Fatal(err)
+	}
+	if !c.Spec.Accepted {
+		c.Spec.Accepted = true
+		if err := h.client.Update(h.t.Context(), &c); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	h.decide(name, certificatesv1.CertificateApproved)
+}
+
+func (h *testHub) decide(name string, verdict certificatesv1.RequestConditionType) {
+	h.t.Helper()
+	csrs := h.kube.CertificatesV1().CertificateSigningRequests()
+	list, err := csrs.List(h.t.Context(), metav1.ListOptions{LabelSelector: handshake.LabelCluster + "=" + name})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, r := range list.Items {
+		if handshake.DecisionOn(&r) != handshake.Undecided {
+			continue
+		}
+		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: verdict, Status: corev1.ConditionTrue, Reason: "Test"})
+		if _, err := csrs.UpdateApproval(h.t.Context(), r.Name, &r, metav1.UpdateOptions{}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func TestPendingUntilAccepted(t *testing.T) {
+	h := newTestHub(t)
+	token, key := h.token(handshake.TokenSpec{}), newKey(t)
+	type answer struct {
+		reply *pb.JoinReply
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		r, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", key))
+		answers <- answer{r, err}
+	}()
+	var csr *certificatesv1.CertificateSigningRequest
+	eventually(t, "the request waits", func() bool {
+		list, err := h.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			return false
+		}
+		csr = &list.Items[0]
+		return true
+	})
+	if c, _ := h.clusters.Get("tokyo"); c.Spec.Accepted || csr.Spec.SignerName != handshake.SignerName || !strings.HasPrefix(csr.Name, "atoll-tokyo-") {
+		t.Errorf("accepted %t, request %s for %s", c.Spec.Accepted, csr.Name, csr.Spec.SignerName)
+	}
+	h.accept("tokyo")
+	a := <-answers
+	if a.err != nil || a.reply.GetState() != stateAccepted {
+		t.Fatalf("joined: %v, %v", a.reply, a.err)
+	}
+	eventually(t, "the request is signed", func() bool {
+		r, err := h.kube.CertificatesV1().CertificateSigningRequests().Get(t.Context(), csr.Name, metav1.GetOptions{})
+		return err == nil && len(r.Status.Certificate) > 0
+	})
+	agent := h.agent(pair(t, a.reply.GetCertificate(), key), "one")
+	agent.connect()
+	eventually(t, "welcome", func() bool { return agent.see(func() bool { return agent.welcome.GetClusterName() == "tokyo" }) })
+
+	// The same agent, its certificate expired: its old key is enough.
+	again, err := h.pinned().Join(t.Context(), joinRequest(t, "", "tokyo", key))
+	if err != nil || again.GetState() != stateAccepted || again.GetClusterUid() != a.reply.GetClusterUid() {
+		t.Errorf("re-attestation: %v, %v", again, err)
+	}
+}
+
+func TestPendingAsksAgain(t *testing.T) {
+	h := newTestHub(t, func(o *Options) { o.JoinWait = 10 * time.Millisecond })
+	token, key := h.token(handshake.TokenSpec{}), newKey(t)
+	for range 3 { // one use is enough, however often the agent asks
+		r, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", key))
+		if err != nil || r.GetState() != statePending || !strings.Contains(r.GetMessage(), "atoll accept tokyo") {
+			t.Fatalf("%v, %v", r, err)
+		}
+	}
+	h.decide("tokyo", certificatesv1.CertificateDenied)
+	if _, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", key)); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("after the denial: %v", err)
+	}
+}
+
+// TestBadTokens are refused alike, and the log says why.
+func TestBadTokens(t *testing.T) {
+	h := newTestHub(t, func(o *Options) { o.JoinWait = time.Millisecond })
+	spent := h.token(handshake.TokenSpec{})
+	if _, err := h.pinned().Join(t.Context(), joinRequest(t, spent.Reveal(), "first", newKey(t))); err != nil {
+		t.Fatal(err)
+	}
+	good := h.token(handshake.TokenSpec{NamePattern: "shop-*"})
+	guessed := good.Reveal()[:len(good.Reveal())-3] + "aaa"
+	for _, c := range []struct{ name, token, cluster, logged string }{
+		{"none", "", "shop-1", "no token"},
+		{"malformed", "atoll1.x", "shop-1", "no join token"},
+		{"unknown", trust.NewToken().Reveal(), "shop-1", "there is no such token"},
+		{"wrong secret", guessed, "shop-1", "secret is wrong"},
+		{"expired", h.token(handshake.TokenSpec{Lifetime: time.Nanosecond}).Reveal(), "shop-1", "expired"},
+		{"spent", spent.Reveal(), "shop-1", "uses are spent"},
+		{"name", good.Reveal(), "bank", "names like"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := h.pinned().Join(t.Context(), joinRequest(t, c.token, c.cluster, newKey(t)))
+			if status.Code(err) != codes.PermissionDenied || status.Convert(err).Message() != refusedToken {
+				t.Errorf("the agent learns %v", err)
+			}
+			if !strings.Contains(h.log.String(), c.logged) {
+				t.Errorf("the log does not say %q", c.logged)
+			}
+		})
+	}
+	for _, secret := range []string{spent.Reveal(), good.Reveal(), guessed} {
+		if strings.Contains(h.log.String(), secret[strings.LastIndex(secret, "."):]) {
+			t.Error("the log holds a token's secret")
+		}
+	}
+	if _, ok := h.clusters.Get("shop-1"); ok {
+		t.Error("a refused agent made a Cluster")
+	}
+	if _, err := h.pinned().Join(t.Context(), joinRequest(t, good.Reveal(), "shop-1", newKey(t))); err != nil {
+		t.Errorf("the good token, after all that: %v", err)
+	}
+}
+
+// TestTokenUsesAreExact lets many agents race for few uses.
+func TestTokenUsesAreExact(t *testing.T) {
+	h := newTestHub(t, func(o *Options) { o.JoinWait = time.Millisecond })
+	token := h.token(handshake.TokenSpec{Uses: 5, AutoAccept: true})
+	client := h.pinned()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	joined := 0
+	for i := range 20 {
+		r := joinRequest(t, token.Reveal(), "c"+string(rune('a'+i)), newKey(t))
+		wg.Go(func() {
+			if reply, err := client.Join(t.Context(), r); err == nil && reply.GetState() == stateAccepted {
+				mu.Lock()
+				joined++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if joined != 5 {
+		t.Errorf("%d joined by a token of 5 uses", joined)
+	}
+}
+
+func TestAutoAcceptWithSet(t *testing.T) {
+	h := newTestHub(t)
+	token := h.token(handshake.TokenSpec{AutoAccept: true, Set: "edge"})
+	if _, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", newKey(t))); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := h.clusters.Get("tokyo")
+	if len(c.Spec.Taints) != 0 || c.Labels[handshake.LabelSet] != "edge" {
+		t.Errorf("taints %v, labels %v", c.Spec.Taints, c.Labels)
+	}
+	if list, err := h.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("auto-accept wrote requests: %v, %v", list.Items, err)
+	}
+}
+
+// TestSameNameOtherKey is about agents that want a name that another has.
+func TestSameNameOtherKey(t *testing.T) {
+	h := newTestHub(t, func(o *Options) { o.JoinWait = 10 * time.Millisecond })
+	token := h.token(handshake.TokenSpec{Uses: 10})
+	first, second := newKey(t), newKey(t)
+	join := func(key interface{}, tok string) (*pb.JoinReply, error) {
+		if key == 1 {
+			return h.pinned().Join(t.Context(), joinRequest(t, tok, "tokyo", first))
+		}
+		return h.pinned().Join(t.Context(), joinRequest(t, tok, "tokyo", second))
+	}
+	if _, err := join(1, token.Reveal()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := join(2, token.Reveal()); status.Code(err) != codes.AlreadyExists {
+		t.Fatalf("while the first waits: %v", err)
+	}
+	h.accept("tokyo")
+	reply, err := join(1, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := h.agent(pair(t, reply.GetCertificate(), first), "one")
+	agent.connect()
+	eventually(t, "the first is connected", func() bool { return h.clusters.isOnline(reply.GetClusterUid()) })
+	if _, err := join(2, token.Reveal()); status.Code(err) != codes.AlreadyExists {
+		t.Fatalf("while the first is connected: %v", err)
+	}
+	agent.cut()
+	eventually(t, "the first is gone", func() bool { return h.sessions.of(reply.GetClusterUid()) == nil })
+	if _, err := join(2, ""); status.Code(err) != codes.PermissionDenied {
+		t.Fatalf("without a token: %v", err)
+	}
+	r, err := join(2, token.Reveal())
+	if err != nil || r.GetState() != statePending || !strings.Contains(r.GetMessage(), "afresh") {
+		t.Fatalf("with a token: %v, %v", r, err)
+	}
+	if _, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", newKey(t))); status.Code(err) != codes.AlreadyExists {
+		t.Fatalf("a third while the second waits: %v", err)
+	}
+	h.accept("tokyo")
+	eventually(t, "the second is in", func() bool { r, err = join(2, ""); return err == nil && r.GetState() == stateAccepted })
+	if r.GetClusterUid() != reply.GetClusterUid() {
+		t.Error("the cluster changed its identity")
+	}
+	agent.connect() // the first, with a certificate that has not expired
+	<-agent.closed
+	if agent.refused.GetReason() != "Replaced" {
+		t.Errorf("the replaced agent: %v, %v", agent.refused, agent.err)
+	}
+}
+
+// TestAnotherClusterUnderTheName: an approval does not carry over to a Cluster that was
+// made anew under the name.
+func TestAnotherClusterUnderTheName(t *testing.T) {
+	h := newTestHub(t, func(o *Options) { o.JoinWait = 10 * time.Millisecond })
+	token, key := h.token(handshake.TokenSpec{Uses: 3}), newKey(t)
+	if _, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", key)); err != nil {
+		t.Fatal(err)
+	}
+	var c v1alpha1.Cluster
+	if err := h.client.Get(t.Context(), client.ObjectKey{Name: "tokyo"}, &c); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.client.Delete(t.Context(), &c); err != nil {
+		t.Fatal(err)
+	}
+	h.decide("tokyo", certificatesv1.CertificateApproved)
+	eventually(t, "the old request fails", func() bool { return strings.Contains(h.log.String(), "is gone") })
+	r, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", key))
+	if err != nil || r.GetState() != statePending || r.GetClusterUid() == string(c.UID) {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// TestEditedKey: who may edit Clusters cannot put their own agent in place.
+func TestEditedKey(t *testing.T) {
+	h := newTestHub(t, func(o *Options) { o.JoinWait = time.Millisecond })
+	h.cluster("tokyo")
+	mine := newKey(t)
+	hash, err := trust.KeyHash(mine.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c v1alpha1.Cluster
+	if err := h.client.Get(t.Context(), client.ObjectKey{Name: "tokyo"}, &c); err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations[handshake.AnnotationAgentKey] = trust.SealKey([]byte("not the hub's key"), "tokyo", hash)
+	if err := h.client.Update(t.Context(), &c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.pinned().Join(t.Context(), joinRequest(t, "", "tokyo", mine)); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("an edited key: %v", err)
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	h := newTestHub(t)
+	connect := func(id *tls.Certificate) error {
+		cfg := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1", RootCAs: h.keys.ClusterCA.Pool()}
+		if id != nil {
+			cfg.Certificates = []tls.Certificate{*id}
+		}
+		stream, err := pb.NewSessionClient(h.dial(cfg)).Connect(t.Context())
+		if err != nil {
+			return err
+		}
+		for {
+			if f, err := stream.Recv(); err != nil {
+				return err
+			} else if f.GetRefused() == nil {
+				t.Errorf("a stranger gets %v", f)
+			}
+		}
+	}
+	if err := connect(nil); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("without a certificate: %v", err)
+	}
+	key := newKey(t)
+	admin, err := h.sign(key.Public(), "kubernetes-admin", "system:masters", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := pair(t, admin, key); status.Code(connect(&id)) != codes.Unauthenticated {
+		t.Error("a certificate that is not an agent's is taken")
+	}
+	gone, err := h.sign(key.Public(), atoll.UserClusterPrefix+"no-such-uid", atoll.GroupAgents, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := pair(t, gone, key); status.Code(connect(&id)) != codes.PermissionDenied {
+		t.Error("an identity without a Cluster is taken")
+	}
+	other := newTestHub(t)
+	foreign, err := other.sign(key.Public(), atoll.UserClusterPrefix+"x", atoll.GroupAgents, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := pair(t, foreign, key); connect(&id) == nil {
+		t.Error("another hub's certificate is taken")
+	}
+	cfg, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(other.keys.ClusterCA.Cert), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = pb.NewRegistrationClient(h.dial(cfg)).Join(t.Context(), joinRequest(t, "x", "tokyo", key))
+	if err == nil || !strings.Contains(err.Error(), "does not belong to the CA") {
+		t.Errorf("a wrong CA hash: %v", err)
+	}
+}
