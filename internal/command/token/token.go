@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
@@ -92,12 +94,9 @@ keeps work away, unless the token names its --set.`,
 }
 
 func create(ctx context.Context, c *client.Cluster, spec handshake.TokenSpec) (Invitation, error) {
-	info, err := c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, hubInfo, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return Invitation{}, fmt.Errorf("%s is no hub, or has not started up yet: it has no ConfigMap %s/%s, where a hub says how agents reach it", c.Config.Host, atoll.SystemNamespace, hubInfo)
-	}
+	info, err := readInfo(ctx, c)
 	if err != nil {
-		return Invitation{}, c.Explain(err)
+		return Invitation{}, err
 	}
 	made := Invitation{Hub: info.Data["gateway"], CAHash: info.Data["caHash"]}
 	if made.Hub == "" || !trust.ValidHash(made.CAHash) {
@@ -109,6 +108,35 @@ func create(ctx context.Context, c *client.Cluster, spec handshake.TokenSpec) (I
 	}
 	made.Token = t.Reveal()
 	return made, nil
+}
+
+// A hub that is starting up gets startTime to say where agents dial, once it serves
+// Atoll's kinds; what does not even do that gets less.
+const (
+	startTime   = time.Minute
+	strangeTime = 3 * time.Second
+)
+
+func readInfo(ctx context.Context, c *client.Cluster) (info *corev1.ConfigMap, err error) {
+	begin := time.Now()
+	limit := strangeTime
+	for {
+		info, err = c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, hubInfo, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return info, c.Explain(err)
+		}
+		if _, err := c.Kube.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String()); err == nil {
+			limit = startTime
+		}
+		if time.Since(begin) > limit {
+			return nil, fmt.Errorf("%s is no hub, or does not start up: it has no ConfigMap %s/%s, where a hub says how agents reach it", c.Config.Host, atoll.SystemNamespace, hubInfo)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 func printInvitation(out io.Writer, made Invitation, spec handshake.TokenSpec) error {
