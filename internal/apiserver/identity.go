@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"crypto/rand"
+	"slices"
+	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/union"
@@ -51,6 +53,16 @@ func (i *identities) config(loopback *rest.Config, name string) *rest.Config {
 	c.BearerToken = i.tokens[name]
 	c.UserAgent = name
 	return c
+}
+
+// Own tells whether a user is the hub itself: its API server, its controllers, or
+// upstream's controllers in it. For admission plugins, which exist before a Server.
+func Own(u user.Info) bool {
+	if u == nil || !slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return false
+	}
+	name := u.GetName()
+	return name == user.APIServerUser || name == HubUser || strings.HasPrefix(name, controllerUserPrefix)
 }
 
 // isOwn tells whether a user is this process itself: the API server or one of

@@ -43,7 +43,7 @@ func Run(ctx context.Context, o Options) error {
 	log := o.API.Logger
 	began := time.Now()
 	late := newLateParts()
-	o.API.Admission = late.admission(log)
+	o.API.Admission = late.admission()
 	o.API.Handlers = late.handlers
 	server, err := apiserver.Start(ctx, o.API)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -132,16 +131,3 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	return group.Wait()
 }
-
-// lateParts is what the API server needs of the parts before they exist.
-type lateParts struct {
-	parts *apiserver.Late[*parts]
-}
-
-func newLateParts() *lateParts { return &lateParts{parts: apiserver.NewLate[*parts]()} }
-
-func (l *lateParts) set(p *parts) { l.parts.Set(p) }
-
-func (l *lateParts) admission(*slog.Logger) []apiserver.AdmissionPlugin { return nil }
-
-func (l *lateParts) handlers(next http.Handler) http.Handler { return next }

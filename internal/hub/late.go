@@ -1,0 +1,50 @@
+package hub
+
+import (
+	"net/http"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"atoll.dev/atoll/internal/admission"
+	"atoll.dev/atoll/internal/apiserver"
+)
+
+// lateParts is what the API server, which is there first, needs of the parts.
+type lateParts struct {
+	parts *apiserver.Late[*parts]
+}
+
+func newLateParts() *lateParts { return &lateParts{parts: apiserver.NewLate[*parts]()} }
+
+// set the parts, once their tables are synced.
+func (l *lateParts) set(p *parts) { l.parts.Set(p) }
+
+// admission is Atoll's own, which lets templates pass unseen until the parts are there.
+func (l *lateParts) admission() []apiserver.AdmissionPlugin {
+	plugin := admission.New(admission.Options{
+		Own: apiserver.Own,
+		Hub: func() (admission.Hub, bool) {
+			p, ok := l.parts.Get()
+			if !ok {
+				return nil, false
+			}
+			return p.bind, true
+		},
+	})
+	return []apiserver.AdmissionPlugin{{Name: admission.Name, Handler: plugin}}
+}
+
+// handlers adds the hub's own endpoints to the API: it is not ready before the parts
+// are, except in the eyes of its own identities, which wait for the API alone.
+func (l *lateParts) handlers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			u, _ := request.UserFrom(r.Context())
+			if _, ready := l.parts.Get(); !ready && !apiserver.Own(u) {
+				http.Error(w, "the API is ready; Atoll's tables are being read", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
