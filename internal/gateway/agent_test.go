@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
 )
 
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -202,4 +203,16 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	if err != nil {
 		t.Fatalf("%s: not within 10 s", what)
 	}
+}
+
+// signerOf a key makes requests for it.
+type signerOf struct{ crypto.Signer }
+
+func (s signerOf) csr(t *testing.T) []byte {
+	t.Helper()
+	der, err := trust.NewRequest(s.Signer, "renew")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -162,12 +163,14 @@ func (h *testHub) render(_ context.Context, row state.Row) (atoll.Manifest, erro
 	return manifest(row.Bundle.UID, row.Spec.Revision, "a", "b"), nil
 }
 
-// manifest with one ConfigMap per name; its objects say the name only, so that two
-// contents share objects of equal names.
+// manifest with one ConfigMap per name; "name*1000" has data of 1,000 bytes. Contents
+// share objects of equal names.
 func manifest(bundle, content string, names ...string) atoll.Manifest {
 	m := atoll.Manifest{Bundle: bundle, Namespace: "shop", Name: bundle, Content: content}
 	for _, n := range names {
-		object := json.RawMessage(fmt.Sprintf(`{"kind":"ConfigMap","metadata":{"name":%q}}`, n))
+		n, size, _ := strings.Cut(n, "*")
+		bytes, _ := strconv.Atoi(size)
+		object := json.RawMessage(fmt.Sprintf(`{"kind":"ConfigMap","metadata":{"name":%q},"data":{"x":%q}}`, n, strings.Repeat("x", bytes)))
 		m.Items = append(m.Items, atoll.Rendered{
 			Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: n}, APIVersion: "v1", UID: "t-" + n,
 			Object: object, Hash: atoll.Hash(object),
