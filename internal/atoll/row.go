@@ -40,7 +40,7 @@ type RowSpec struct {
 	// Orphan, with Removing: forget instead of delete.
 	Orphan bool `json:"o,omitempty"`
 	// Reason of an Active row that no longer fits, or of why it leaves; RowReason
-	// takes it apart. Like Placement, Home, Grown and Shrinks it does not move the
+	// takes it apart. Like Placement, Home, Grown and Moving it does not move the
 	// generation.
 	Reason string `json:"y,omitempty"`
 	// Since is when the phase began, in Unix seconds.
@@ -49,15 +49,16 @@ type RowSpec struct {
 	// the cluster was last found to fit; it tells a cluster that drifted from a
 	// placement that was edited. Empty: there were none.
 	Placement string `json:"l,omitempty"`
-	// Home lists items that are not divided and have 0 replicas now, whose one
-	// place this cluster is: they come back here. Sorted.
+	// Home lists items that are not divided and whose one place this cluster is,
+	// also while they have 0 replicas: their data is here. Sorted.
 	Home []string `json:"h,omitempty"`
 	// Grown is when the row's share last grew, in Unix seconds, if that was after
 	// Since.
 	Grown int64 `json:"w,omitempty"`
-	// Shrinks is since when a smaller share waits until the shares that grow
-	// instead are healthy, in Unix seconds; 0: none does.
-	Shrinks int64 `json:"k,omitempty"`
+	// Moving is when the move began in which the row gives way, in Unix seconds: it
+	// is Leaving, or a smaller share waits until what grows instead is healthy. 0:
+	// it gives way in none.
+	Moving int64 `json:"k,omitempty"`
 }
 
 // Came is when the row's cluster, or the row's share, last became part of what the

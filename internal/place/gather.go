@@ -200,7 +200,7 @@ func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, erro
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
 	snap.in.Explain = true
-	snap.in.RecentDeletes = r.ledger.Count(rollout.DeletesKey(b.Ref.Namespace), snap.in.Now)
-	snap.in.RecentOuts = r.ledger.Count(rollout.OutsKey(b.Ref.UID), snap.in.Now)
+	snap.in.RecentDeletes = r.ledger.Deletes(b.Ref.Namespace, snap.in.Now)
+	snap.in.RecentOuts = r.ledger.Outs(b.Ref.UID, snap.in.Now)
 	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: rollout.Advance(snap.in)}, nil
 }

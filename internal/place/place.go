@@ -176,11 +176,11 @@ func (r *Reconciler) restore() {
 			if row.Spec.Phase != atoll.RowRemoving || row.Spec.Orphan {
 				continue
 			}
-			key := rollout.OutsKey(b.Ref.UID)
-			if atoll.ParseRowReason(row.Spec.Reason).Word == atoll.RowBundleDeleted {
-				key = rollout.DeletesKey(b.Ref.Namespace)
+			if at := time.Unix(row.Spec.Since, 0); atoll.ParseRowReason(row.Spec.Reason).Word == atoll.RowBundleDeleted {
+				r.ledger.Delete(b.Ref.Namespace, at, 1)
+			} else {
+				r.ledger.Out(b.Ref.UID, at, []string{row.Cluster})
 			}
-			r.ledger.Add(key, time.Unix(row.Spec.Since, 0), 1)
 		}
 	}
 }
@@ -301,21 +301,21 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 // advance under the ledger's lock, so that Bundles that are looked at together do
 // not spend one budget twice. settle says whether the step was written.
 func (r *Reconciler) advance(s snapshot) (out rollout.Output, settle func(written bool)) {
-	deletes, outs := rollout.DeletesKey(s.bundle.Ref.Namespace), rollout.OutsKey(s.bundle.Ref.UID)
+	ns, uid := s.bundle.Ref.Namespace, s.bundle.Ref.UID
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
-	s.in.RecentDeletes, s.in.RecentOuts = r.ledger.Count(deletes, s.in.Now), r.ledger.Count(outs, s.in.Now)
+	s.in.RecentDeletes, s.in.RecentOuts = r.ledger.Deletes(ns, s.in.Now), r.ledger.Outs(uid, s.in.Now)
 	out = rollout.Advance(s.in)
-	r.ledger.Add(deletes, s.in.Now, out.Deletes)
-	r.ledger.Add(outs, s.in.Now, out.Outs)
+	r.ledger.Delete(ns, s.in.Now, out.Deletes)
+	r.ledger.Out(uid, s.in.Now, out.Outs)
 	return out, func(written bool) {
 		if written {
 			return
 		}
 		r.ledgerMu.Lock()
 		defer r.ledgerMu.Unlock()
-		r.ledger.Add(deletes, s.in.Now, -out.Deletes)
-		r.ledger.Add(outs, s.in.Now, -out.Outs)
+		r.ledger.Delete(ns, s.in.Now, -out.Deletes)
+		r.ledger.NotOut(uid, out.Outs)
 	}
 }
 

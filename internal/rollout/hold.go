@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,9 +35,9 @@ func (s *step) orphans() bool { return s.Removal == v1alpha1.RemoveOrphan }
 // confirmation.
 func (s *step) budget() map[string]bool {
 	holds := map[string]bool{}
-	hold, going := s.overEdits(), len(s.outs)
+	hold := s.overEdits()
 	if s.Deleting {
-		hold, going = s.overDeletes(), len(s.leavers())
+		hold = s.overDeletes()
 	}
 	if hold && !s.released {
 		for _, c := range slices.Concat(s.outs, s.held) {
@@ -52,32 +53,36 @@ func (s *step) budget() map[string]bool {
 	switch {
 	case s.released:
 	case s.Deleting:
-		s.deletes += going
+		s.deletes += len(s.leavers())
 	default:
-		s.gone += going
+		s.gone = s.outs
 	}
 	return holds
 }
 
-// overEdits tells whether what an edit takes out is over the budget. What is held
+// overEdits tells whether what an edit takes out is over the budget; what is only
+// to be orphaned counts, since taking it back into care is not for free. What is held
 // stays held until it is confirmed, or until an edit takes back part of it and the
 // rest is within the budget: that time has passed releases nothing.
 func (s *step) overEdits() bool {
 	if len(s.outs)+len(s.held) == 0 {
 		return false
 	}
-	known, restored := 0, false
+	stays, restored, going := 0, false, map[string]bool{}
+	for _, c := range slices.Concat(s.leavers(), s.RecentOuts) {
+		going[c] = true
+	}
 	for _, c := range s.stays {
 		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving {
-			known++
+			stays++
 			restored = restored || row.Spec.Phase == atoll.RowHeld
+			delete(going, c)
 		}
 	}
-	going := len(s.leavers()) + s.RecentOuts
 	if len(s.held) > 0 && !restored {
 		return true
 	}
-	return overBudget(s.Budget, going, known+going)
+	return overBudget(s.Budget, len(going), stays+len(going))
 }
 
 func overBudget(budget *intstr.IntOrString, going, total int) bool {
@@ -164,7 +169,7 @@ func (s *step) ask() {
 	}
 	for _, e := range s.plan.entries {
 		spec := s.next[e.cluster]
-		spec.Reason = atoll.RowReason{Word: e.word, Plan: p.Hash, Text: spec.Reason}.String()
+		spec.Reason = atoll.RowReason{Word: e.word, Plan: p.Hash, Text: e.text}.String()
 	}
 }
 
@@ -190,7 +195,7 @@ type planner struct {
 }
 
 type planEntry struct {
-	cluster, word string
+	cluster, word, text string
 	// key is what is hashed: it holds since when the row waits, so that a plan's
 	// hash does not come again; line is for people.
 	key, line string
@@ -204,7 +209,7 @@ func (p *planner) add(e planEntry) {
 
 func (p *planner) held(c string, spec atoll.RowSpec) {
 	p.add(planEntry{
-		cluster: c, word: atoll.RowRemovalHeld,
+		cluster: c, word: atoll.RowRemovalHeld, text: spec.Reason,
 		key:  fmt.Sprintf("held %s %s %d", c, spec.UID, spec.Since),
 		line: fmt.Sprintf("remove from %s (%s)", c, spec.Reason),
 	})
@@ -212,7 +217,7 @@ func (p *planner) held(c string, spec atoll.RowSpec) {
 
 func (p *planner) unready(c string, spec atoll.RowSpec, blockers []string) {
 	p.add(planEntry{
-		cluster: c, word: atoll.RowReplacementsNotReady,
+		cluster: c, word: atoll.RowReplacementsNotReady, text: spec.Reason,
 		key:  fmt.Sprintf("unready %s %s %d", c, spec.UID, spec.Since),
 		line: fmt.Sprintf("remove from %s although %s not ready", c, are(blockers)),
 	})
@@ -220,15 +225,15 @@ func (p *planner) unready(c string, spec atoll.RowSpec, blockers []string) {
 
 func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64) {
 	p.add(planEntry{
-		cluster: c, word: atoll.RowReplacementsNotReady,
-		key:  fmt.Sprintf("shrink %s %s %d %s", c, spec.UID, spec.Shrinks, atoll.HashJSON(want)),
-		line: fmt.Sprintf("shrink the share of %s to %v although what grows instead is not ready", c, want),
+		cluster: c, word: atoll.RowReplacementsNotReady, text: "a smaller share",
+		key:  fmt.Sprintf("shrink %s %s %d %s", c, spec.UID, spec.Moving, atoll.HashJSON(want)),
+		line: fmt.Sprintf("shrink in %s to %s although what grows instead is not ready", c, sharesOf(want)),
 	})
 }
 
 func (p *planner) items(c string, spec atoll.RowSpec, deletes []string) {
 	p.add(planEntry{
-		cluster: c, word: atoll.RowRemovalHeld,
+		cluster: c, word: atoll.RowRemovalHeld, text: strings.Join(deletes, ", "),
 		key:  fmt.Sprintf("items %s %s %q", c, spec.UID, deletes),
 		line: fmt.Sprintf("remove from %s: %s", c, strings.Join(deletes, ", ")),
 	})
@@ -247,6 +252,19 @@ func (p *planner) plan(bundle string) *Plan {
 	}
 	out.Hash = atoll.Hash(parts...)[:16]
 	return out
+}
+
+// sharesOf in words: "Deployment/web=3, Deployment/api=1".
+func sharesOf(want map[string]int64) string {
+	var out []string
+	for _, item := range slices.Sorted(maps.Keys(want)) {
+		name := item
+		if key, err := atoll.ParseItemKey(item); err == nil {
+			name = key.Kind + "/" + key.Name
+		}
+		out = append(out, fmt.Sprintf("%s=%d", name, want[item]))
+	}
+	return strings.Join(out, ", ")
 }
 
 // are names some clusters and the verb.

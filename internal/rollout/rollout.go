@@ -55,8 +55,8 @@ type Input struct {
 	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included,
 	// that lost something by direct deletes in the last Window.
 	RecentDeletes int
-	// RecentOuts counts rows that edits took out of this Bundle in the last Window.
-	RecentOuts int
+	// RecentOuts lists clusters that edits took out of this Bundle in the last Window.
+	RecentOuts []string
 	// Explain asks for Output.Waits.
 	Explain bool
 	// Holding: the hub holds after a rewind; nothing changes.
@@ -82,9 +82,11 @@ type Output struct {
 	Waits []Wait
 	// RequeueAt is when time alone changes something; zero: never.
 	RequeueAt time.Time
-	// Deletes and Outs count rows that this step tells to lose something, by
-	// direct deletes and by edits, without a confirmation.
-	Deletes, Outs int
+	// Deletes counts rows that this step tells to lose something by direct deletes,
+	// Outs lists the clusters that it takes out for an edit; what was confirmed is
+	// in neither.
+	Deletes int
+	Outs    []string
 }
 
 // GivenUp is a row that nobody will act on any more.
@@ -118,6 +120,11 @@ type step struct {
 	next     map[string]*atoll.RowSpec
 	// stays are to be Active, the others to go, by the phase in which they are.
 	stays, outs, held, leaving []string
+	// moving is when the move began that this step goes on with, or begins: what has
+	// to give way while a move is under way waits for its replacements too.
+	moving int64
+	// begun: the move is from an earlier step.
+	begun bool
 	// came: rows that come or grow in this step.
 	came map[string]bool
 	// blocked: by which rows a row that is to go, or its share, is kept.
@@ -125,19 +132,25 @@ type step struct {
 	plan    planner
 	givenUp []GivenUp
 	requeue time.Time
-	// deletes and gone count what goes without a confirmation.
-	deletes, gone int
+	// deletes and gone are what goes without a confirmation.
+	deletes int
+	gone    []string
 }
 
 func newStep(in Input, released bool) *step {
 	return &step{
-		Input: in, released: released, now: in.Now.Unix(),
+		Input: in, released: released, now: in.Now.Unix(), moving: in.Now.Unix(),
 		next: map[string]*atoll.RowSpec{}, came: map[string]bool{}, blocked: map[string][]string{},
 	}
 }
 
 func (s *step) run() {
 	s.sort()
+	for _, row := range s.Rows {
+		if since := row.Spec.Moving; since != 0 {
+			s.moving, s.begun = min(s.moving, since), true
+		}
+	}
 	holds := s.budget()
 	shares := s.Decision.Assign(holds)
 	for _, c := range s.stays {
@@ -204,7 +217,7 @@ func (s *step) stay(c string, share schedule.Share) {
 	}
 	if spec.Phase != atoll.RowActive {
 		s.came[c] = true
-		spec.Phase, spec.Since, spec.Orphan, spec.Grown, spec.Shrinks = atoll.RowActive, s.now, false, 0, 0
+		spec.Phase, spec.Since, spec.Orphan, spec.Grown, spec.Moving = atoll.RowActive, s.now, false, 0, 0
 	}
 	spec.Placement, spec.Reason = v.Placement, ""
 	if v.Outcome == schedule.Kept {
@@ -235,7 +248,13 @@ func (s *step) leave(c string, hold bool) {
 		phase = atoll.RowHeld
 	}
 	if spec.Phase != phase {
-		spec.Phase, spec.Since, spec.Shrinks = phase, s.now, 0
+		spec.Phase, spec.Since, spec.Moving = phase, s.now, 0
+	}
+	if !hold {
+		spec.Home = nil
+		if spec.Moving == 0 {
+			spec.Moving = s.moving
+		}
 	}
 	spec.Reason = s.cause(c).String()
 	if !s.Deleting {

@@ -13,7 +13,7 @@ import (
 func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
 	spec.Home = want.Home
 	if len(want.Replicas) == 0 {
-		spec.Assigned, spec.Shrinks = nil, 0
+		spec.Assigned, spec.Moving = nil, 0
 		return
 	}
 	next, shrinks := make(map[string]int64, len(want.Replicas)), false
@@ -32,9 +32,9 @@ func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
 	spec.Assigned = next
 	switch {
 	case !shrinks:
-		spec.Shrinks = 0
-	case spec.Shrinks == 0:
-		spec.Shrinks = s.now
+		spec.Moving = 0
+	case spec.Moving == 0:
+		spec.Moving = s.moving
 	}
 	if spec.Grown <= spec.Since {
 		spec.Grown = 0
@@ -44,13 +44,13 @@ func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
 // keepShare is what a row that is to go keeps: what it has, and nothing of items
 // that were divided later.
 func (s *step) keepShare(old map[string]int64) map[string]int64 {
-	items := s.Decision.Divided()
-	if len(items) == 0 {
+	workloads := s.Decision.Workloads()
+	if len(workloads) == 0 {
 		return old
 	}
-	next := make(map[string]int64, len(items))
-	for _, item := range items {
-		next[item] = old[item]
+	next := make(map[string]int64, len(workloads))
+	for _, w := range workloads {
+		next[w.Key.String()] = old[w.Key.String()]
 	}
 	return next
 }
@@ -61,18 +61,18 @@ func (s *step) keepShare(old map[string]int64) map[string]int64 {
 func (s *step) gateShares(shares map[string]schedule.Share) {
 	blockers := map[string][]string{}
 	for _, c := range s.stays {
-		if since := s.next[c].Shrinks; since != 0 {
-			blockers[c] = s.replacements(c, since, s.Rows[c].Spec.Shrinks == 0)
+		if since := s.next[c].Moving; since != 0 {
+			blockers[c] = s.replacements(c, since)
 		}
 	}
 	for _, c := range s.stays {
 		spec := s.next[c]
-		if spec.Shrinks == 0 {
+		if spec.Moving == 0 {
 			continue
 		}
 		if len(blockers[c]) > 0 {
 			s.blocked[c] = blockers[c]
-			if !s.patienceOver(spec.Shrinks) {
+			if !s.patienceOver(spec.Moving, blockers[c]) {
 				continue
 			}
 			if !s.released {
@@ -81,16 +81,26 @@ func (s *step) gateShares(shares map[string]schedule.Share) {
 			}
 			delete(s.blocked, c)
 		}
-		spec.Assigned, spec.Shrinks = shares[c].Replicas, 0
+		spec.Assigned, spec.Moving = shares[c].Replicas, 0
 	}
 }
 
-// replacements of row c, which is to give way since then, that are not healthy:
-// rows that came or grew in the same move or later. If that is decided only now,
-// the move is this step.
-func (s *step) replacements(c string, since int64, now bool) (unready []string) {
+// young tells whether a row that is not healthy came so shortly before that it may
+// be waited for although it belongs to an earlier edit.
+func (s *step) young(c string) bool {
+	end := time.Unix(s.next[c].Came(), 0).Add(Patience)
+	if !s.Rows[c].Online || !s.Now.Before(end) {
+		return false
+	}
+	s.wake(end)
+	return true
+}
+
+// replacements of row c, which gives way in the move that began then, that are not
+// healthy: rows that came or grew in that move or later.
+func (s *step) replacements(c string, move int64) (unready []string) {
 	for _, r := range s.stays {
-		part := s.came[r] || !now && s.next[r].Came() >= since
+		part := s.came[r] || s.begun && s.next[r].Came() >= move
 		if r != c && part && !s.ready(r) {
 			unready = append(unready, r)
 		}
@@ -105,9 +115,12 @@ func (s *step) ready(c string) bool {
 	return has && row.ready() && row.Spec.UID == s.next[c].UID && sameWork(row.Spec, *s.next[c])
 }
 
-// patienceOver tells whether the wait that began then is over; if not, it asks to
-// be called when it is.
-func (s *step) patienceOver(since int64) bool {
+// patienceOver tells whether the wait for these rows, which began then or when the
+// last of them came, is over; if not, it asks to be called when it is.
+func (s *step) patienceOver(since int64, blockers []string) bool {
+	for _, c := range blockers {
+		since = max(since, s.next[c].Came())
+	}
 	end := time.Unix(since, 0).Add(Patience)
 	if s.Now.Before(end) {
 		s.wake(end)
@@ -125,7 +138,7 @@ func (s *step) gateLeavers() {
 		}
 		if blockers := s.keepers(c, *spec); len(blockers) > 0 {
 			s.blocked[c] = blockers
-			if !s.patienceOver(spec.Since) {
+			if !s.patienceOver(spec.Since, blockers) {
 				continue
 			}
 			if !s.released {
@@ -148,8 +161,7 @@ func (s *step) keepers(c string, spec atoll.RowSpec) []string {
 	if s.Deleting {
 		return nil
 	}
-	now := s.Rows[c].Spec.Phase != atoll.RowLeaving
-	if blockers := s.replacements(c, spec.Since, now); len(blockers) > 0 {
+	if blockers := s.replacements(c, spec.Moving); len(blockers) > 0 {
 		return blockers
 	}
 	if st := s.Rows[c].Status; st == nil || st.State != atoll.RowReady {
@@ -159,12 +171,8 @@ func (s *step) keepers(c string, spec atoll.RowSpec) []string {
 	for _, r := range s.stays {
 		if s.ready(r) {
 			healthy = true
-			continue
-		}
-		end := time.Unix(s.next[r].Came(), 0).Add(Patience)
-		if s.Rows[r].Online && s.Now.Before(end) {
+		} else if s.young(r) {
 			young = append(young, r)
-			s.wake(end)
 		}
 	}
 	if !healthy {
@@ -179,6 +187,6 @@ func (s *step) remove(c, reason string) {
 	spec := s.Rows[c].Spec
 	spec.Phase, spec.Since, spec.Reason = atoll.RowRemoving, s.now, reason
 	spec.Orphan = s.orphans()
-	spec.Grown, spec.Shrinks = 0, 0
+	spec.Grown, spec.Moving, spec.Home = 0, 0, nil
 	s.next[c] = &spec
 }

@@ -70,14 +70,17 @@ func (s *step) wait(c string, spec atoll.RowSpec, plan *Plan) Wait {
 	row := s.Rows[c]
 	row.Spec = spec
 	since := time.Unix(spec.Since, 0)
-	if plan != nil && atoll.ParseRowReason(spec.Reason).Plan == plan.Hash {
-		return Wait{For: fmt.Sprintf("a confirmation of plan %s (%s)", plan.Hash, spec.Reason), Who: WhoConfirm, Since: since}
+	if r := atoll.ParseRowReason(spec.Reason); plan != nil && r.Plan == plan.Hash {
+		if spec.Moving != 0 {
+			since = time.Unix(spec.Moving, 0)
+		}
+		return Wait{For: fmt.Sprintf("a confirmation of plan %s: %s", plan.Hash, r.Text), Who: WhoConfirm, Since: since}
 	}
 	switch {
 	case spec.Phase == atoll.RowLeaving:
 		return Wait{For: are(s.blocked[c]) + " not ready", Who: WhoAtoll, Since: since}
 	case len(s.blocked[c]) > 0:
-		return Wait{For: are(s.blocked[c]) + " not ready, its share shrinks after that", Who: WhoAtoll, Since: time.Unix(spec.Shrinks, 0)}
+		return Wait{For: are(s.blocked[c]) + " not ready, its share shrinks after that", Who: WhoAtoll, Since: time.Unix(spec.Moving, 0)}
 	case spec.Phase == atoll.RowRemoving:
 		return s.waitRemoval(row, since)
 	}

@@ -6,8 +6,8 @@ import "slices"
 type Share struct {
 	// Replicas by item key.
 	Replicas map[string]int64
-	// Home lists items that are not divided and have 0 replicas now, whose one
-	// place this cluster is. Sorted.
+	// Home lists items that are not divided and whose one place this cluster is,
+	// also while they have 0 replicas. Sorted.
 	Home []string
 }
 
@@ -75,14 +75,8 @@ func (d Decision) Assign(held map[string]bool) map[string]Share {
 	return out
 }
 
-// Divided lists the keys of the items that are shared out.
-func (d Decision) Divided() []string {
-	keys := make([]string, 0, len(d.workloads))
-	for _, w := range d.workloads {
-		keys = append(keys, w.Key.String())
-	}
-	return keys
-}
+// Workloads that are shared out.
+func (d Decision) Workloads() []Workload { return d.workloads }
 
 // pin gives pinned clusters what they have, as far as the total reaches.
 func (d Decision) pin(key string, total int64, pinned []string) map[string]int64 {
@@ -108,46 +102,28 @@ func (d Decision) byRank(a, b string) int {
 
 // assignWhole gives all to one cluster.
 func (d Decision) assignWhole(out map[string]Share, key string, total int64, free []Weighted, pinned []string) {
-	holder := d.holder(key, free, pinned)
+	home := d.home(key, free, pinned)
 	for cluster, share := range out {
 		share.Replicas[key] = 0
-		if cluster == holder {
+		if cluster == home {
 			share.Replicas[key] = total
-			if total == 0 {
-				share.Home = slices.Sorted(slices.Values(append(share.Home, key)))
-			}
+			share.Home = slices.Sorted(slices.Values(append(share.Home, key)))
 			out[cluster] = share
 		}
 	}
 }
 
-// holder of a workload that is not divided: who has it, else who had it last, else
-// who has the largest claim. A cluster that is only about to shrink is asked after
-// one that is not.
-func (d Decision) holder(key string, free []Weighted, pinned []string) string {
-	best, bestScore := "", 0
-	consider := func(cluster string) {
-		r, score := d.rows[cluster], 0
-		switch n := r.Assigned[key]; {
-		case n > 0 && r.Shrinks == 0:
-			score = 3
-		case n > 0:
-			score = 2
-		case slices.Contains(r.Home, key):
-			score = 1
-		}
-		if score > bestScore || score > 0 && score == bestScore && d.byRank(cluster, best) < 0 {
-			best, bestScore = cluster, score
-		}
-	}
+// home of a workload that is not divided: where it is at home, else who has the
+// largest claim.
+func (d Decision) home(key string, free []Weighted, pinned []string) string {
+	var at []string
 	for _, w := range free {
-		consider(w.Cluster)
+		at = append(at, w.Cluster)
 	}
-	for _, cluster := range pinned {
-		consider(cluster)
-	}
-	if best != "" {
-		return best
+	for _, cluster := range slices.Concat(at, pinned) {
+		if slices.Contains(d.rows[cluster].Home, key) {
+			return cluster
+		}
 	}
 	for cluster, n := range Divide(1, free, d.seed) {
 		if n == 1 {

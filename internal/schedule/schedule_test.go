@@ -352,6 +352,13 @@ func running(c Cluster, w Workload, n int64) atoll.RowSpec {
 	return r
 }
 
+// home of the StatefulSet, with so many replicas.
+func home(c Cluster, n int64) atoll.RowSpec {
+	r := running(c, db, n)
+	r.Home = []string{db.Key.String()}
+	return r
+}
+
 func weights(list ...v1alpha1.StaticClusterWeight) v1alpha1.Placement {
 	return v1alpha1.Placement{ReplicaScheduling: v1alpha1.ReplicaScheduling{
 		ReplicaSchedulingType: v1alpha1.Divided, WeightPreference: &v1alpha1.ClusterPreferences{StaticWeightList: list},
@@ -404,31 +411,31 @@ func TestAssign(t *testing.T) {
 			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{web.Key, 8}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 2)},
 		}, workload: web, want: "a=4 b=4"},
-		{name: "a StatefulSet goes whole to the heaviest", in: Input{Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 3}}}, workload: db, want: "a=0 b=3"},
+		{name: "a StatefulSet goes whole to the heaviest", in: Input{Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 3}}}, workload: db, want: "a=0 b=3!"},
 		{name: "and stays where it is", in: Input{
 			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 5}},
-			Rows: map[string]atoll.RowSpec{"a": running(a, db, 3), "b": running(b, db, 0)},
-		}, workload: db, want: "a=5 b=0"},
+			Rows: map[string]atoll.RowSpec{"a": home(a, 3), "b": running(b, db, 0)},
+		}, workload: db, want: "a=5! b=0"},
 		{name: "also where it is kept", in: Input{
 			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{db.Key, 5}},
-			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": running(c, db, 3)},
-		}, workload: db, want: "a=0 c=5"},
+			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": home(c, 3)},
+		}, workload: db, want: "a=0 c=5!"},
 		{name: "it leaves with its cluster", in: Input{
 			Placement: excludeC, Clusters: []Cluster{a, c}, Workloads: []Workload{{db.Key, 3}},
-			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": running(c, db, 3)},
-		}, workload: db, want: "a=3"},
+			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": home(c, 3)},
+		}, workload: db, want: "a=3!"},
 		{name: "at 0 its home is remembered", in: Input{
 			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 0}},
-			Rows: map[string]atoll.RowSpec{"a": running(a, db, 3), "b": running(b, db, 0)},
+			Rows: map[string]atoll.RowSpec{"a": home(a, 3), "b": running(b, db, 0)},
 		}, workload: db, want: "a=0! b=0"},
 		{name: "and found again", in: Input{
 			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 2}},
-			Rows: map[string]atoll.RowSpec{"a": func() atoll.RowSpec { r := running(a, db, 0); r.Home = []string{db.Key.String()}; return r }(), "b": running(b, db, 0)},
-		}, workload: db, want: "a=2 b=0"},
+			Rows: map[string]atoll.RowSpec{"a": home(a, 0), "b": running(b, db, 0)},
+		}, workload: db, want: "a=2! b=0"},
 		{name: "while it moves, the new home counts", in: Input{
 			Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 3}},
-			Rows: map[string]atoll.RowSpec{"a": func() atoll.RowSpec { r := running(a, db, 3); r.Shrinks = 7; return r }(), "b": running(b, db, 3)},
-		}, workload: db, want: "a=0 b=3"},
+			Rows: map[string]atoll.RowSpec{"a": running(a, db, 3), "b": home(b, 3)},
+		}, workload: db, want: "a=0 b=3!"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.in.Bundle, tc.in.Now = "bundle", now
