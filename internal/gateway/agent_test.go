@@ -196,12 +196,17 @@ func (a *testAgent) holds(bundle, content string, generation int64) func() bool 
 	}
 }
 
-// eventually polls until the condition holds.
+// eventually polls until the condition holds, for at most ten seconds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return cond(), nil })
+	within(t, 10*time.Second, what, cond)
+}
+
+func within(t *testing.T, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, limit, true, func(context.Context) (bool, error) { return cond(), nil })
 	if err != nil {
-		t.Fatalf("%s: not within 10 s", what)
+		t.Fatalf("%s: not within %s", what, limit)
 	}
 }
 
