@@ -21,6 +21,7 @@ import (
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/summarise"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -30,6 +31,8 @@ type parts struct {
 	log       *slog.Logger
 	bind      *bind.Binder
 	place     *place.Reconciler
+	summarise *summarise.Reconciler
+	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
 	gateway   *gateway.Gateway
 	rewinds   *rewinds
@@ -45,15 +48,22 @@ type parts struct {
 func newParts(ctx context.Context, o Options, server *apiserver.Server, st *state.State) (*parts, error) {
 	log := o.API.Logger
 	p := &parts{state: st, log: log, rewinds: newRewinds(st, log.With("component", "rewind"))}
+	defaults := defaulting.New(func(gk schema.GroupKind) *unstructured.Unstructured { return definition(st, gk) })
+	p.recorder = summarise.NewRecorder(st.Client, st.Revisions, st.Templates, log.With("component", "events"))
 	p.bind = bind.New(bind.Options{
 		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Bundles: st.Bundles,
 		Rows: st.Rows, Revisions: st.Revisions, Client: st.Client,
-		Defaults: defaulting.New(func(gk schema.GroupKind) *unstructured.Unstructured { return definition(st, gk) }),
-		Log:      log.With("component", "bind"),
+		Defaults: defaults, Log: log.With("component", "bind"),
 	})
 	p.place = place.New(place.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Log: log.With("component", "place"),
+		Namespaces: st.Namespaces, Hub: st.Hub, Events: p.recorder, Log: log.With("component", "place"),
+	})
+	p.summarise = summarise.New(summarise.Config{
+		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
+		Hub: st.Hub, Intent: summarise.Stated(defaults), Events: p.recorder,
+		Writer: &summarise.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
+		Log:    log.With("component", "summarise"),
 	})
 	p.inventory = inventory.New(inventory.Options{
 		Clusters: st.Clusters, Client: st.Client, Logger: log.With("component", "inventory"), Metrics: legacyregistry.Registerer(),
@@ -124,7 +134,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		p.bind.Run, p.place.Run, p.inventory.Run, p.rewinds.run,
+		p.bind.Run, p.place.Run, p.summarise.Run, p.recorder.Run, p.inventory.Run, p.rewinds.run,
 		func(context.Context) error { return p.gateway.Serve(p.listener) },
 	} {
 		group.Go(func() error { return run(ctx) })
