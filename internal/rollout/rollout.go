@@ -286,7 +286,7 @@ func (s *step) seal() {
 			spec.Generation = max(old.Generation, s.Floor, s.now) + 1
 		case !sameWork(old, *spec):
 			spec.Generation = max(old.Generation, s.Floor) + 1
-		case old.Encode() == spec.Encode():
+		case sameNotes(old, *spec):
 			delete(s.next, c)
 		}
 	}
@@ -296,6 +296,12 @@ func (s *step) seal() {
 func sameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
 		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned)
+}
+
+// sameNotes tells whether rows of the same work also remember the same.
+func sameNotes(a, b atoll.RowSpec) bool {
+	return a.Reason == b.Reason && a.Since == b.Since && a.Placement == b.Placement &&
+		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home)
 }
 
 func (s *step) output() Output {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -368,5 +369,30 @@ func BenchmarkAdvance10000(b *testing.B) {
 				Advance(in)
 			}
 		})
+	}
+}
+
+// sameWork and sameNotes together look at every field of a row.
+func TestEveryFieldOfARowIsCompared(t *testing.T) {
+	for i := range reflect.TypeFor[atoll.RowSpec]().NumField() {
+		var a, b atoll.RowSpec
+		name, v := reflect.TypeFor[atoll.RowSpec]().Field(i).Name, reflect.ValueOf(&b).Elem().Field(i)
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Int64:
+			v.SetInt(1)
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Map:
+			v.Set(reflect.ValueOf(map[string]int64{"x": 1}))
+		case reflect.Slice:
+			v.Set(reflect.ValueOf([]string{"x"}))
+		default:
+			t.Fatalf("a row's field of kind %s", v.Kind())
+		}
+		if name != "UID" && name != "Generation" && sameWork(a, b) && sameNotes(a, b) {
+			t.Errorf("rows that differ in %s count as equal", name)
+		}
 	}
 }
