@@ -69,6 +69,9 @@ type Options struct {
 	// Admission are Atoll's own admission plugins, in the order in which they
 	// run: after upstream's, before quota.
 	Admission []AdmissionPlugin
+	// NoControllers leaves upstream's controllers to the caller, who runs them
+	// with RunControllers: of several hubs on one etcd only one may.
+	NoControllers bool
 	// Handlers wraps the API's handler, inside authentication and
 	// authorization, for HTTP endpoints of the hub itself.
 	Handlers func(http.Handler) http.Handler
@@ -104,8 +107,9 @@ type Server struct {
 	done     chan struct{}
 	failure  error // valid once done is closed
 
-	served   chan struct{}
-	serveErr error // valid once served is closed
+	served        chan struct{}
+	controllerErr chan error
+	serveErr      error // valid once served is closed
 }
 
 const readyTimeout = 2 * time.Minute
@@ -117,11 +121,12 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{
-		options:     o,
-		definitions: NewLate[conversion.Backend](),
-		stopping:    make(chan struct{}),
-		done:        make(chan struct{}),
-		served:      make(chan struct{}),
+		options:       o,
+		definitions:   NewLate[conversion.Backend](),
+		stopping:      make(chan struct{}),
+		done:          make(chan struct{}),
+		served:        make(chan struct{}),
+		controllerErr: make(chan error, 1),
 	}
 	s.quiet.Store(true)
 	s.options.Logger = slog.New(quietable{o.Logger.Handler(), &s.quiet})
@@ -143,9 +148,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := s.serve(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.startControllers(ctx); err != nil {
-		return nil, err
-	}
+	s.startControllers(ctx)
 	if err := s.dir.Commit(); err != nil {
 		return nil, err
 	}
@@ -192,7 +195,12 @@ func (o *Options) complete() error {
 // controllers. Its identity may do everything and sees everything, other than
 // the API server's own identity, which does not see what must not act on the
 // hub.
-func (s *Server) LoopbackConfig() *rest.Config { return s.identities.config(s.loopback, HubUser) }
+func (s *Server) LoopbackConfig() *rest.Config {
+	c := s.identities.config(s.loopback, HubUser)
+	// The API server's own speaks protobuf, which custom resources do not.
+	c.ContentType, c.AcceptContentTypes = "", ""
+	return c
+}
 
 // AdminKubeconfigPath is the file with an administrator's credentials.
 func (s *Server) AdminKubeconfigPath() string { return s.kubeconfig }
@@ -258,6 +266,8 @@ func (s *Server) watchFailures(ctx context.Context) {
 		cause = fmt.Errorf("the embedded etcd has failed: %w", err)
 	case <-s.served:
 		cause = s.serveErr
+	case err := <-s.controllerErr:
+		cause = fmt.Errorf("the controllers of the API have failed: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()

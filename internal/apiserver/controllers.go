@@ -7,7 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	cacheddiscovery "k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -50,48 +52,71 @@ func controllerUsers() []string {
 	return []string{namespaceController, garbageCollector, sharedController, quotaController}
 }
 
-// controllers builds and runs upstream's controllers over shared informers.
+// controllers builds and runs upstream's controllers over shared informers. A
+// hub holds many manifests and large Secrets, so nothing here caches them whole:
+// what needs only to know that an object exists gets bare metadata, and what
+// needs a few objects of a common kind gets only those.
 type controllers struct {
-	server   *Server
-	client   kubernetes.Interface
-	metadata metadata.Interface
-	shared   informers.SharedInformerFactory
-	objects  metadatainformer.SharedInformerFactory
-	started  chan struct{}
-	runs     []func(context.Context)
+	server  *Server
+	client  kubernetes.Interface
+	shared  informers.SharedInformerFactory        // small kinds
+	objects metadatainformer.SharedInformerFactory // every kind, metadata only
+	narrow  []informers.SharedInformerFactory      // a few objects of one kind each
+	started chan struct{}
+	runs    []func(context.Context)
 }
 
-// startControllers runs those upstream controllers that an API without nodes
-// needs.
-func (s *Server) startControllers(ctx context.Context) error {
+// RunControllers runs those upstream controllers that an API without nodes
+// needs, until ctx ends or the server stops. Call it only with
+// Options.NoControllers, and while no other hub of the same etcd runs them.
+func (s *Server) RunControllers(ctx context.Context) error {
 	c, err := s.newControllers()
 	if err != nil {
 		return err
 	}
-	run, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.Background()))
+	run, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))
+	defer cancel()
 	for _, add := range []func(context.Context) error{
 		c.addNamespaces, c.addGarbageCollector, c.addServiceAccounts, c.addTokens,
 		c.addCleaners, c.addClusterRoles, c.addRootCA, c.addQuotas,
 	} {
 		if err := add(run); err != nil {
-			cancel()
 			return err
 		}
 	}
-	c.shared.Start(run.Done())
+	for _, factory := range append(c.narrow, c.shared) {
+		factory.Start(run.Done())
+		defer factory.Shutdown()
+	}
 	c.objects.Start(run.Done())
+	defer c.objects.Shutdown()
 	close(c.started)
 	var group sync.WaitGroup
 	for _, f := range c.runs {
 		group.Go(func() { f(run) })
 	}
-	s.onStop(func(context.Context) {
-		cancel()
-		group.Wait()
-		c.shared.Shutdown()
-		c.objects.Shutdown()
-	})
+	select {
+	case <-ctx.Done():
+	case <-s.stopping:
+	}
+	cancel()
+	group.Wait()
 	return nil
+}
+
+// startControllers runs the controllers until the server stops.
+func (s *Server) startControllers(ctx context.Context) {
+	if s.options.NoControllers {
+		return
+	}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		if err := s.RunControllers(context.WithoutCancel(ctx)); err != nil {
+			s.controllerErr <- err
+		}
+	}()
+	s.onStop(func(context.Context) { <-finished })
 }
 
 func (s *Server) newControllers() (*controllers, error) {
@@ -105,22 +130,61 @@ func (s *Server) newControllers() (*controllers, error) {
 		return nil, fmt.Errorf("make metadata client of the controllers: %w", err)
 	}
 	return &controllers{
-		server:   s,
-		client:   client,
-		metadata: plain,
-		shared:   informers.NewSharedInformerFactoryWithOptions(client, controllerResync, informers.WithTransform(dropManagedFields)),
-		objects:  metadatainformer.NewSharedInformerFactoryWithOptions(plain, controllerResync, metadatainformer.WithTransform(dropManagedFields)),
-		started:  make(chan struct{}),
+		server:  s,
+		client:  client,
+		shared:  informers.NewSharedInformerFactoryWithOptions(client, controllerResync, informers.WithTransform(dropManagedFields)),
+		objects: metadatainformer.NewSharedInformerFactoryWithOptions(plain, controllerResync, metadatainformer.WithTransform(bare)),
+		started: make(chan struct{}),
 	}, nil
 }
 
+// only returns informers that cache nothing but the objects that a field
+// selector picks.
+func (c *controllers) only(selector string) informers.SharedInformerFactory {
+	f := informers.NewSharedInformerFactoryWithOptions(c.client, controllerResync, informers.WithTransform(dropManagedFields),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
+	c.narrow = append(c.narrow, f)
+	return f
+}
+
 func dropManagedFields(obj any) (any, error) {
-	if o, ok := obj.(interface {
-		SetManagedFields([]metav1.ManagedFieldsEntry)
-	}); ok {
+	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
 	}
 	return obj, nil
+}
+
+// bare keeps of an object's metadata what tells its identity, owners and
+// finalizers: the annotation of kubectl apply alone is a whole manifest.
+func bare(obj any) (any, error) {
+	if o, err := meta.Accessor(obj); err == nil {
+		o.SetManagedFields(nil)
+		o.SetAnnotations(nil)
+		o.SetLabels(nil)
+	}
+	return obj, nil
+}
+
+// objectInformers gives bare metadata of every kind but those that a reader
+// needs whole.
+type objectInformers struct {
+	metadatainformer.SharedInformerFactory
+	typed informers.SharedInformerFactory
+	whole map[schema.GroupResource]bool
+}
+
+var _ informerfactory.InformerFactory = objectInformers{}
+
+func (o objectInformers) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
+	if o.whole[resource.GroupResource()] {
+		return o.typed.ForResource(resource)
+	}
+	return o.SharedInformerFactory.ForResource(resource), nil
+}
+
+func (o objectInformers) Start(stop <-chan struct{}) {
+	o.SharedInformerFactory.Start(stop)
+	o.typed.Start(stop)
 }
 
 // clients returns clients with an identity of their own.
@@ -161,7 +225,7 @@ func (c *controllers) addGarbageCollector(ctx context.Context) error {
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cacheddiscovery.NewMemCacheClient(disco))
 	gc, err := garbagecollector.NewGarbageCollector(ctx, client, objects, mapper, garbagecollector.DefaultIgnoredResources(),
-		informerfactory.NewInformerFactory(c.shared, c.objects), c.started)
+		objectInformers{SharedInformerFactory: c.objects, typed: c.shared}, c.started)
 	if err != nil {
 		return fmt.Errorf("build the garbage collector: %w", err)
 	}
@@ -190,8 +254,8 @@ func (c *controllers) addTokens(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("use the service account key: %w", err)
 	}
-	core := c.shared.Core().V1()
-	controller, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), core.ServiceAccounts(), core.Secrets(), c.client,
+	tokens := c.only("type=" + string(corev1.SecretTypeServiceAccountToken)).Core().V1().Secrets()
+	controller, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), c.shared.Core().V1().ServiceAccounts(), tokens, c.client,
 		serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: c.server.keys.ClusterCA.CertPEM})
 	if err != nil {
 		return fmt.Errorf("build the token controller: %w", err)
@@ -203,7 +267,8 @@ func (c *controllers) addTokens(ctx context.Context) error {
 func (c *controllers) addCleaners(context.Context) error {
 	csrs := cleaner.NewCSRCleanerController(c.client.CertificatesV1().CertificateSigningRequests(), c.shared.Certificates().V1().CertificateSigningRequests())
 	c.add(func(ctx context.Context) { csrs.Run(ctx, 1) })
-	tokens, err := bootstrap.NewTokenCleaner(c.client, c.shared.Core().V1().Secrets(), bootstrap.DefaultTokenCleanerOptions())
+	expiring := c.only("type=" + string(corev1.SecretTypeBootstrapToken)).Core().V1().Secrets()
+	tokens, err := bootstrap.NewTokenCleaner(c.client, expiring, bootstrap.DefaultTokenCleanerOptions())
 	if err != nil {
 		return fmt.Errorf("build the token cleaner: %w", err)
 	}
@@ -218,8 +283,8 @@ func (c *controllers) addClusterRoles(context.Context) error {
 }
 
 func (c *controllers) addRootCA(context.Context) error {
-	core := c.shared.Core().V1()
-	controller, err := rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), c.client, c.server.keys.ClusterCA.CertPEM)
+	published := c.only("metadata.name=" + rootcacertpublisher.RootCACertConfigMapName).Core().V1().ConfigMaps()
+	controller, err := rootcacertpublisher.NewPublisher(published, c.shared.Core().V1().Namespaces(), c.client, c.server.keys.ClusterCA.CertPEM)
 	if err != nil {
 		return fmt.Errorf("build the root CA publisher: %w", err)
 	}

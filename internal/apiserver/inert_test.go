@@ -214,6 +214,10 @@ kind: ResourceQuota
 metadata: {name: few, namespace: %s, labels: {atoll.dev/hub: "true"}}
 spec: {hard: {count/secrets: "2"}}
 `, ns))
+	eventually(t, "the quota is counted", func(ctx context.Context) (bool, string) {
+		q, err := u.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "few", metav1.GetOptions{})
+		return err == nil && len(q.Status.Used) == 1, fmt.Sprint(q, err)
+	})
 	secrets := u.kube.CoreV1().Secrets(ns)
 	made := 0
 	eventually(t, "two Secrets and no third", func(ctx context.Context) (bool, string) {

@@ -174,12 +174,21 @@ func TestExternalEtcd(t *testing.T) {
 	}
 	second := options(filepath.Join(t.TempDir(), "second"))
 	second.EtcdServers = first.EtcdServers
+	second.NoControllers = true
 	o.DataDir = second.DataDir
 	if _, err := backup.Restore(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin(t, start(t, second)).kube.CoreV1().ConfigMaps("default").Get(t.Context(), "shared", metav1.GetOptions{}); err != nil {
+	standby := start(t, second)
+	if _, err := admin(t, standby).kube.CoreV1().ConfigMaps("default").Get(t.Context(), "shared", metav1.GetOptions{}); err != nil {
 		t.Errorf("the second hub does not see what the first wrote: %v", err)
+	}
+	leading, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- standby.RunControllers(leading) }()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("controllers run while leading: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/features"
@@ -78,7 +79,7 @@ func (s *Server) upstreamOptions(ctx context.Context, listener net.Listener) (ku
 	o.EndpointReconcilerType = string(reconcilers.NoneEndpointReconcilerType)
 	o.AllowPrivileged = true
 	o.Features.EnableProfiling = s.options.Profiling
-	o.EventTTL = time.Hour
+	o.SystemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, metav1.NamespaceDefault}
 
 	o.SecureServing.BindAddress = net.ParseIP(s.options.BindAddress)
 	o.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port

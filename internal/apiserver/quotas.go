@@ -7,12 +7,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/controller/resourcequota"
 	quotas "k8s.io/kubernetes/pkg/quota/v1/install"
@@ -29,6 +29,14 @@ const (
 	// quotaDiscovery is how soon at the latest a new kind is counted.
 	quotaDiscovery = 30 * time.Second
 )
+
+// measured are the kinds of which quotas count more than the number.
+var measured = map[schema.GroupResource]bool{
+	{Resource: "pods"}:                                     true,
+	{Resource: "services"}:                                 true,
+	{Resource: "persistentvolumeclaims"}:                   true,
+	{Group: "resource.k8s.io", Resource: "resourceclaims"}: true,
+}
 
 // addQuotas counts the usage of those quotas that act on the hub: without a
 // count, admission would refuse everything that they limit. What counts starts
@@ -66,7 +74,8 @@ func (c *controllers) addQuotas(context.Context) error {
 }
 
 func (c *controllers) countQuotas(ctx context.Context, client kubernetes.Interface, informer coreinformers.ResourceQuotaInformer) error {
-	config, err := quotas.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(c.shared.ForResource), c.shared)
+	objects := objectInformers{SharedInformerFactory: c.objects, typed: c.shared, whole: measured}
+	config, err := quotas.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(objects.ForResource), c.shared)
 	if err != nil {
 		return fmt.Errorf("configure the quota controller: %w", err)
 	}
@@ -75,7 +84,7 @@ func (c *controllers) countQuotas(ctx context.Context, client kubernetes.Interfa
 		QuotaClient:               client.CoreV1(),
 		ResourceQuotaInformer:     informer,
 		ResyncPeriod:              controller.StaticResyncPeriodFunc(quotaRecount),
-		InformerFactory:           informerfactory.NewInformerFactory(c.shared, c.objects),
+		InformerFactory:           objects,
 		ReplenishmentResyncPeriod: controller.StaticResyncPeriodFunc(controllerResync),
 		DiscoveryFunc:             discover,
 		IgnoredResourcesFunc:      config.IgnoredResources,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -131,9 +132,10 @@ func newUser(t *testing.T, c *rest.Config) *user {
 	return &user{t: t, config: c, kube: kube, objects: objects}
 }
 
-// namespace makes a namespace that goes with the test.
-func (u *user) namespace(name string) string {
+// namespace makes a namespace that goes with the test, and returns its name.
+func (u *user) namespace(prefix string) string {
 	u.t.Helper()
+	name := prefix + "-" + rand.String(5)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": name}}}
 	if _, err := u.kube.CoreV1().Namespaces().Create(u.t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		u.t.Fatal(err)
