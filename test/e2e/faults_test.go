@@ -20,7 +20,7 @@ import (
 // The seed and the number of user actions of a random run.
 const (
 	seedVariable    = "ATOLL_SEED"
-	actionsVariable = "ATOLL_FAULT_ACTIONS"
+	actionsVariable = "ATOLL_ACTIONS"
 )
 
 // wish is what users want of one object: where it is to be, and in which version.
