@@ -17,5 +17,5 @@
 //	stdout RE             the last standard output matches; ! stdout: does not
 //	stderr RE             the same of standard error
 //	keep NAME FIELD       keep a field of the last output, which is a JSON object,
-//	                      to be used as ${NAME}
+//	                      to be used as ${NAME}; ${MEMBER} is the member's kubeconfig
 package script

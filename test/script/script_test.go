@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &player{bin: bin, lab: l, dir: t.TempDir(), kept: map[string]string{}}
+			p := &player{bin: bin, lab: l, dir: t.TempDir(), kept: map[string]string{"MEMBER": l.Kubeconfig("member1")}}
 			for _, f := range archive.Files {
 				if err := os.WriteFile(filepath.Join(p.dir, f.Name), f.Data, 0o600); err != nil {
 					t.Fatal(err)
@@ -171,7 +171,7 @@ func (p *player) run(ctx context.Context, line string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, args[0]), args[1:]...)
 	cmd.Dir = p.dir
 	// What the script's author has at home is no part of the story.
-	cmd.Env = append(os.Environ(), "HOME="+p.dir, "KUBECONFIG=", "MEMBER="+p.lab.Kubeconfig("member1"))
+	cmd.Env = append(os.Environ(), "HOME="+p.dir, "KUBECONFIG=")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()

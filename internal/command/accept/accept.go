@@ -129,8 +129,12 @@ func (o *options) waitReady(ctx context.Context, c *client.Cluster, cluster *v1a
 	why := "its agent has not been heard of"
 	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, o.timeout, true, func(ctx context.Context) (bool, error) {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
+		if apierrors.IsNotFound(err) {
+			return false, errors.New("it was removed")
+		}
 		if err != nil {
-			return false, err
+			// The hub may be restarting; the deadline is above.
+			return false, nil
 		}
 		if now.UID != cluster.UID {
 			return false, errors.New("it was removed and asked to join anew")

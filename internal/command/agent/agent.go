@@ -122,6 +122,7 @@ func frugal() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(40)
 	}
+	dropPages()
 }
 
 func (o *options) logger() *slog.Logger {

@@ -88,7 +88,7 @@ func (f *Flags) Connect() (*Cluster, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	config.Timeout = requestTimeout
-	config.QPS, config.Burst = 100, 200
+	config.QPS = -1 // the API server has its own idea of fairness
 	config.UserAgent = "atoll/" + atoll.Version
 	c := &Cluster{Config: config, Namespace: f.Namespace}
 	if c.Namespace == "" {
