@@ -18,8 +18,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// acceptTimeout bounds the wait for an agent's request to reach the hub.
-const acceptTimeout = 2 * time.Minute
+const (
+	// acceptTimeout bounds the wait for an agent's request to reach the hub.
+	acceptTimeout = 2 * time.Minute
+	inviteTimeout = 30 * time.Second
+	// attemptPause keeps repeated commands from eating the machine.
+	attemptPause = 250 * time.Millisecond
+)
 
 // join starts the agents and leads those that are new through the handshake,
 // as a person would, by the commands of the CLI.
@@ -74,20 +79,21 @@ func (l *Lab) joinMember(ctx context.Context, r *record, i int) error {
 	return err
 }
 
-// invite makes a token that serves for so many joins.
+// invite makes a token that serves for so many joins. A hub that has just
+// become ready may need a moment before it can tell agents where to dial.
 func (r *record) invite(ctx context.Context, uses int) (invitation, error) {
-	out, err := r.atoll(ctx, "token", "create", "--ttl", "1h", "--uses", strconv.Itoa(uses), "-o", "json")
-	if err != nil {
-		return invitation{}, err
-	}
 	var made invitation
-	if err := json.Unmarshal(out, &made); err != nil {
-		return invitation{}, fmt.Errorf("atoll token create printed no JSON: %w: %.200s", err, out)
-	}
-	if made.Token == "" || made.CAHash == "" {
-		return invitation{}, fmt.Errorf("atoll token create -o json printed no token or no caHash")
-	}
-	return made, nil
+	err := r.hub().process.WaitReady(ctx, inviteTimeout, func(ctx context.Context) error {
+		out, err := r.atoll(ctx, "token", "create", "--ttl", "1h", "--uses", strconv.Itoa(uses), "-o", "json")
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(out, &made); err != nil || made.Token == "" || made.CAHash == "" {
+			return fmt.Errorf("atoll token create -o json printed no token or no caHash: %w", err)
+		}
+		return nil
+	})
+	return made, err
 }
 
 // accept accepts the cluster once its request is there. It gives up when the
@@ -95,13 +101,6 @@ func (r *record) invite(ctx context.Context, uses int) (invitation, error) {
 func (r *record) accept(ctx context.Context, agent component, name string) error {
 	return agent.process.WaitReady(ctx, acceptTimeout, func(ctx context.Context) error {
 		_, err := r.atoll(ctx, "accept", name)
-		if err != nil {
-			// A command per attempt: some per second are enough.
-			select {
-			case <-ctx.Done():
-			case <-time.After(250 * time.Millisecond):
-			}
-		}
 		return err
 	})
 }
@@ -128,12 +127,17 @@ func (r *record) describeCluster(ctx context.Context, m memberRecord) error {
 	return nil
 }
 
-// atoll runs the CLI against the hub and returns what it printed.
+// atoll runs the CLI against the hub and returns what it printed; after a
+// failure it takes a pause, since it will be asked again.
 func (r *record) atoll(ctx context.Context, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, r.Binaries.Atoll, append([]string{"--kubeconfig", r.kubeconfig(hubName)}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(attemptPause):
+		}
 		return nil, fmt.Errorf("atoll %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return stdout.Bytes(), nil
