@@ -24,7 +24,7 @@ func Fingerprint(obj *unstructured.Unstructured) string {
 	}
 	type entry struct{ Manager, Operation, APIVersion, Subresource, Time, Fields string }
 	seen := struct {
-		Labels, Annotations map[string]string
+		Labels, Annotations map[string]string `json:",omitempty"`
 		Finalizers          []string
 		Entries             []entry
 		Generation          int64

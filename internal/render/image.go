@@ -92,8 +92,13 @@ func overrideImage(ref string, o v1alpha1.ImageOverrider) (string, error) {
 		return "", fmt.Errorf("images have no component %q", o.Component)
 	}
 	changed := im.String()
-	if _, err := parseImage(changed); err != nil {
+	back, err := parseImage(changed)
+	if err != nil {
 		return "", fmt.Errorf("%s %s of %q: %w", o.Operator, o.Component, ref, err)
+	}
+	// A registry may bring the beginning of a path along; nothing else spills over.
+	if back.tag != im.tag || back.digest != im.digest || o.Component != v1alpha1.ImageRegistry && back != im {
+		return "", fmt.Errorf("%s %s of %q: %q is not a %s", o.Operator, o.Component, ref, o.Value, strings.ToLower(string(o.Component)))
 	}
 	return changed, nil
 }
