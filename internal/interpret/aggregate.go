@@ -159,7 +159,7 @@ type row struct {
 }
 
 func newAggregation(template *unstructured.Unstructured, divided bool, items []RowItem, observed int64) *aggregation {
-	a := &aggregation{template: template, old: status(template), divided: divided}
+	a := &aggregation{template: template, old: status(template), divided: divided, rows: make([]row, 0, len(items))}
 	sorted := slices.SortedFunc(slices.Values(items), func(x, y RowItem) int { return cmp.Compare(x.Cluster, y.Cluster) })
 	caughtUp := true
 	for _, item := range sorted {

@@ -59,7 +59,9 @@ func (s *snapshot) deleting() bool { return !s.alive || s.bundle.Meta.DeletionTi
 func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) {
 	s := &snapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
 	s.bundle, s.alive = r.Bundles.Get(uid)
-	for _, row := range r.Rows.OfBundle(uid) {
+	rows := r.Rows.OfBundle(uid)
+	s.rows = make([]Row, 0, len(rows))
+	for _, row := range rows {
 		s.rows = append(s.rows, r.view(row))
 	}
 	s.slices, s.revisions = r.Rows.Slices(uid), r.Revisions.OfBundle(uid)
@@ -87,8 +89,18 @@ func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) 
 		}
 		s.contents[name] = versions(content)
 	}
-	r.index.set(s)
+	r.lookAtUnheld(r.index.set(s))
 	return s, nil
+}
+
+// lookAtUnheld looks at templates that are being deleted and that the last Bundle
+// has dropped: nobody else would let them go.
+func (r *Reconciler) lookAtUnheld(keys []atoll.ItemKey) {
+	for _, key := range keys {
+		if t, ok := r.Templates.Get(key); ok && leaving(t) {
+			r.add(work{template: key}, priorityUser, settle)
+		}
+	}
 }
 
 func versions(c *atoll.Content) map[atoll.ItemKey]version {

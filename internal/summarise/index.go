@@ -55,26 +55,27 @@ func newIndex() *index {
 	}
 }
 
-// set what a Bundle holds now.
-func (x *index) set(s *snapshot) {
+// set what a Bundle holds now; unheld are templates that it held and that now no
+// Bundle holds.
+func (x *index) set(s *snapshot) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old := x.bundles[s.uid]
 	if old != nil && old.content == s.content {
 		old.rows = len(s.rows)
-		return
+		return nil
 	}
-	x.clear(s.uid)
+	dropped := x.clear(s.uid)
 	x.bundles[s.uid] = &indexed{content: s.content, rows: len(s.rows)}
-	if s.content == nil {
-		return
+	if s.content != nil {
+		for _, t := range s.content.Tombstones {
+			x.put(t.Key, s.uid, hold{})
+		}
+		for i := range s.content.Items {
+			x.put(s.content.Items[i].Key, s.uid, hold{item: true, dependency: s.content.Items[i].Dependency})
+		}
 	}
-	for _, t := range s.content.Tombstones {
-		x.put(t.Key, s.uid, hold{})
-	}
-	for i := range s.content.Items {
-		x.put(s.content.Items[i].Key, s.uid, hold{item: true, dependency: s.content.Items[i].Dependency})
-	}
+	return slices.DeleteFunc(dropped, func(key atoll.ItemKey) bool { return len(x.holds[key]) > 0 })
 }
 
 func (x *index) put(key atoll.ItemKey, uid string, h hold) {
@@ -84,16 +85,18 @@ func (x *index) put(key atoll.ItemKey, uid string, h hold) {
 	x.holds[key][uid] = h
 }
 
-func (x *index) clear(uid string) {
+// clear takes a Bundle out and lists templates that then no Bundle holds.
+func (x *index) clear(uid string) (unheld []atoll.ItemKey) {
 	b := x.bundles[uid]
 	if b == nil || b.content == nil {
-		return
+		return nil
 	}
 	drop := func(key atoll.ItemKey) {
 		if by := x.holds[key]; by != nil {
 			if delete(by, uid); len(by) == 0 {
 				delete(x.holds, key)
 				delete(x.templates, key)
+				unheld = append(unheld, key)
 			}
 		}
 	}
@@ -103,14 +106,17 @@ func (x *index) clear(uid string) {
 	for i := range b.content.Items {
 		drop(b.content.Items[i].Key)
 	}
+	return unheld
 }
 
-func (x *index) forget(uid string) {
+// forget a Bundle; unheld are templates that now no Bundle holds.
+func (x *index) forget(uid string) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.clear(uid)
+	unheld = x.clear(uid)
 	delete(x.bundles, uid)
 	delete(x.edits, uid)
+	return unheld
 }
 
 // rows that the Bundle had when it was last looked at.

@@ -138,7 +138,7 @@ func TestATemplateWaitsForEveryBundleThatHasIt(t *testing.T) {
 		dependency := webContent("h1")
 		dependency.Items[0].Dependency = true
 		rev := m.cut("other", dependency)
-		m.setRow("other", "a", func(r *state.Row) { r.Spec.Revision = rev })
+		m.setRow("other", "far", func(r *state.Row) { r.Spec.Revision = rev })
 		m.deleteTemplate()
 		m.bury("a", "b", "far")
 		m.confirm("a")
@@ -147,8 +147,14 @@ func TestATemplateWaitsForEveryBundleThatHasIt(t *testing.T) {
 		if !m.exists() {
 			t.Fatal("it went though another Bundle has it")
 		}
+		m.stream("far", true)
 		m.cut("other", &atoll.Content{Tombstones: []atoll.Tombstone{webTombstone}})
-		m.setRow("other", "a", func(r *state.Row) {
+		m.confirm("far")
+		step(time.Minute)
+		if !m.exists() {
+			t.Fatal("it went though the other Bundle's row is waited for")
+		}
+		m.setRow("other", "far", func(r *state.Row) {
 			r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: 1, State: atoll.RowReady, Applied: true, Gone: []string{webTombstone.ID()}}
 		})
 		step(time.Second)
@@ -316,6 +322,49 @@ func TestAHoldingHubLetsNothingGo(t *testing.T) {
 		step(time.Minute)
 		if m.exists() || len(m.rows["b"]) != 2 {
 			t.Error("something stays after the hub was told to go on")
+		}
+	})
+}
+
+// Until its tombstone is recorded a template stays, even when nobody is there to be
+// waited for: otherwise its deletion could be forgotten.
+func TestADeletionIsRecordedBeforeItsTemplateGoes(t *testing.T) {
+	placed(t, func(m *memory, step func(time.Duration)) {
+		m.stream("a", false)
+		m.stream("b", false)
+		m.deleteTemplate()
+		step(time.Minute)
+		if !m.exists() {
+			t.Fatal("it went before its tombstone was cut")
+		}
+		m.setBundle("b", func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })
+		m.removing("a")
+		m.removing("b")
+		step(time.Minute)
+		if _, ok := (memBundles{m}).Get("b"); !ok || !m.exists() {
+			t.Fatal("it went before the last row was told")
+		}
+		m.removing("far")
+		step(time.Second)
+		if _, ok := (memBundles{m}).Get("b"); ok || m.exists() {
+			t.Error("it waits for clusters that are away")
+		}
+	})
+}
+
+// bind may drop a tombstone that all have confirmed before its template is let go.
+func TestATemplateWhoseTombstoneIsDroppedIsLetGo(t *testing.T) {
+	placed(t, func(m *memory, step func(time.Duration)) {
+		m.deleteTemplate()
+		m.bury("a", "b", "far")
+		step(10 * time.Second)
+		for _, c := range []string{"a", "b", "far"} {
+			m.confirm(c)
+		}
+		m.cut("b", &atoll.Content{})
+		step(10 * time.Second)
+		if m.exists() {
+			t.Error("it stays for nobody")
 		}
 	})
 }

@@ -25,6 +25,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -243,12 +244,8 @@ func (m memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
 func (m memClusters) ByUID(uid string) (*v1alpha1.Cluster, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, c := range m.clusters {
-		if string(c.UID) == uid {
-			return c, true
-		}
-	}
-	return nil, false
+	c, ok := m.clusters[strings.TrimPrefix(uid, "uid-")]
+	return c, ok
 }
 
 func (m memClusters) List() (out []*v1alpha1.Cluster) {
@@ -555,4 +552,14 @@ func (m *memory) edit(key atoll.ItemKey, change func(*unstructured.Unstructured)
 	m.mu.Unlock()
 	change(t)
 	m.setTemplate(t)
+}
+
+// itemOf a template, as bind makes it.
+func itemOf(t *testing.T, obj *unstructured.Unstructured) atoll.Item {
+	t.Helper()
+	pruned, err := render.Prune(obj, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return atoll.Item{Key: keyOf(obj), UID: string(obj.GetUID()), Object: pruned, Hash: atoll.Hash(pruned), Source: render.Fingerprint(obj)}
 }

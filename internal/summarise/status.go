@@ -104,7 +104,7 @@ func count(in Input) *tally {
 
 func (t *tally) active(in Input, r Row) {
 	t.desired++
-	current := r.Status != nil && r.Status.Generation >= r.Spec.Generation
+	current := r.Status != nil && r.Status.Generation == r.Spec.Generation
 	updated := current && r.Status.Applied && (in.Latest == nil || r.Spec.Revision == in.Latest.Name)
 	if updated {
 		t.updated++
@@ -262,7 +262,7 @@ func (t *tally) wait(r Row, reason atoll.RowReason) {
 
 func rankOf(r Row) int {
 	switch {
-	case r.Status == nil || r.Status.Generation < r.Spec.Generation:
+	case r.Status == nil || r.Status.Generation != r.Spec.Generation:
 		return rankBehind
 	case r.Status.State == atoll.RowFailed:
 		return rankFailed
@@ -280,6 +280,8 @@ func (t *tally) waitsFor(in Input) string {
 			return ""
 		case in.Latest != nil && in.Latest.Spec.Items == 0 && t.desired == 0:
 			return ""
+		case t.desired == 0 && in.Latest == nil:
+			return "its first revision; nobody has to act"
 		case t.desired == 0 || t.unfit:
 			return "a cluster that fits its placement; the policy's owner must act"
 		case t.reachable == 0:

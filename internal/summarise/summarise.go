@@ -359,7 +359,7 @@ func (r *Reconciler) memo(uid string) *memo {
 }
 
 func (r *Reconciler) forget(uid string) {
-	r.index.forget(uid)
+	r.lookAtUnheld(r.index.forget(uid))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memos, uid)

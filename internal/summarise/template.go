@@ -110,7 +110,9 @@ func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l 
 		l.memo.remember(stored, next, computed)
 		return nil
 	case errors.Is(err, ErrNoStatus), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		r.Log.Info("a template cannot take the status that its clusters report", "template", l.item.Key.String(), "err", err)
+		if !errors.Is(err, ErrNoStatus) {
+			r.Log.Warn("a template cannot take the status that its clusters report", "template", l.item.Key.String(), "err", err)
+		}
 		l.memo.stuck, l.memo.version = computed, l.template.GetResourceVersion()
 		return nil
 	case apierrors.IsNotFound(err):
@@ -147,7 +149,7 @@ func (m *templateMemo) remember(stored *unstructured.Unstructured, sent, compute
 // template's generation if every reachable row has applied it; done tells whether
 // every reachable one is healthy at that.
 func rowItems(s *snapshot, l templateLook, states bool) (rows []interpret.RowItem, observed int64, done bool) {
-	observed, done = l.template.GetGeneration(), true
+	rows, observed, done = make([]interpret.RowItem, 0, len(s.rows)), l.template.GetGeneration(), true
 	for _, row := range s.rows {
 		if row.Spec.Phase != atoll.RowActive {
 			continue
@@ -172,7 +174,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) interpret.RowI
 		ri.Assigned = &n
 	}
 	st := row.Status
-	current := st != nil && st.Generation >= row.Spec.Generation
+	current := st != nil && st.Generation == row.Spec.Generation
 	// A row that failed has tried every item, and lists those that it could not
 	// apply.
 	applied := current && (st.Applied || st.State == atoll.RowFailed)
