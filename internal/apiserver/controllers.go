@@ -3,6 +3,8 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -230,8 +232,22 @@ func (c *controllers) addGarbageCollector(ctx context.Context) error {
 		return fmt.Errorf("build the garbage collector: %w", err)
 	}
 	c.add(func(ctx context.Context) { gc.Run(ctx, gcWorkers, gcSyncPeriod) })
-	c.add(func(ctx context.Context) { gc.Sync(ctx, disco, gcSyncPeriod) })
+	c.add(func(ctx context.Context) { gc.Sync(ctx, ownerless{disco}, gcSyncPeriod) })
 	return nil
+}
+
+// ownerless is discovery for the garbage collector. It leaves the engine's kinds
+// out: they are the most numerous, they have no owners, and Atoll collects them
+// itself.
+type ownerless struct {
+	discovery.ServerResourcesInterface
+}
+
+func (o ownerless) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	lists, err := o.ServerResourcesInterface.ServerPreferredResources()
+	return slices.DeleteFunc(lists, func(list *metav1.APIResourceList) bool {
+		return strings.HasPrefix(list.GroupVersion, engineGroup+"/")
+	}), err
 }
 
 func (c *controllers) addServiceAccounts(ctx context.Context) error {

@@ -29,31 +29,31 @@ func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example run
 			newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 		) (storage.Interface, factory.DestroyFunc, error) {
 			plain, destroy, err := generic.UndecoratedStorage(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
-			return ownerless{plain}, destroy, err
+			return unmanaged{plain}, destroy, err
 		}
 	}
 	return options, err
 }
 
-// ownerless takes the managed fields off whatever is written.
-type ownerless struct{ storage.Interface }
+// unmanaged takes the managed fields off whatever is written.
+type unmanaged struct{ storage.Interface }
 
-func (o ownerless) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	dropOwners(obj)
-	return o.Interface.Create(ctx, key, obj, out, ttl)
+func (u unmanaged) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	dropManaged(obj)
+	return u.Interface.Create(ctx, key, obj, out, ttl)
 }
 
-func (o ownerless) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+func (u unmanaged) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
 	slim := func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		obj, ttl, err := update(in, res)
-		dropOwners(obj)
+		dropManaged(obj)
 		return obj, ttl, err
 	}
-	return o.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, slim, cached)
+	return u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, slim, cached)
 }
 
-func dropOwners(obj runtime.Object) {
+func dropManaged(obj runtime.Object) {
 	if obj == nil {
 		return
 	}

@@ -62,6 +62,7 @@ type Server struct {
 	etcd     *embed.Etcd
 	sockets  *socketDir
 	endpoint string
+	quota    int64
 	logger   *zap.Logger
 	stopOnce sync.Once
 	keeper   func()
@@ -90,12 +91,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	logger := zap.New(newCore(ctx, o.Logger))
-	e, err := embed.StartEtcd(config(o, sockets.path, logger))
+	c := config(o, sockets.path, logger)
+	e, err := embed.StartEtcd(c)
 	if err != nil {
 		sockets.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
-	s := &Server{etcd: e, sockets: sockets, endpoint: "unix://" + filepath.Join(sockets.path, clientSocket), logger: logger}
+	s := &Server{etcd: e, sockets: sockets, quota: c.QuotaBackendBytes, endpoint: "unix://" + filepath.Join(sockets.path, clientSocket), logger: logger}
 	timer := time.NewTimer(readyTimeout)
 	defer timer.Stop()
 	select {

@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -12,6 +14,9 @@ const (
 	maintainEvery = 5 * time.Minute
 	// defragMinimum is the smallest gain (bytes) worth stopping writes for.
 	defragMinimum = 64 << 20
+	// reserve is which part of the quota must be free before a full store
+	// takes writes again: a tenth.
+	reserve = 10
 	// idleWrites is how many revisions an idle interval has at most.
 	idleWrites = 300
 )
@@ -47,11 +52,40 @@ func (s *Server) maintain(ctx context.Context, client *clientv3.Client) {
 		}
 		written := status.Header.Revision - last
 		last = status.Header.Revision
-		if !worthDefragmenting(status.DbSize, status.DbSizeInUse, written) {
-			continue
+		full := isFull(ctx, client)
+		if full || worthDefragmenting(status.DbSize, status.DbSizeInUse, written) {
+			s.defragment(ctx, client, status)
 		}
-		s.defragment(ctx, client, status)
+		if full {
+			s.reopen(ctx, client)
+		}
 	}
+}
+
+// isFull tells whether the store refuses writes for lack of room.
+func isFull(ctx context.Context, client *clientv3.Client) bool {
+	alarms, err := client.AlarmList(ctx)
+	return err == nil && slices.ContainsFunc(alarms.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE })
+}
+
+// reopen lets a store take writes again that refused them because it was full,
+// once there is room.
+func (s *Server) reopen(ctx context.Context, client *clientv3.Client) {
+	status, err := client.Status(ctx, s.endpoint)
+	if err != nil {
+		return
+	}
+	if status.DbSize > s.quota-s.quota/reserve {
+		s.logger.Error("the database is full and takes no writes; delete what is not needed, or restore a backup with a larger quota",
+			zap.Int64("bytes", status.DbSize), zap.Int64("quota", s.quota))
+		return
+	}
+	alarm := &clientv3.AlarmMember{MemberID: status.Header.MemberId, Alarm: pb.AlarmType_NOSPACE}
+	if _, err := client.AlarmDisarm(ctx, alarm); err != nil {
+		s.logger.Warn("could not clear the alarm of a full database; it will be tried again", zap.Error(err))
+		return
+	}
+	s.logger.Warn("the database was full and has room again; it takes writes", zap.Int64("bytes", status.DbSize))
 }
 
 func (s *Server) defragment(ctx context.Context, client *clientv3.Client, before *clientv3.StatusResponse) {

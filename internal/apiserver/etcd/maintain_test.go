@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -56,5 +57,45 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 	}
 	if got, err := c.Get(t.Context(), "k"); err != nil || len(got.Kvs) != 1 {
 		t.Errorf("the store does not serve: %v", err)
+	}
+}
+
+func TestFullStoreTakesWritesAgain(t *testing.T) {
+	s, err := Start(t.Context(), Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), QuotaBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	c, err := s.Client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var revision int64
+	for range 64 {
+		put, putErr := c.Put(t.Context(), "k", strings.Repeat("x", 1<<20))
+		if err = putErr; err != nil {
+			break
+		}
+		revision = put.Header.Revision
+	}
+	if err == nil {
+		t.Fatal("the quota does not hold")
+	}
+	status, err := c.Status(t.Context(), s.Endpoint())
+	if err != nil || !isFull(t.Context(), c) {
+		t.Fatalf("not full: %v %v", status, err)
+	}
+	s.reopen(t.Context(), c)
+	if _, err := c.Put(t.Context(), "k", "y"); err == nil {
+		t.Fatal("it took a write with no room for it")
+	}
+	if _, err := c.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	s.defragment(t.Context(), c, status)
+	s.reopen(t.Context(), c)
+	if _, err := c.Put(t.Context(), "k", "y"); err != nil {
+		t.Errorf("it stays closed: %v", err)
 	}
 }
