@@ -54,11 +54,15 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	if err != nil {
 		return snapshot{}, err
 	}
+	own, err := r.ownVariants(ctx, clusters, specs, deletes)
+	if err != nil {
+		return snapshot{}, err
+	}
 	_, holding := r.Hub.Holding()
 	snap.in = rollout.Input{
 		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target,
-		Variants: variants(content, target, clusters, specs, v),
-		Removal:  b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
+		Variants: variants(content, target, clusters, specs, v), OwnVariants: own,
+		Removal: b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
 		Confirm:  b.Meta.Annotations[atoll.AnnotationConfirm],
 		Deleting: r.deleting(b), Deletes: deletes,
 		Holding: holding, Floor: r.Hub.GenerationFloor(), Now: now,
@@ -120,13 +124,26 @@ func variants(content *atoll.Content, target string, clusters []schedule.Cluster
 		if v.complete && has && row.Revision == target && row.UID == c.UID && !v.touched[c.Name] {
 			continue
 		}
-		variant := ""
-		if len(content.Rules) > 0 {
-			_, variant = render.Rules(content, c.ClusterView)
-		}
-		out[c.Name] = variant
+		_, out[c.Name] = render.Rules(content, c.ClusterView)
 	}
 	return out
+}
+
+// ownVariants of rows that may have to stay at the revision that they are at.
+func (r *Reconciler) ownVariants(ctx context.Context, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, deletes map[string][]string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, c := range clusters {
+		row, has := rows[c.Name]
+		if !has || len(deletes[row.Revision]) == 0 {
+			continue
+		}
+		content, err := r.Revisions.Content(ctx, row.Revision)
+		if err != nil {
+			return nil, err
+		}
+		_, out[c.Name] = render.Rules(content, c.ClusterView)
+	}
+	return out, nil
 }
 
 // deletes lists, by the revisions that rows are at, what users deleted between

@@ -289,7 +289,7 @@ func (r *Reconciler) revary(ctx context.Context, c schedule.Cluster) {
 			continue
 		}
 		// A content that cannot be read is the step's to complain about.
-		if content, err := r.Revisions.Content(ctx, target.Name); err == nil {
+		if content, err := r.Revisions.Content(ctx, target.Name); err == nil && row.Spec.Revision == target.Name {
 			if _, variant := render.Rules(content, c.ClusterView); variant == row.Spec.Variant {
 				continue
 			}

@@ -145,6 +145,9 @@ func (s *step) gateDeletes() {
 func (s *step) holdRevision(c string) {
 	old, spec := s.Rows[c].Spec, s.next[c]
 	spec.Revision, spec.Variant = old.Revision, old.Variant
+	if v, ok := s.OwnVariants[c]; ok {
+		spec.Variant = v
+	}
 	for item, n := range old.Assigned {
 		if _, has := spec.Assigned[item]; !has {
 			if spec.Assigned == nil {

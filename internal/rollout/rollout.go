@@ -42,7 +42,10 @@ type Input struct {
 	// Variants of that revision by cluster name; a cluster that is missing keeps
 	// its own.
 	Variants map[string]string
-	Removal  v1alpha1.RemovalMode
+	// OwnVariants of the revisions that rows are at, by cluster name, for rows from
+	// which Deletes take something; a cluster that is missing keeps its own.
+	OwnVariants map[string]string
+	Removal     v1alpha1.RemovalMode
 	// Budget of removals by edit; nil: 10%.
 	Budget *intstr.IntOrString
 	// Confirm is the hash of the plan that an administrator released.

@@ -1,0 +1,410 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// Input is a snapshot of all that is known of one object.
+type Input struct {
+	// Object that was asked about; of kind Bundle or ClusterBundle for a whole one.
+	Object atoll.ItemKey
+	// Exists: the hub has such a template.
+	Exists bool
+	// Claim on the template; nil for a Bundle, or when it does not exist.
+	Claim *Claim
+	// Bundles that hold the object, or are to hold it.
+	Bundles []Bundle
+	// Skipped lists what the annotation of the object's namespace leaves out.
+	Skipped []Skipped
+	// Holding is why the hub holds after a rewind; empty: it does not.
+	Holding string
+	// Visible tells what the asker may read; nil: everything.
+	Visible func(atoll.ItemKey) bool
+	Now     time.Time
+}
+
+// Claim is who places a template, and why.
+type Claim struct {
+	// Winner; nil when nobody places it.
+	Winner *Candidate `json:"winner,omitempty"`
+	// Why the winner won, or why there is none.
+	Why string `json:"why"`
+	// Others that select the object too, best first.
+	Others []Candidate `json:"others,omitempty"`
+	// Skipped says why the namespace's annotation leaves the object out.
+	Skipped string `json:"skipped,omitempty"`
+	// NeededBy names the Bundles that take the object along as a dependency.
+	NeededBy []string `json:"neededBy,omitempty"`
+}
+
+// Candidate is a policy or annotation that selects the object.
+type Candidate struct {
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	Priority int32  `json:"priority,omitempty"`
+	// Matched says by what it selects the object.
+	Matched string `json:"matched,omitempty"`
+}
+
+// Skipped is a template that its namespace's annotation leaves out.
+type Skipped struct {
+	Key atoll.ItemKey `json:"key"`
+	Why string        `json:"why"`
+}
+
+// Bundle is what is known of one Bundle.
+type Bundle struct {
+	Ref     enginev1.BundleRef
+	Spec    v1alpha1.BundleSpec
+	Status  v1alpha1.BundleStatus
+	Content *atoll.Content // of the latest Revision; nil before the first
+	// Latest Revision's name, and the numbers of all that rows are at.
+	Latest  string
+	Numbers map[string]int64
+	Rows    map[string]rollout.Row
+	// Decision over the whole fleet, and the next step.
+	Decision schedule.Decision
+	Output   rollout.Output
+	// Provenance of the items by cluster.
+	Provenance map[string][]render.Provenance
+}
+
+// Explanation of one object.
+type Explanation struct {
+	Kind      string `json:"kind"`
+	Group     string `json:"group,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Exists    bool   `json:"exists"`
+	// Holding is why the whole hub issues nothing.
+	Holding string              `json:"holding,omitempty"`
+	Claim   *Claim              `json:"claim,omitempty"`
+	Bundles []BundleExplanation `json:"bundles,omitempty"`
+	// Skipped of the object's namespace, by key.
+	Skipped []Skipped `json:"skipped,omitempty"`
+
+	now time.Time
+}
+
+// BundleExplanation is about one Bundle.
+type BundleExplanation struct {
+	Namespace string                `json:"namespace,omitempty"`
+	Name      string                `json:"name"`
+	UID       string                `json:"uid"`
+	Source    v1alpha1.BundleSource `json:"source"`
+	Placement v1alpha1.Placement    `json:"placement"`
+	WhenUnfit v1alpha1.WhenUnfit    `json:"whenUnfit"`
+	Removal   v1alpha1.Removal      `json:"removal"`
+	// Revision that rows are to reach, and its number.
+	Revision string `json:"revision,omitempty"`
+	Number   int64  `json:"number,omitempty"`
+	Items    int    `json:"items"`
+	// Item says what the object is to the Bundle: empty for a whole Bundle.
+	Item     string `json:"item,omitempty"`
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// NoFit: no cluster fits the placement.
+	NoFit bool `json:"noFit,omitempty"`
+	// Plan that waits for a confirmation.
+	Plan *rollout.Plan `json:"plan,omitempty"`
+	// Clusters of the fleet, and rows of clusters that are gone, by name.
+	Clusters []ClusterExplanation `json:"clusters"`
+}
+
+// ClusterExplanation is about the Bundle in one cluster.
+type ClusterExplanation struct {
+	Cluster string           `json:"cluster"`
+	Verdict schedule.Outcome `json:"verdict"`
+	// Filter that refuses the cluster, and why.
+	Filter string `json:"filter,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// EvictAt is when a NoExecute taint takes it out.
+	EvictAt *time.Time `json:"evictAt,omitempty"`
+	// Weight in divisions.
+	Weight int64 `json:"weight,omitempty"`
+	// Row; nil where there is none.
+	Row *RowExplanation `json:"row,omitempty"`
+	// Overrides that set fields of the object (of all items, for a whole Bundle).
+	Overrides []Override `json:"overrides,omitempty"`
+}
+
+// RowExplanation is about one row.
+type RowExplanation struct {
+	Phase      atoll.RowPhase `json:"phase"`
+	Reason     string         `json:"reason,omitempty"`
+	Revision   string         `json:"revision"`
+	Number     int64          `json:"number,omitempty"`
+	Generation int64          `json:"generation"`
+	// Since is when the phase began.
+	Since time.Time `json:"since"`
+	// Replicas assigned, by item.
+	Assigned map[string]int64 `json:"assigned,omitempty"`
+	Orphan   bool             `json:"orphan,omitempty"`
+	Online   bool             `json:"online"`
+	// State that the agent reported, of which generation, since when.
+	State      atoll.RowState `json:"state,omitempty"`
+	Reported   int64          `json:"reported,omitempty"`
+	StateSince *time.Time     `json:"stateSince,omitempty"`
+	// Health of the object there.
+	Health  atoll.Health `json:"health,omitempty"`
+	Problem string       `json:"problem,omitempty"`
+	// Next is what the next step does with the row; empty: nothing.
+	Next string `json:"next,omitempty"`
+	// WaitsFor, who is to act, and since when; empty when it is done.
+	WaitsFor   string     `json:"waitsFor,omitempty"`
+	Who        string     `json:"who,omitempty"`
+	WaitsSince *time.Time `json:"waitsSince,omitempty"`
+}
+
+// Override says which rule set a field.
+type Override struct {
+	Item   string `json:"item,omitempty"`
+	Path   string `json:"path"`
+	Policy string `json:"policy"`
+	Rule   int    `json:"rule"`
+	// Value as set; nil where the rule took the field away.
+	Value any `json:"value,omitempty"`
+	// Hidden: the value is a Secret's and not shown.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// Explain joins what is known.
+func Explain(in Input) Explanation {
+	e := Explanation{
+		Kind: in.Object.Kind, Group: in.Object.Group, Namespace: in.Object.Namespace, Name: in.Object.Name,
+		Exists: in.Exists, Holding: in.Holding, Claim: in.Claim, now: in.Now,
+	}
+	for _, s := range in.Skipped {
+		if in.sees(s.Key) {
+			e.Skipped = append(e.Skipped, s)
+		}
+	}
+	slices.SortFunc(e.Skipped, func(a, b Skipped) int { return a.Key.Compare(b.Key) })
+	for _, b := range in.Bundles {
+		e.Bundles = append(e.Bundles, in.bundle(b))
+	}
+	return e
+}
+
+func (in Input) sees(key atoll.ItemKey) bool { return in.Visible == nil || in.Visible(key) }
+
+// seesAll tells whether the asker may read all that the Bundle holds or removes.
+func (in Input) seesAll(b Bundle) bool {
+	if b.Content == nil {
+		return true
+	}
+	hidden := slices.ContainsFunc(b.Content.Items, func(i atoll.Item) bool { return !in.sees(i.Key) }) ||
+		slices.ContainsFunc(b.Content.Tombstones, func(t atoll.Tombstone) bool { return !in.sees(t.Key) })
+	return !hidden
+}
+
+// whole tells whether a Bundle was asked about.
+func (in Input) whole() bool {
+	return in.Object.Group == v1alpha1.GroupVersion.Group && strings.HasSuffix(in.Object.Kind, "Bundle")
+}
+
+func (in Input) bundle(b Bundle) BundleExplanation {
+	out := BundleExplanation{
+		Namespace: b.Ref.Namespace, Name: b.Ref.Name, UID: b.Ref.UID, Source: b.Spec.Source,
+		Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit, Removal: b.Spec.Removal,
+		Revision: b.Latest, Number: b.Numbers[b.Latest], NoFit: b.Decision.NoFit, Item: in.item(b),
+	}
+	if b.Content != nil {
+		out.Items = len(b.Content.Items)
+	}
+	all := in.seesAll(b)
+	if out.Plan = b.Output.Plan; out.Plan != nil && !all {
+		out.Plan = &rollout.Plan{Hash: out.Plan.Hash, Lines: []string{fmt.Sprintf("%d removals, of items that you may not all read", len(out.Plan.Lines))}}
+	}
+	if all {
+		out.WaitsFor = b.Status.WaitsFor
+	}
+	waits := map[string]rollout.Wait{}
+	for _, w := range b.Output.Waits {
+		waits[w.Cluster] = w
+	}
+	for _, v := range b.Decision.Verdicts {
+		c := ClusterExplanation{Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Weight: v.Weight}
+		if !v.EvictAt.IsZero() {
+			c.EvictAt = &v.EvictAt
+		}
+		if row, ok := b.Rows[v.Cluster]; ok {
+			c.Row = in.row(b, v.Cluster, row, all)
+			if w := waits[v.Cluster]; w.For != "" {
+				c.Row.WaitsFor, c.Row.Who, c.Row.WaitsSince = w.For, w.Who, &w.Since
+				if !all {
+					c.Row.WaitsFor = in.discreet(row, w)
+				}
+			}
+		}
+		c.Overrides = in.overrides(b.Provenance[v.Cluster])
+		out.Clusters = append(out.Clusters, c)
+	}
+	return out
+}
+
+// item says what the object is to the Bundle.
+func (in Input) item(b Bundle) string {
+	if in.whole() || b.Content == nil {
+		return ""
+	}
+	for _, i := range b.Content.Items {
+		if i.Key != in.Object {
+			continue
+		}
+		switch {
+		case i.State == atoll.ItemUnclaimed:
+			return "Unclaimed: nothing places it any more; it stays at its last content, and deleting its template removes it"
+		case i.State == atoll.ItemUnaccounted:
+			return "Unaccounted: its template is gone and nobody was seen to delete it; it is kept"
+		case i.Dependency:
+			return "a dependency of other items"
+		case i.Divided:
+			return "an item whose replicas are divided"
+		}
+		return "an item"
+	}
+	for _, t := range b.Content.Tombstones {
+		if t.Key != in.Object {
+			continue
+		}
+		if t.Orphan {
+			return fmt.Sprintf("on its way out (%s): the clusters forget it and leave it running", t.Cause)
+		}
+		return fmt.Sprintf("on its way out (%s): it goes where a cluster has not confirmed that yet", t.Cause)
+	}
+	return "not in the latest revision yet"
+}
+
+func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExplanation {
+	r := &RowExplanation{
+		Phase: row.Spec.Phase, Reason: row.Spec.Reason, Revision: row.Spec.Revision, Number: b.Numbers[row.Spec.Revision],
+		Generation: row.Spec.Generation, Since: time.Unix(row.Spec.Since, 0).UTC(), Orphan: row.Spec.Orphan, Online: row.Online,
+	}
+	if reason := atoll.ParseRowReason(r.Reason); reason.Word == atoll.RowRemovalHeld && !all {
+		reason.Text = ""
+		r.Reason = reason.String()
+	}
+	for item, n := range row.Spec.Assigned {
+		key, err := atoll.ParseItemKey(item)
+		if err == nil && in.sees(key) && (in.whole() || key == in.Object) {
+			if r.Assigned == nil {
+				r.Assigned = map[string]int64{}
+			}
+			r.Assigned[item] = n
+		}
+	}
+	if st := row.Status; st != nil {
+		since := time.Unix(st.Since, 0).UTC()
+		r.State, r.Reported, r.StateSince = st.State, st.Generation, &since
+		r.Health, r.Problem = in.health(st)
+	}
+	if next, changes := b.Output.Changes[cluster]; changes {
+		r.Next = nextStep(row.Spec, next)
+	}
+	return r
+}
+
+// health of the object as last reported. A report lists what is not healthy, and
+// what has a status to reflect; what it leaves out is healthy once it is applied.
+func (in Input) health(st *atoll.RowStatus) (h atoll.Health, problem string) {
+	if in.whole() || st.State == atoll.RowRemoved {
+		return "", ""
+	}
+	for _, i := range st.Items {
+		if i.Key == in.Object {
+			return i.Health, strings.TrimSuffix(i.Reason+": "+i.Message, ": ")
+		}
+	}
+	if st.Applied || st.State == atoll.RowReady {
+		return atoll.Healthy, ""
+	}
+	return "", ""
+}
+
+// discreet words a wait for somebody who may not read all of the Bundle's items.
+func (in Input) discreet(row rollout.Row, w rollout.Wait) string {
+	if row.Spec.Phase != atoll.RowActive || atoll.ParseRowReason(row.Spec.Reason).Plan != "" {
+		if plan := atoll.ParseRowReason(row.Spec.Reason).Plan; plan != "" {
+			return "a confirmation of plan " + plan
+		}
+		return w.For
+	}
+	st := row.Status
+	if st == nil || st.Generation < row.Spec.Generation || !row.Online {
+		return w.For
+	}
+	for _, i := range st.Items {
+		if i.Health != atoll.Healthy && in.sees(i.Key) {
+			return i.Key.Kind + "/" + i.Key.Name + " " + strings.TrimSuffix(i.Reason+": "+i.Message, ": ")
+		}
+	}
+	return "items that you may not read"
+}
+
+// nextStep words what changes in a row.
+func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
+	switch {
+	case next == nil:
+		return "given up, since its Cluster is gone"
+	case next.UID != is.UID:
+		return "made anew for the Cluster that has the name now"
+	case next.Phase != is.Phase:
+		return fmt.Sprintf("becomes %s", next.Phase)
+	case next.Revision != is.Revision:
+		return "moves to the latest revision"
+	case next.Variant != is.Variant:
+		return "gets other overrides"
+	case next.Generation != is.Generation:
+		return "gets another share"
+	}
+	return ""
+}
+
+// Provenance of what rows render, by cluster: contents by revision name, views by
+// cluster name. What is missing in either is left out, and so are rows that are
+// Removing. Rows that render the same are rendered once and share the result.
+func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content, views map[string]atoll.ClusterView) map[string][]render.Provenance {
+	out, known := map[string][]render.Provenance{}, map[string][]render.Provenance{}
+	for cluster, row := range rows {
+		content, view := contents[row.Spec.Revision], views[cluster]
+		if content == nil || view.Name == "" || row.Spec.Phase == atoll.RowRemoving {
+			continue
+		}
+		rules, variant := render.Rules(content, view)
+		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned})
+		p, ok := known[key]
+		if !ok {
+			_, p = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned})
+			known[key] = p
+		}
+		out[cluster] = p
+	}
+	return out
+}
+
+func (in Input) overrides(provenance []render.Provenance) (out []Override) {
+	for _, p := range provenance {
+		if !in.whole() && p.Item != in.Object || !in.sees(p.Item) {
+			continue
+		}
+		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Value: p.Value}
+		if p.Item.Group == "" && p.Item.Kind == "Secret" {
+			o.Value, o.Hidden = nil, true
+		}
+		if in.whole() {
+			o.Item = p.Item.Kind + "/" + p.Item.Name
+		}
+		out = append(out, o)
+	}
+	return out
+}

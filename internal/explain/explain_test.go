@@ -1,0 +1,294 @@
+package explain
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected texts in testdata")
+
+var (
+	now    = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	web    = atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	secret = atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "db-password"}
+)
+
+// golden compares a text with testdata/NAME.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := "testdata/" + name + ".txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func cluster(name string, labels map[string]string) schedule.Cluster {
+	return schedule.Cluster{ClusterView: atoll.ClusterView{Name: name, Labels: labels}, UID: "uid-" + name, Accepted: true}
+}
+
+func status(r atoll.RowSpec, state atoll.RowState, items ...atoll.ItemStatus) *atoll.RowStatus {
+	return &atoll.RowStatus{Generation: r.Generation, State: state, Since: now.Add(-time.Minute).Unix(), Items: items, Applied: true}
+}
+
+// shop is a Bundle that moves out of madrid, waits in oslo, runs in tokyo, and is
+// still on its way out of a cluster that is away.
+func shop() Bundle {
+	content := &atoll.Content{
+		Items: []atoll.Item{
+			{Key: web, Object: []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":2}}`)},
+			{Key: secret, Object: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db-password"},"data":{"password":"aHVudGVyMg=="}}`)},
+		},
+		Rules: []atoll.Rule{{
+			Policy: "ClusterOverridePolicy/asia", Items: []atoll.ItemKey{web, secret},
+			Target:     &v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo"}},
+			Overriders: v1alpha1.Overriders{LabelsOverrider: []v1alpha1.LabelAnnotationOverrider{{Operator: v1alpha1.OverrideAdd, Value: map[string]string{"where": "asia"}}}},
+		}},
+	}
+	spec := v1alpha1.BundleSpec{
+		Source:    v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"},
+		Placement: v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}, ExcludeClusters: []string{"madrid"}}},
+		WhenUnfit: v1alpha1.UnfitKeep, Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveDelete},
+	}
+	prod := map[string]string{"env": "prod"}
+	clusters := []schedule.Cluster{cluster("madrid", prod), cluster("oslo", prod), cluster("tokyo", prod), cluster("lima", nil), cluster("quito", prod)}
+	for i := range 7 {
+		clusters = append(clusters, cluster(fmt.Sprintf("dev-%d", i), map[string]string{"env": "dev"}))
+	}
+	clusters[4].Taints = []v1alpha1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}}
+	row := func(name string, phase atoll.RowPhase, ago time.Duration) atoll.RowSpec {
+		return atoll.RowSpec{UID: "uid-" + name, Generation: 7, Revision: "b-2", Phase: phase, Since: now.Add(-ago).Unix(), Placement: fingerprint(spec.Placement)}
+	}
+	madrid := row("madrid", atoll.RowLeaving, 3*time.Minute)
+	madrid.Moving = madrid.Since
+	oslo, tokyo := row("oslo", atoll.RowActive, 3*time.Minute), row("tokyo", atoll.RowActive, 72*time.Hour)
+	quito := row("quito", atoll.RowActive, 30*24*time.Hour)
+	lima := row("lima", atoll.RowRemoving, 5*time.Hour)
+	_, tokyo.Variant = render.Rules(content, clusters[2].ClusterView)
+	rows := map[string]rollout.Row{
+		"madrid": {Spec: madrid, Status: status(madrid, atoll.RowReady), Online: true},
+		"oslo": {Spec: oslo, Online: true, Status: status(oslo, atoll.RowProgressing, atoll.ItemStatus{
+			Key: web, Health: atoll.Progressing, Reason: "ReplicasNotReady", Message: "1 of 2 replicas is ready",
+		})},
+		"tokyo": {Spec: tokyo, Online: true, Status: status(tokyo, atoll.RowFailed, atoll.ItemStatus{
+			Key: secret, Health: atoll.Degraded, Error: true, Reason: "Conflict", Message: "Secret db-password is not ours",
+		})},
+		"quito": {Spec: quito, Online: true, Status: status(quito, atoll.RowReady)},
+		"lima":  {Spec: lima},
+	}
+	b := Bundle{
+		Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web-4f2a"}, Spec: spec, Content: content,
+		Status: v1alpha1.BundleStatus{WaitsFor: "Secret/db-password in tokyo"},
+		Latest: "b-2", Numbers: map[string]int64{"b-2": 2}, Rows: rows,
+	}
+	specs, views := map[string]atoll.RowSpec{}, map[string]atoll.ClusterView{}
+	for name, r := range rows {
+		specs[name] = r.Spec
+	}
+	for _, c := range clusters {
+		views[c.Name] = c.ClusterView
+	}
+	b.Decision = schedule.Schedule(schedule.Input{Bundle: "b", Placement: spec.Placement, Clusters: clusters, Rows: specs, Now: now})
+	b.Output = rollout.Advance(rollout.Input{
+		Bundle: "b", Rows: rows, Decision: b.Decision, Revision: "b-2", Removal: v1alpha1.RemoveDelete, Explain: true, Now: now,
+		Variants: map[string]string{"tokyo": tokyo.Variant},
+	})
+	b.Provenance = Provenance(rows, map[string]*atoll.Content{"b-2": content}, views)
+	return b
+}
+
+func fingerprint(p v1alpha1.Placement) string {
+	c := cluster("x", map[string]string{"env": "prod"})
+	v, _ := schedule.Schedule(schedule.Input{Placement: p, Clusters: []schedule.Cluster{c}}).Verdict("x")
+	return v.Placement
+}
+
+func ask(key atoll.ItemKey, bundles ...Bundle) Input {
+	return Input{
+		Object: key, Exists: true, Bundles: bundles, Now: now,
+		Claim: &Claim{
+			Winner: &Candidate{Kind: "PropagationPolicy", Name: "web", Priority: 5, Matched: "by name"},
+			Why:    "best of 2 policies by priority",
+			Others: []Candidate{{Kind: "ClusterPropagationPolicy", Name: "base", Matched: "by kind"}},
+		},
+		Skipped: []Skipped{{atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "token"}, "a token that the hub issued"}, {atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt"}, "made by the hub in every namespace"}},
+	}
+}
+
+func TestDeployment(t *testing.T) {
+	golden(t, "deployment", Explain(ask(web, shop())).Text())
+}
+
+func TestWholeBundle(t *testing.T) {
+	in := ask(atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}, shop())
+	in.Claim = nil
+	golden(t, "bundle", Explain(in).Text())
+}
+
+func TestNobodyPlacesIt(t *testing.T) {
+	in := ask(web)
+	in.Claim = &Claim{Why: "no policy and no annotation selects it", Skipped: "made by Deployment/api", NeededBy: []string{"shop/api-1"}}
+	in.Holding = "the store was restored from an older snapshot"
+	golden(t, "nobody", Explain(in).Text())
+	if got := Explain(Input{Object: web, Now: now}).Text(); !strings.Contains(got, "There is no such object") {
+		t.Error(got)
+	}
+}
+
+func TestHeldRemovalsAndEvictions(t *testing.T) {
+	clusters := []schedule.Cluster{cluster("a", nil), cluster("b", nil)}
+	added := metav1.NewTime(now.Add(-time.Minute))
+	clusters[1].Taints = []v1alpha1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}}
+	seconds := int64(600)
+	b := Bundle{
+		Ref: enginev1.BundleRef{UID: "b", Name: "base"}, Latest: "b-1", Numbers: map[string]int64{"b-1": 1}, Content: &atoll.Content{},
+		Spec: v1alpha1.BundleSpec{Placement: v1alpha1.Placement{
+			ClusterAffinity:    &v1alpha1.ClusterAffinity{ExcludeClusters: []string{"a"}},
+			ClusterTolerations: []corev1.Toleration{{Key: "down", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}},
+		}},
+		Rows: map[string]rollout.Row{},
+	}
+	specs := map[string]atoll.RowSpec{}
+	for _, c := range clusters {
+		s := atoll.RowSpec{UID: c.UID, Generation: 1, Revision: "b-1", Phase: atoll.RowActive, Since: now.Add(-time.Hour).Unix()}
+		specs[c.Name], b.Rows[c.Name] = s, rollout.Row{Spec: s, Online: true, Status: status(s, atoll.RowReady)}
+	}
+	clusters = append(clusters, cluster("c", nil))
+	b.Decision = schedule.Schedule(schedule.Input{Bundle: "b", Placement: b.Spec.Placement, Clusters: clusters, Rows: specs, Now: now})
+	budget := intstr.FromInt32(0)
+	step := rollout.Input{Bundle: "b", Rows: b.Rows, Decision: b.Decision, Revision: "b-1", Budget: &budget, Explain: true, Now: now}
+	out := rollout.Advance(step)
+	for c, s := range out.Changes {
+		if c == "a" {
+			b.Rows[c] = rollout.Row{Spec: *s, Online: true, Status: b.Rows[c].Status}
+		}
+	}
+	step.Rows = b.Rows
+	b.Output = rollout.Advance(step)
+	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "ClusterBundle", Name: "base"}, Exists: true, Bundles: []Bundle{b}, Now: now}).Text()
+	golden(t, "held", strings.ReplaceAll(text, b.Output.Plan.Hash, "HASH"))
+}
+
+// Who may not read Secrets learns neither of them nor from them.
+func TestSecretsStaySecret(t *testing.T) {
+	for _, key := range []atoll.ItemKey{web, {Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}} {
+		in := ask(key, shop())
+		in.Visible = func(k atoll.ItemKey) bool { return k.Kind != "Secret" }
+		e := Explain(in)
+		raw, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{"Secret", "db-password", "token", "Conflict", "aHVudGVyMg"} {
+			if strings.Contains(string(raw), word) || strings.Contains(e.Text(), word) {
+				t.Errorf("the explanation of %s tells of %q:\n%s", key, word, raw)
+			}
+		}
+		if !strings.Contains(e.Text(), "items that you may not read") {
+			t.Errorf("what tokyo waits for is not worded:\n%s", e.Text())
+		}
+	}
+	for _, key := range []atoll.ItemKey{secret, {Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}} {
+		raw, err := json.Marshal(Explain(ask(key, shop())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(raw), "aHVudGVyMg") {
+			t.Errorf("a Secret's value is in the explanation: %s", raw)
+		}
+	}
+	text := Explain(ask(secret, shop())).Text()
+	if !strings.Contains(text, "/metadata/labels/where changed by ClusterOverridePolicy/asia rule 0 in tokyo") {
+		t.Errorf("the override of a Secret: %s", text)
+	}
+}
+
+func TestWhatAnItemIs(t *testing.T) {
+	for _, tc := range []struct {
+		content atoll.Content
+		want    string
+	}{
+		{atoll.Content{Items: []atoll.Item{{Key: web}}}, "an item"},
+		{atoll.Content{Items: []atoll.Item{{Key: web, Divided: true}}}, "an item whose replicas are divided"},
+		{atoll.Content{Items: []atoll.Item{{Key: web, Dependency: true}}}, "a dependency of other items"},
+		{atoll.Content{Items: []atoll.Item{{Key: web, State: atoll.ItemUnclaimed}}}, "Unclaimed"},
+		{atoll.Content{Items: []atoll.Item{{Key: web, State: atoll.ItemUnaccounted}}}, "Unaccounted"},
+		{atoll.Content{Tombstones: []atoll.Tombstone{{Key: web, Cause: atoll.CauseDeleted}}}, "on its way out (Deleted): it goes"},
+		{atoll.Content{Tombstones: []atoll.Tombstone{{Key: web, Cause: atoll.CauseDeleted, Orphan: true}}}, "leave it running"},
+		{atoll.Content{}, "not in the latest revision yet"},
+	} {
+		got := Explain(Input{Object: web, Bundles: []Bundle{{Content: &tc.content}}, Now: now}).Bundles[0].Item
+		if !strings.Contains(got, tc.want) {
+			t.Errorf("%+v is %q, want %q", tc.content, got, tc.want)
+		}
+	}
+}
+
+func TestNextSteps(t *testing.T) {
+	is := atoll.RowSpec{UID: "u", Generation: 3, Revision: "r", Variant: "v", Phase: atoll.RowActive}
+	change := func(f func(*atoll.RowSpec)) *atoll.RowSpec {
+		next := is
+		next.Generation++
+		f(&next)
+		return &next
+	}
+	for want, next := range map[string]*atoll.RowSpec{
+		"given up, since its Cluster is gone":             nil,
+		"made anew for the Cluster that has the name now": change(func(r *atoll.RowSpec) { r.UID = "w" }),
+		"becomes Leaving":              change(func(r *atoll.RowSpec) { r.Phase = atoll.RowLeaving }),
+		"moves to the latest revision": change(func(r *atoll.RowSpec) { r.Revision = "s" }),
+		"gets other overrides":         change(func(r *atoll.RowSpec) { r.Variant = "" }),
+		"gets another share":           change(func(r *atoll.RowSpec) { r.Assigned = map[string]int64{"x": 1} }),
+		"":                             &is,
+	} {
+		if got := nextStep(is, next); got != want {
+			t.Errorf("%+v is %q, want %q", next, got, want)
+		}
+	}
+}
+
+func TestLargeBundlesAreFolded(t *testing.T) {
+	b := Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "n", Name: "big"}, Content: &atoll.Content{}, Latest: "r", Numbers: map[string]int64{"r": 1}, Rows: map[string]rollout.Row{}}
+	var clusters []schedule.Cluster
+	specs := map[string]atoll.RowSpec{}
+	for i := range 2000 {
+		c := cluster(fmt.Sprintf("c%04d", i), nil)
+		clusters = append(clusters, c)
+		s := atoll.RowSpec{UID: c.UID, Generation: 1, Revision: "r", Phase: atoll.RowActive, Since: now.Unix()}
+		specs[c.Name] = s
+		b.Rows[c.Name] = rollout.Row{Spec: s, Online: i != 1999, Status: status(s, atoll.RowReady)}
+	}
+	last := b.Rows["c1999"]
+	last.Status = nil
+	b.Rows["c1999"] = last
+	b.Decision = schedule.Schedule(schedule.Input{Clusters: clusters, Rows: specs, Now: now})
+	b.Output = rollout.Advance(rollout.Input{Rows: b.Rows, Decision: b.Decision, Revision: "r", Explain: true, Now: now})
+	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "n", Name: "big"}, Bundles: []Bundle{b}, Now: now, Exists: true}).Text()
+	if strings.Count(text, "\n") > 70 || !strings.Contains(text, "c1999") || !strings.Contains(text, "and 1949 more that are done") {
+		t.Error(text)
+	}
+}
