@@ -201,7 +201,7 @@ func (e *Engine) Seen(v observe.View) {
 	}
 	if r.UID == v.UID {
 		e.views[v.Key] = v
-		if r.Owned != "" && v.Owned != r.Owned && !v.Deleting {
+		if r.Owned != "" && (v.Owned != r.Owned || v.Label != r.Label) && !v.Deleting {
 			e.task(v.Key).correct = true
 			e.soon(v.Key)
 		}

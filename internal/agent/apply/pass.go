@@ -115,7 +115,7 @@ func (e *Engine) pass(ctx context.Context, keys []atoll.ItemKey, running *sync.W
 		}
 		up[tier(key)] = append(up[tier(key)], key)
 		if p.Verb == claims.Apply || p.Verb == claims.Replace {
-			intends = intends || p.Record.UID == "" || p.Verb == claims.Replace
+			intends = intends || p.Record.Label != p.Owner || p.Verb == claims.Replace
 			e.intendNamespace(key)
 		}
 	}

@@ -55,9 +55,15 @@ func (e *Engine) beginDelete(ctx context.Context, p plan, res member.Resource) *
 	}
 	e.mu.Lock()
 	still := e.book.Next(p.Key).Verb == p.Verb
+	going := still && e.book.Going(p.Key)
 	e.mu.Unlock()
 	if !still {
 		return &Failure{Reason: ReasonWaits, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
+	}
+	if going {
+		if err := e.flush(ctx); err != nil {
+			return explain(err, p.Key)
+		}
 	}
 	err := e.o.Client.Delete(ctx, res, p.Key.Namespace, p.Key.Name, p.Record.UID)
 	switch {

@@ -89,11 +89,6 @@ func (b *Book) want(nb *bundle, key atoll.ItemKey, state State) {
 	old, had := r.Claims[uid]
 	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency}
 	b.choose(r, uid, !now.Dependency, had && !old.Dependency)
-	if len(r.Past) > 0 && r.UID == "" && !r.claimedBesides(uid) {
-		// Nothing newer is left that could make this claim a late one.
-		r.Past = nil
-		b.soil(key)
-	}
 	if !had || !sameClaim(old, now) {
 		b.setClaim(r, uid, &now)
 	}
@@ -127,15 +122,6 @@ func (b *Book) undoom(key atoll.ItemKey) {
 		ns.Doomed = false
 		b.soil(ns.Key)
 	}
-}
-
-func (r *Record) claimedBesides(uid string) bool {
-	for other := range r.Claims {
-		if other != uid {
-			return true
-		}
-	}
-	return false
 }
 
 // leave turns the claim on an item that the Bundle has no longer. Only a

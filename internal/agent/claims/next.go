@@ -46,21 +46,23 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 		return Step{Verb: Nothing, Key: key}
 	}
 	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone()}
+	leaving, parked := false, false
+	for _, c := range r.Claims {
+		parked = parked || c.State == Parked
+		leaving = leaving || c.State == Leaving
+	}
 	if c := r.Claims[r.Owner]; c.live() {
 		s.Item = b.Content(r.Owner, key)
 		s.Verb = applyVerb(r, c, s.Item)
-		return s
-	}
-	leaving := false
-	for _, c := range r.Claims {
-		if c.State == Parked {
-			return s
+		if s.Verb == Nothing && leaving && r.UID == "" {
+			s.Verb = Search
 		}
-		leaving = leaving || c.State == Leaving
+		return s
 	}
 	switch {
 	case leaving && r.UID == "":
 		s.Verb = Search
+	case parked:
 	case leaving && r.mustStay():
 		s.Verb = Release
 	case leaving:
@@ -77,6 +79,8 @@ func applyVerb(r *Record, c Claim, item *atoll.Rendered) Verb {
 		return Nothing
 	case r.replaces(c):
 		return Replace
+	case r.UID != "" && r.Template != c.Template && r.parked(r.Template):
+		return Nothing
 	case item == nil || item.UID != c.Template:
 		return Nothing
 	case r.UID == "" || r.Applied != item.Hash || r.Label != r.Owner || r.Template != c.Template:
@@ -86,12 +90,23 @@ func applyVerb(r *Record, c Claim, item *atoll.Rendered) Verb {
 }
 
 // replaces tells whether the object was made for another template than the
-// claim means, and may be deleted for it.
+// claim means, and may be deleted for it. It stays while it is kept for a Bundle
+// that takes it over: then the claim is one of an old manifest.
 func (r *Record) replaces(c Claim) bool {
-	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted {
+	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted || r.parked(r.Template) {
 		return false
 	}
 	return !IsNamespace(r.Key) && !IsCRD(r.Key) && (r.Chosen || !holdsMore(r.Key))
+}
+
+// parked tells whether the object of that template is kept for another Bundle.
+func (r *Record) parked(template string) bool {
+	for _, c := range r.Claims {
+		if c.State == Parked && c.Template == template {
+			return true
+		}
+	}
+	return false
 }
 
 // mustStay tells whether the object outlives its last claim.
@@ -106,9 +121,6 @@ func (r *Record) mustStay() bool {
 	}
 	return false
 }
-
-// pastKept is how many replaced templates a record remembers.
-const pastKept = 8
 
 // Fact is what an apply made true.
 type Fact struct {
@@ -128,7 +140,7 @@ func (b *Book) Applied(key atoll.ItemKey, f Fact) {
 	r.UID, r.APIVersion, r.Template = f.UID, f.APIVersion, f.Template
 	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
 	r.Adopted = r.Adopted || f.Adopted
-	r.Last = nil
+	r.Last, r.Going = nil, false
 	if RunsOnce(key) {
 		r.Ran = f.Template
 	}
@@ -149,6 +161,7 @@ func (b *Book) Found(key atoll.ItemKey, uid, label, template string) {
 		r.Ran = template
 	}
 	b.soil(key)
+	b.settle(key)
 }
 
 // IntendNamespace records that the agent is about to make a namespace because
@@ -175,6 +188,18 @@ func (b *Book) ForeignNamespace(name string) {
 	}
 }
 
+// Going records that the agent is about to delete the object. Where it says true,
+// the record has to be stored first.
+func (b *Book) Going(key atoll.ItemKey) bool {
+	r := b.records[key]
+	if r == nil || !RunsOnce(key) || r.Going {
+		return false
+	}
+	r.Going = true
+	b.soil(key)
+	return true
+}
+
 // Gone records that the object with the UID does not exist any more (any UID,
 // when empty). What was to be removed is forgotten; what is wanted will be made
 // again. It lists the keys whose Next may have changed.
@@ -183,11 +208,9 @@ func (b *Book) Gone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []ato
 	if r == nil || uid != "" && r.UID != uid {
 		return nil
 	}
-	if r.Template != "" && r.Template != r.Claims[r.Owner].Template {
-		r.Past = append(r.Past, r.Template)
-		r.Past = r.Past[max(0, len(r.Past)-pastKept):]
-	}
-	if RunsOnce(key) && r.Ran == r.Claims[r.Owner].Template {
+	if r.Going {
+		r.Ran, r.Going = "", false
+	} else if RunsOnce(key) && r.Ran == r.Claims[r.Owner].Template {
 		r.Last = last
 	}
 	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""

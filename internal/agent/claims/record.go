@@ -62,15 +62,15 @@ type Record struct {
 	Chosen bool `json:"h,omitempty"`
 	// Ran is the template UID for which a run-to-completion object was made once.
 	Ran string `json:"r,omitempty"`
+	// Going: we asked for the deletion of a run-to-completion object. That it is
+	// gone then does not mean that it may not run again.
+	Going bool `json:"g,omitempty"`
 	// Last is the last report of a run-to-completion object that is gone.
 	Last *atoll.ItemStatus `json:"i,omitempty"`
 	// Implicit: a namespace that was made because something placed needed it.
 	// Doomed: its namespace on the hub was deleted.
 	Implicit bool `json:"n,omitempty"`
 	Doomed   bool `json:"x,omitempty"`
-	// Past templates of this key that were replaced: late claims on them count
-	// for nothing.
-	Past []string `json:"z,omitempty"`
 }
 
 // clone for readers outside the Book's lock.
@@ -78,7 +78,6 @@ func (r *Record) clone() Record {
 	c := *r
 	c.Claims = maps.Clone(r.Claims)
 	c.Left = slices.Clone(r.Left)
-	c.Past = slices.Clone(r.Past)
 	return c
 }
 

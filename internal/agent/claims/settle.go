@@ -25,7 +25,9 @@ func (b *Book) settle(key atoll.ItemKey) {
 			parked++
 		}
 	}
-	if live > 0 || parked > 0 {
+	// While it is not known whether an object exists, it may carry the label of a
+	// leaving claim; the claim stays until that is known.
+	if r.UID != "" && (live > 0 || parked > 0) {
 		for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
 			if r.Claims[uid].State == Leaving {
 				b.setClaim(r, uid, nil)
@@ -52,10 +54,7 @@ func (b *Book) settleParked(r *Record) {
 			continue
 		}
 		targets, taken := b.targets(r, uid, c)
-		switch {
-		case taken:
-			b.setClaim(r, uid, nil)
-		case len(targets) == 0:
+		if taken || len(targets) == 0 {
 			c.State, c.MovedTo = Leaving, nil
 			b.setClaim(r, uid, &c)
 		}
@@ -63,33 +62,50 @@ func (b *Book) settleParked(r *Record) {
 }
 
 // targets follows the moves of a parked claim through the tombstones of the
-// Bundles that it moved to. taken: one of them claims the object.
+// Bundles that it moved to, and lists those that may still take it. taken: one of
+// them claims the object.
+//
+// Moves that lead in a circle mean that one of the manifests is old: the newer one
+// is on its way, and is waited for.
 func (b *Book) targets(r *Record, from string, c Claim) (waiting []string, taken bool) {
-	seen := map[string]bool{from: true}
-	for queue := slices.Clone(c.MovedTo); len(queue) > 0; queue = queue[1:] {
-		uid := queue[0]
-		if seen[uid] {
-			continue
+	const onPath, done = 1, 2
+	state := map[string]int{from: onPath}
+	var visit func(uid string)
+	visit = func(uid string) {
+		switch {
+		case state[uid] == onPath:
+			waiting = append(waiting, uid)
+			return
+		case state[uid] == done:
+			return
+		case r.Claims[uid].live() && r.Claims[uid].Template == c.Template:
+			taken = true
+			return
 		}
-		seen[uid] = true
-		if r.Claims[uid].live() {
-			return nil, true
-		}
+		state[uid] = onPath
+		defer func() { state[uid] = done }()
 		if _, gone := b.buried[uid]; gone {
-			continue
+			return
 		}
 		nb := b.bundles[uid]
 		if nb == nil {
 			waiting = append(waiting, uid)
-			continue
+			return
 		}
 		if t, dead := nb.tombstone(r.Key, c.Template); dead {
-			queue = append(queue, t.MovedTo...)
-		} else if !nb.holding.Manifest.Remove {
+			for _, next := range t.MovedTo {
+				visit(next)
+			}
+		} else {
+			// Also a Bundle that is being removed may come back, until the hub has
+			// heard that it is gone.
 			waiting = append(waiting, uid)
 		}
 	}
-	return waiting, false
+	for _, uid := range c.MovedTo {
+		visit(uid)
+	}
+	return waiting, taken
 }
 
 // pickOwner keeps the owner while its claim lives; then it prefers a claim on the
@@ -102,8 +118,11 @@ func (b *Book) pickOwner(r *Record) string {
 	best, bestScore := "", -1
 	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
 		c := r.Claims[uid]
-		if !c.live() || slices.Contains(r.Past, c.Template) {
+		if !c.live() {
 			continue
+		}
+		if r.UID != "" && c.Template != r.Template && r.parked(r.Template) {
+			continue // kept for a Bundle that takes this very object over
 		}
 		score := 0
 		if c.Template == r.Template && r.UID != "" {
