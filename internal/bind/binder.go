@@ -147,16 +147,20 @@ func (b *Binder) Run(ctx context.Context) error {
 			}
 		})
 	}
-	wg.Go(func() { b.reports.run(ctx) })
+	wg.Go(func() {
+		for b.reports.work(ctx) {
+		}
+	})
 	for {
 		e, ok := b.inbox.next(ctx)
 		if !ok {
 			break
 		}
-		b.handle(ctx, e)
+		b.handle(e)
 	}
 	b.quiet.stop()
 	b.queue.ShutDown()
+	b.reports.queue.ShutDown()
 	wg.Wait()
 	return nil
 }

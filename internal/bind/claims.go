@@ -18,7 +18,6 @@ type claims struct {
 	bundles map[BundleID]*bundleClaims
 	held    keyIndex       // by items of contents
 	wanted  keyIndex       // by dependencies
-	buried  map[string]int // Bundles by the tombstones of their contents
 	byUID   map[string]BundleID
 	deleted map[atoll.ItemKey]map[string]bool
 }
@@ -49,7 +48,6 @@ type bundleClaims struct {
 	// What its latest Revision has.
 	uid     string
 	items   map[atoll.ItemKey]bool // true: chosen, false: a dependency
-	buried  map[string]bool        // tombstones
 	wants   []atoll.ItemKey
 	blocked bool
 }
@@ -64,7 +62,7 @@ type origin struct {
 func newClaims() *claims {
 	return &claims{
 		placed: map[atoll.ItemKey]BundleID{}, bundles: map[BundleID]*bundleClaims{},
-		held: keyIndex{}, wanted: keyIndex{}, buried: map[string]int{}, byUID: map[string]BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
+		held: keyIndex{}, wanted: keyIndex{}, byUID: map[string]BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
 	}
 }
 
@@ -154,7 +152,7 @@ func (c *claims) has(id BundleID, uid string, content *atoll.Content) (added []a
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundle(id)
-	items, buried := map[atoll.ItemKey]bool{}, map[string]bool{}
+	items := map[atoll.ItemKey]bool{}
 	for _, item := range content.Items {
 		items[item.Key] = !item.Dependency
 		if _, had := b.items[item.Key]; !had {
@@ -167,26 +165,10 @@ func (c *claims) has(id BundleID, uid string, content *atoll.Content) (added []a
 			c.held.remove(key, id)
 		}
 	}
-	for _, t := range content.Tombstones {
-		buried[t.ID()] = true
-	}
-	c.tombstones(b, buried)
 	delete(c.byUID, b.uid)
 	c.byUID[uid] = id
 	b.uid, b.items = uid, items
 	return added
-}
-
-func (c *claims) tombstones(b *bundleClaims, now map[string]bool) {
-	for t := range b.buried {
-		if c.buried[t]--; c.buried[t] == 0 {
-			delete(c.buried, t)
-		}
-	}
-	for t := range now {
-		c.buried[t]++
-	}
-	b.buried = now
 }
 
 // withUID finds a Bundle.
@@ -233,7 +215,6 @@ func (c *claims) forget(id BundleID, uid string) {
 	for _, key := range b.wants {
 		c.wanted.remove(key, id)
 	}
-	c.tombstones(b, nil)
 	delete(c.byUID, uid)
 	b.uid, b.items, b.wants = "", nil, nil
 	if len(b.placed) == 0 {
@@ -348,14 +329,6 @@ func (c *claims) needing(key atoll.ItemKey) []BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.wanted.of(key)
-}
-
-// carries tells whether any Bundle's content has the item, or a tombstone of it.
-func (c *claims) carries(key atoll.ItemKey, uid string) bool {
-	t := atoll.Tombstone{Key: key, UID: uid}.ID()
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return len(c.held[key]) > 0 || c.buried[t] > 0
 }
 
 // claim is World.Claim for a Bundle.

@@ -34,19 +34,6 @@ func (b *Binder) finalize(ctx context.Context, keys []atoll.ItemKey) error {
 	return nil
 }
 
-// release takes the finalizer off a template that a user deletes and that no
-// Revision ever carried: nobody else would.
-func (b *Binder) release(ctx context.Context, t *unstructured.Unstructured) {
-	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) || b.claims.carries(keyOf(t), string(t.GetUID())) {
-		return
-	}
-	rest := slices.DeleteFunc(slices.Clone(t.GetFinalizers()), func(f string) bool { return f == atoll.Finalizer })
-	if err := b.setFinalizers(ctx, t, rest); client.IgnoreNotFound(err) != nil {
-		b.Log.Warn("could not release a template that is nowhere; trying again", "template", keyOf(t).String(), "err", err)
-		b.inbox.put(event{template: keyOf(t)})
-	}
-}
-
 // setFinalizers fails with a conflict when the template has changed since.
 func (b *Binder) setFinalizers(ctx context.Context, t *unstructured.Unstructured, finalizers []string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -1,7 +1,6 @@
 package bind
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -13,10 +12,10 @@ import (
 )
 
 // handle one event: find out which Bundles it is about.
-func (b *Binder) handle(ctx context.Context, e event) {
+func (b *Binder) handle(e event) {
 	switch {
 	case e.template != (atoll.ItemKey{}):
-		b.template(ctx, e.template, e.anew)
+		b.template(e.template, e.anew)
 	case e.policy != (policyKey{}):
 		b.policy(e.policy)
 	case e.namespace != "":
@@ -38,7 +37,7 @@ func (b *Binder) touch(ids ...BundleID) {
 
 // template finds out who places the template now. Where nothing changed that users
 // write, there is nothing to find out, unless it is to be looked at anew.
-func (b *Binder) template(ctx context.Context, key atoll.ItemKey, anew bool) {
+func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	t, ok := b.Templates.Get(key)
 	now := ""
 	if ok {
@@ -57,7 +56,6 @@ func (b *Binder) template(ctx context.Context, key atoll.ItemKey, anew bool) {
 	case t.GetDeletionTimestamp() != nil:
 		b.claims.bury(key, string(t.GetUID()))
 		b.claims.unplace(key)
-		b.release(ctx, t)
 	case b.terminating(key.Namespace):
 		return
 	default:

@@ -2,31 +2,137 @@ package bind
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// reporter keeps what people are told: the status of policies.
+// reportAfter is how long the status of a policy may lag behind: counts of objects
+// are not worth a write for every object.
+const reportAfter = 10 * time.Second
+
+// conditionApplied of a policy is false where it selects nothing, or something that
+// cannot be sent.
+const conditionApplied = "Applied"
+
+// reporter writes the status of policies. touch and problems may be called
+// concurrently.
 type reporter struct {
-	b *Binder
+	b     *Binder
+	queue workqueue.TypedRateLimitingInterface[policyKey]
 
 	mu   sync.Mutex
 	said map[BundleID][]Problem
 }
 
-func newReporter(b *Binder) *reporter { return &reporter{b: b, said: map[BundleID][]Problem{}} }
-
-func (r *reporter) run(context.Context) {}
-
-func (r *reporter) touch(policyKey) {}
-
-// problems notes what of a Bundle cannot become an item.
-func (r *reporter) problems(id BundleID, problems []Problem) {
-	for _, p := range problems {
-		r.b.Log.Error("a template cannot be sent as it is; members keep what they have", "bundle", id.String(), "template", p.Key.String(), "err", p.Err)
+func newReporter(b *Binder) *reporter {
+	return &reporter{
+		b: b, said: map[BundleID][]Problem{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.DefaultTypedControllerRateLimiter[policyKey](),
+			workqueue.TypedRateLimitingQueueConfig[policyKey]{Name: "bind-policies"}),
 	}
+}
+
+// touch a policy that may place other objects now.
+func (r *reporter) touch(key policyKey) { r.queue.AddAfter(key, reportAfter) }
+
+// problems notes what of a Bundle cannot become an item, and says it once.
+func (r *reporter) problems(id BundleID, problems []Problem) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	before := r.said[id]
 	if r.said[id] = problems; len(problems) == 0 {
 		delete(r.said, id)
 	}
+	r.mu.Unlock()
+	for _, p := range problems {
+		if !slices.ContainsFunc(before, func(o Problem) bool { return o.Key == p.Key && o.Err.Error() == p.Err.Error() }) {
+			r.b.Log.Warn("a template cannot be sent as it is; members keep what they have", "bundle", id.String(), "template", p.Key.String(), "err", p.Err)
+		}
+	}
+}
+
+// work on one policy; false when the queue has been shut down.
+func (r *reporter) work(ctx context.Context) bool {
+	key, shutdown := r.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer r.queue.Done(key)
+	if err := client.IgnoreNotFound(r.report(ctx, key)); err != nil && ctx.Err() == nil {
+		r.b.Log.Warn("could not write a policy's status; trying again", "kind", key.kind, "namespace", key.namespace, "name", key.name, "err", err)
+		r.queue.AddRateLimited(key)
+		return true
+	}
+	r.queue.Forget(key)
+	return true
+}
+
+// report writes a policy's status where it has changed.
+func (r *reporter) report(ctx context.Context, key policyKey) error {
+	switch key.kind {
+	case v1alpha1.SourcePropagationPolicy:
+		for _, p := range r.b.Policies.Propagation(key.namespace) {
+			if p.Name == key.name {
+				now := p.DeepCopy()
+				now.Status = r.status(key, p.Status, p.Generation)
+				return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
+			}
+		}
+	case v1alpha1.SourceClusterPropagationPolicy:
+		for _, p := range r.b.Policies.ClusterPropagation() {
+			if p.Name == key.name {
+				now := p.DeepCopy()
+				now.Status = r.status(key, p.Status, p.Generation)
+				return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
+			}
+		}
+	}
+	return nil
+}
+
+func (r *reporter) write(ctx context.Context, old, now client.Object, same bool) error {
+	if same {
+		return nil
+	}
+	return r.b.Client.Status().Patch(ctx, now, client.MergeFrom(old), owner)
+}
+
+// status of a policy that places these objects now.
+func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generation int64) v1alpha1.PropagationStatus {
+	now := *old.DeepCopy()
+	now.Objects = 0
+	var broken []string
+	for _, id := range r.b.claims.ofSource(key.kind, key.namespace, key.name) {
+		_, placed := r.b.claims.known(id)
+		now.Objects += int32(len(placed))
+		r.mu.Lock()
+		for _, p := range r.said[id] {
+			broken = append(broken, fmt.Sprintf("%s %s: %v", p.Key.Kind, p.Key.Name, p.Err))
+		}
+		r.mu.Unlock()
+	}
+	c := metav1.Condition{Type: conditionApplied, Status: metav1.ConditionTrue, Reason: "Placed", ObservedGeneration: generation, Message: "what it selects is bound to Bundles"}
+	switch {
+	case len(broken) > 0:
+		slices.Sort(broken)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "CannotSend", strings.Join(broken, "; ")
+		if len(c.Message) > 1024 {
+			c.Message = c.Message[:1021] + "..."
+		}
+	case now.Objects == 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "SelectsNothing", "no object that is not held by another policy or annotation matches resourceSelectors"
+	}
+	meta.SetStatusCondition(&now.Conditions, c)
+	return now
 }

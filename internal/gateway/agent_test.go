@@ -24,7 +24,7 @@ import (
 
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 
-func pair(t *testing.T, certPEM []byte, key *ecdsa.PrivateKey) tls.Certificate {
+func pair(t testing.TB, certPEM []byte, key *ecdsa.PrivateKey) tls.Certificate {
 	t.Helper()
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
@@ -197,12 +197,12 @@ func (a *testAgent) holds(bundle, content string, generation int64) func() bool 
 }
 
 // eventually polls until the condition holds, for at most ten seconds.
-func eventually(t *testing.T, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	within(t, 10*time.Second, what, cond)
 }
 
-func within(t *testing.T, limit time.Duration, what string, cond func() bool) {
+func within(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, limit, true, func(context.Context) (bool, error) { return cond(), nil })
 	if err != nil {

@@ -42,7 +42,7 @@ func uidOf(n int) types.UID { return types.UID(fmt.Sprintf("uid-%04d", n)) }
 // testHub is a Gateway over tables in memory, served on loopback.
 type testHub struct {
 	*Gateway
-	t         *testing.T
+	t         testing.TB
 	clusters  *memClusters
 	rows      *memRows
 	inventory *memInventory
@@ -77,7 +77,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-func newTestHub(t *testing.T, adjust ...func(*Options)) *testHub {
+func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 	t.Helper()
 	set, err := keys.LoadOrCreate(t.TempDir(), true)
 	if err != nil {
@@ -226,7 +226,7 @@ func (h *testHub) cluster(name string) (uid string, id tls.Certificate) {
 	return string(c.UID), pair(h.t, cert, key)
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -255,7 +255,7 @@ func (h *testHub) dial(cfg *tls.Config) *grpc.ClientConn {
 	return conn
 }
 
-func joinRequest(t *testing.T, token, name string, key crypto.Signer) *pb.JoinRequest {
+func joinRequest(t testing.TB, token, name string, key crypto.Signer) *pb.JoinRequest {
 	t.Helper()
 	der, err := trust.NewRequest(key, name)
 	if err != nil {

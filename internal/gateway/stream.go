@@ -21,7 +21,7 @@ const (
 	// helloTimeout bounds how long a stream may say nothing at first.
 	helloTimeout = 10 * time.Second
 	// resyncTimeout gives a resync's place to others, whether or not it is done.
-	resyncTimeout = 30 * time.Second
+	resyncTimeout = 5 * time.Second
 	// farewellTimeout is how long an agent may take to read why it is cut off.
 	farewellTimeout = time.Second
 	// generationLimit is above every generation that a hub gives out; JSON numbers

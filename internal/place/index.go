@@ -4,7 +4,9 @@ import (
 	"context"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
@@ -39,9 +41,11 @@ type entry struct {
 	// change counts up with every touch, so that a step knows what came after it
 	// began.
 	change uint64
-	// waiting: something waits for other rows. It is true during a step, so that
-	// what changes meanwhile is looked at.
-	waiting bool
+	// awaited clusters: something waits for their rows. During a step anything may
+	// become awaited, so all changes count then.
+	awaited map[string]bool
+	busy    bool
+	rows    int
 	plan    string
 	intent  *intent
 }
@@ -72,7 +76,7 @@ func (x *index) view(b state.Bundle) view {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)
-	e.waiting = true
+	e.busy = true
 	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !reflect.DeepEqual(e.placement, b.Spec.Placement) {
 		e.placement, e.whenUnfit = b.Spec.Placement, b.Spec.WhenUnfit
 		e.filter, e.complete = schedule.Compile(b.Spec.Placement), false
@@ -102,14 +106,17 @@ func (x *index) edited(b state.Bundle) bool {
 
 // done notes that a step was written. placed: it could place, so that all that fit
 // have a row now.
-func (x *index) done(v view, out rollout.Output, placed bool) {
+func (x *index) done(v view, out rollout.Output, rows int, placed bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entries[v.uid]
 	if e == nil || e.filter != v.filter {
 		return
 	}
-	e.waiting = out.Waiting
+	e.busy, e.rows, e.awaited = false, rows, map[string]bool{}
+	for _, c := range out.Awaited {
+		e.awaited[c] = true
+	}
 	if out.Plan == nil {
 		e.plan = ""
 	}
@@ -128,11 +135,24 @@ func (x *index) touch(uid, cluster string) {
 	}
 }
 
-func (x *index) waits(uid string) bool {
+// patientRows is from how many rows on a Bundle's steps are put off for more news.
+const patientRows = 200
+
+// awaits tells whether something in the Bundle waits for one of the clusters, and
+// how long a step may be put off for more such news to come: a step looks at all
+// rows, so that many news about a large Bundle are better looked at together.
+func (x *index) awaits(uid string, clusters ...string) (after time.Duration, yes bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entries[uid]
-	return e == nil || e.waiting
+	if e == nil {
+		return 0, true
+	}
+	yes = e.busy || slices.ContainsFunc(clusters, func(c string) bool { return e.awaited[c] })
+	if e.rows > patientRows {
+		after = time.Duration(e.rows) * 50 * time.Microsecond
+	}
+	return after, yes
 }
 
 // newPlan tells whether the plan differs from the last one of the Bundle.
@@ -237,8 +257,8 @@ func (r *Reconciler) touchRows(clusterUID, name string) {
 // reachable: a stream came or went; that matters where something waits.
 func (r *Reconciler) reachable(c schedule.Cluster) {
 	for _, row := range r.Rows.OfCluster(c.UID) {
-		if r.index.waits(row.Bundle.UID) {
-			r.now(row.Bundle.UID)
+		if after, yes := r.index.awaits(row.Bundle.UID, row.Cluster); yes {
+			r.add(row.Bundle.UID, priorityUser, after)
 		}
 	}
 }

@@ -225,8 +225,8 @@ func (r *Reconciler) rowsChanged(uid string, clusters []string) {
 			return
 		}
 	}
-	if r.index.waits(uid) {
-		r.now(uid)
+	if after, yes := r.index.awaits(uid, clusters...); yes {
+		r.add(uid, priorityUser, after)
 	}
 }
 
@@ -291,7 +291,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	}
 	settle(true)
 	r.report(b, out)
-	r.index.done(view, out, snap.in.Revision != "" && !snap.in.Holding)
+	r.index.done(view, out, len(snap.base), snap.in.Revision != "" && !snap.in.Holding)
 	if !out.RequeueAt.IsZero() {
 		r.add(uid, priorityUser, max(time.Until(out.RequeueAt), time.Millisecond))
 	}

@@ -222,15 +222,15 @@ func (p *planner) unready(c string, spec atoll.RowSpec, blockers []string) {
 	p.add(planEntry{
 		cluster: c, word: atoll.RowReplacementsNotReady, text: spec.Reason,
 		key:  fmt.Sprintf("unready %s %s %d", c, spec.UID, spec.Since),
-		line: fmt.Sprintf("remove from %s although %s not ready", c, are(blockers)),
+		line: fmt.Sprintf("remove from %s without waiting for %s", c, names(blockers)),
 	})
 }
 
-func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64) {
+func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64, blockers []string) {
 	p.add(planEntry{
 		cluster: c, word: atoll.RowReplacementsNotReady, text: "a smaller share",
 		key:  fmt.Sprintf("shrink %s %s %d %s", c, spec.UID, spec.Moving, atoll.HashJSON(want)),
-		line: fmt.Sprintf("shrink in %s to %s although what grows instead is not ready", c, sharesOf(want)),
+		line: fmt.Sprintf("shrink in %s to %s without waiting for %s", c, sharesOf(want), names(blockers)),
 	})
 }
 
@@ -270,14 +270,10 @@ func sharesOf(want map[string]int64) string {
 	return strings.Join(out, ", ")
 }
 
-// are names some clusters and the verb.
-func are(clusters []string) string {
-	switch n := len(clusters); {
-	case n == 1:
-		return clusters[0] + " is"
-	case n > 3:
-		return fmt.Sprintf("%s and %d more are", strings.Join(clusters[:3], ", "), n-3)
-	default:
-		return strings.Join(clusters, ", ") + " are"
+// names of clusters, the first few.
+func names(clusters []string) string {
+	if n := len(clusters); n > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(clusters[:3], ", "), n-3)
 	}
+	return strings.Join(clusters, ", ")
 }

@@ -78,8 +78,9 @@ type Output struct {
 	GivenUp []GivenUp
 	// Plan that waits for a confirmation; nil: none does.
 	Plan *Plan
-	// Waiting: some row waits for others to become healthy.
-	Waiting bool
+	// Awaited clusters: rows that have to become healthy before others may give way.
+	// Sorted.
+	Awaited []string
 	// Waits says of every row that is not done what it waits for, by cluster name,
 	// if Explain asked.
 	Waits []Wait
@@ -312,13 +313,23 @@ func (s *step) output() Output {
 		s.wake(at)
 	}
 	out := Output{
-		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Waiting: len(s.blocked) > 0,
+		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Awaited: s.awaited(),
 		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone,
 	}
 	if s.Explain {
 		out.Waits = s.waits()
 	}
 	return out
+}
+
+func (s *step) awaited() []string {
+	all := map[string]bool{}
+	for _, blockers := range s.blocked {
+		for _, c := range blockers {
+			all[c] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // wake asks to be called again at a time.

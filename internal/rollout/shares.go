@@ -76,7 +76,7 @@ func (s *step) gateShares(shares map[string]schedule.Share) {
 				continue
 			}
 			if !s.released {
-				s.plan.shrink(c, *spec, shares[c].Replicas)
+				s.plan.shrink(c, *spec, shares[c].Replicas, blockers[c])
 				continue
 			}
 			delete(s.blocked, c)

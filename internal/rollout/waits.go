@@ -78,9 +78,9 @@ func (s *step) wait(c string, spec atoll.RowSpec, plan *Plan) Wait {
 	}
 	switch {
 	case spec.Phase == atoll.RowLeaving:
-		return Wait{For: are(s.blocked[c]) + " not ready", Who: WhoAtoll, Since: since}
+		return Wait{For: names(s.blocked[c]) + " to become ready", Who: WhoAtoll, Since: since}
 	case len(s.blocked[c]) > 0:
-		return Wait{For: are(s.blocked[c]) + " not ready, its share shrinks after that", Who: WhoAtoll, Since: time.Unix(spec.Moving, 0)}
+		return Wait{For: names(s.blocked[c]) + " to become ready, before its share shrinks", Who: WhoAtoll, Since: time.Unix(spec.Moving, 0)}
 	case spec.Phase == atoll.RowRemoving:
 		return s.waitRemoval(row, since)
 	}

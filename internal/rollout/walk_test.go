@@ -341,7 +341,7 @@ func TestWaitTexts(t *testing.T) {
 			t.Errorf("%+v waits for %q, want %q", tc.row, got, tc.want)
 		}
 	}
-	if got := are([]string{"a", "b", "c", "d", "e"}); got != "a, b, c and 2 more are" {
+	if got := names([]string{"a", "b", "c", "d", "e"}); got != "a, b, c and 2 more" {
 		t.Error(got)
 	}
 	p := Plan{Lines: slices.Repeat([]string{"x"}, 4)}

@@ -80,9 +80,7 @@ func (w *world) object(_, hash string) (json.RawMessage, bool) {
 // start the agent process from what the member has.
 func (w *world) start() {
 	m := Memory{Gone: maps.Clone(w.gone), Seqs: map[string]int64{}}
-	for _, e := range w.memory.Held {
-		m.Held = append(m.Held, e)
-	}
+	m.Held = append(m.Held, w.memory.Held...)
 	w.agent = NewAgent(AgentOptions{Version: "v", Instance: "i", Object: w.object}, m)
 }
 

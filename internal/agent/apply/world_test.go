@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ type world struct {
 	client *member.Client
 	state  string // namespace of the agent's state
 	ns     string // namespace that the test's objects live in
-	held   bool   // the fence
+	fenced atomic.Bool
 	writes *countingStore
 
 	*Engine
@@ -57,7 +58,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	agenttest.Need(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, state: "state-" + name, ns: name, held: true}
+	w := &world{t: t, state: "state-" + name, ns: name}
 	client, err := member.New(agenttest.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func (w *world) start() {
 	w.writes = &countingStore{Store: s}
 	watcher := observe.NewWatcher(w.client)
 	w.Engine = New(Options{
-		Client: w.client, Store: w.writes, Held: func() bool { return true }, Fence: func(context.Context) bool { return w.held },
+		Client: w.client, Store: w.writes, Held: func() bool { return true }, Fence: func(context.Context) bool { return !w.fenced.Load() },
 		Watch: watcher, Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
@@ -96,6 +97,9 @@ func (w *world) start() {
 	running.Go(func() { engine.Run(ctx) })
 	w.stop = func() { cancel(); running.Wait() }
 }
+
+// fence lets the engine delete, or not.
+func (w *world) fence(holds bool) { w.fenced.Store(!holds) }
 
 type testWriter struct{ t *testing.T }
 

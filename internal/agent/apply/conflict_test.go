@@ -1,0 +1,169 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// reason waits until an item of the bundle has the reason.
+func (w *world) reason(bundle, reason string) atoll.ItemStatus {
+	w.t.Helper()
+	var found atoll.ItemStatus
+	w.status(bundle, func(s atoll.RowStatus) bool {
+		for _, it := range s.Items {
+			if it.Reason == reason {
+				found = it
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func remove(bundle string, generation int64) atoll.Manifest {
+	m := manifest(bundle, generation)
+	m.Remove = true
+	return m
+}
+
+func (w *world) removed(bundle string) {
+	w.t.Helper()
+	w.status(bundle, func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
+}
+
+func TestConflicts(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		how     v1alpha1.ConflictResolution
+		theirs  string
+		adopted bool
+		want    string
+	}{
+		{"abort", v1alpha1.ConflictAbort, `{a: "1"}`, false, "1"},
+		{"same", v1alpha1.ConflictAdoptIfSame, `{a: "1", extra: x}`, true, "1"},
+		{"different", v1alpha1.ConflictAdoptIfSame, `{a: "2"}`, false, "2"},
+		{"overwrite", v1alpha1.ConflictOverwrite, `{a: "2"}`, true, "1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.makeNamespace()
+			uid := w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: " + c.theirs).GetUID()
+			conf := w.item("t-conf", configMap)
+			m := manifest("b1", 1, conf, w.item("t-web", deployment))
+			m.ConflictResolution = c.how
+			w.upsert(m)
+			if c.adopted {
+				w.ready("b1", 1)
+			} else {
+				it := w.reason("b1", ReasonConflict)
+				if !it.Error || !strings.Contains(it.Message, "somebody") || !strings.Contains(it.Message, "conflictResolution") {
+					t.Fatalf("item %+v", it)
+				}
+				s := w.status("b1", func(s atoll.RowStatus) bool { return s.Ready == 1 })
+				if s.State != atoll.RowFailed || s.Applied {
+					t.Fatalf("status %s", s.Encode())
+				}
+			}
+			live := w.exists(conf.Key)
+			if got := live.Object["data"].(map[string]any)["a"]; got != c.want || live.GetUID() != uid {
+				t.Fatalf("a is %v", got)
+			}
+			w.upsert(remove("b1", 2))
+			w.removed("b1")
+			live = w.exists(conf.Key)
+			if live.GetLabels()[atoll.LabelBundleUID] != "" || live.GetUID() != uid {
+				t.Fatalf("labels %v", live.GetLabels())
+			}
+			for _, f := range live.GetManagedFields() {
+				if f.Manager == atoll.FieldManager {
+					t.Fatal("we still own fields")
+				}
+			}
+			if live.Object["data"].(map[string]any)["a"] != c.want {
+				t.Fatalf("letting go changed data to %v", live.Object["data"])
+			}
+		})
+	}
+}
+
+func TestConflictEnds(t *testing.T) {
+	w := newWorld(t)
+	w.makeNamespace()
+	w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: {a: \"9\"}")
+	conf := w.item("t-conf", configMap)
+	w.upsert(manifest("b1", 1, conf))
+	w.reason("b1", ReasonConflict)
+	w.deleteByHand(conf.Key)
+	w.ready("b1", 1)
+}
+
+func TestOrphan(t *testing.T) {
+	w := newWorld(t)
+	conf := w.item("t-conf", configMap)
+	w.upsert(manifest("b1", 1, conf))
+	w.ready("b1", 1)
+	uid := w.exists(conf.Key).GetUID()
+	m := remove("b1", 2)
+	m.Removal = v1alpha1.RemoveOrphan
+	w.upsert(m)
+	w.removed("b1")
+	live := w.exists(conf.Key)
+	if live.GetUID() != uid || len(live.GetLabels()) != 0 || live.Object["data"].(map[string]any)["a"] != "1" {
+		t.Fatalf("%v", live)
+	}
+}
+
+func TestRenderErrorsKeepTheLastGood(t *testing.T) {
+	w := newWorld(t)
+	conf := w.item("t-conf", configMap)
+	w.upsert(manifest("b1", 1, conf))
+	w.ready("b1", 1)
+	bad := conf
+	bad.Object, bad.Hash, bad.Error = nil, "other", "patch /data/x does not apply"
+	w.upsert(manifest("b1", 2, bad))
+	it := w.reason("b1", "RenderFailed")
+	if !it.Error || it.Message != bad.Error {
+		t.Fatalf("%+v", it)
+	}
+	w.edit(conf.Key, `{"data":{"a":"2"}}`)
+	w.eventually("the last good content is kept up", func() (bool, string) {
+		return w.exists(conf.Key).Object["data"].(map[string]any)["a"] == "1", ""
+	})
+}
+
+func TestFenceStopsDeletions(t *testing.T) {
+	w := newWorld(t)
+	conf := w.item("t-conf", configMap)
+	w.upsert(manifest("b1", 1, conf))
+	w.ready("b1", 1)
+	w.fence(false)
+	w.upsert(remove("b1", 2))
+	w.reason("b1", ReasonNotHolder)
+	w.holds("nothing is deleted", 300*time.Millisecond, func() (bool, string) { return w.get(conf.Key) != nil, "it is gone" })
+	w.fence(true)
+	w.removed("b1")
+}
+
+func TestRefusedObjectsHoldUpNothing(t *testing.T) {
+	w := newWorld(t)
+	bad := w.item("t-bad", "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 99999999}]}")
+	none := w.item("t-none", "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: none}")
+	secret := w.item("t-secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: 'hunter2!!'}")
+	web := w.item("t-web", deployment)
+	w.upsert(manifest("b1", 1, bad, none, secret, web))
+	if it := w.reason("b1", ReasonInvalid); !it.Error {
+		t.Fatalf("%+v", it)
+	}
+	if it := w.reason("b1", ReasonNotServed); !strings.Contains(it.Message, "CustomResourceDefinition") {
+		t.Fatalf("%+v", it)
+	}
+	s := w.status("b1", func(s atoll.RowStatus) bool { return s.Ready == 1 && len(s.Items) == 4 })
+	if strings.Contains(s.Encode(), "hunter2") {
+		t.Fatal("a secret's value is in the report")
+	}
+}
