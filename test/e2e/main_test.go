@@ -22,6 +22,10 @@ import (
 // members of the lab; their Clusters are named as they are.
 var members = []string{"member1", "member2", "member3"}
 
+// labVariable names the directory of a lab with three members in regions eu, us and
+// ap that is up already, and that the tests leave so: for those who write tests.
+const labVariable = "ATOLL_E2E_LAB"
+
 // converge is how long anything may take to come true after the last fault healed.
 const converge = 60 * time.Second
 
@@ -37,6 +41,9 @@ func run(m *testing.M) int {
 	if os.Getenv(lab.BinDirVariable) == "" {
 		fmt.Fprintf(os.Stderr, "these tests run built binaries: `make build`, then %s=$PWD/bin go test ./test/e2e\n", lab.BinDirVariable)
 		return 1
+	}
+	if dir := os.Getenv(labVariable); dir != "" {
+		return runIn(dir, m)
 	}
 	dir, err := os.MkdirTemp("", "atoll-e2e-")
 	if err != nil {
@@ -58,20 +65,37 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "bring the lab up:", err)
 		return 1
 	}
-	world.clients = map[string]client.Client{}
-	for _, name := range append([]string{"hub"}, members...) {
-		if world.clients[name], err = connect(name); err != nil {
-			fmt.Fprintf(os.Stderr, "connect to %s: %v\n", name, err)
-			return 1
-		}
-	}
-	code := m.Run()
+	code := connected(m)
 	if code == 0 {
 		os.RemoveAll(dir)
 	} else {
 		fmt.Fprintln(os.Stderr, "logs of the lab are in", filepath.Join(dir))
 	}
 	return code
+}
+
+// runIn runs the tests in a lab that stays up.
+func runIn(dir string, m *testing.M) int {
+	var err error
+	if world.lab, err = lab.Open(dir); err != nil {
+		fmt.Fprintf(os.Stderr, "open the lab that %s names: %v\n", labVariable, err)
+		return 1
+	}
+	return connected(m)
+}
+
+// connected runs the tests with clients of the lab's clusters.
+func connected(m *testing.M) int {
+	world.clients = map[string]client.Client{}
+	for _, name := range append([]string{"hub"}, members...) {
+		c, err := connect(name)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "connect to %s: %v\n", name, err)
+			return 1
+		}
+		world.clients[name] = c
+	}
+	return m.Run()
 }
 
 func connect(name string) (client.Client, error) {
@@ -175,16 +199,16 @@ func all(checks ...func(ctx context.Context) string) func(ctx context.Context) s
 	}
 }
 
-// field gives a check of one integer field of an object.
-func field(cluster, apiVersion, kind, ns, name string, want int64, path ...string) func(ctx context.Context) string {
+// field gives a check of one integer field, such as "status.replicas", of a Deployment.
+func field(cluster, ns, name, path string, want int64) func(ctx context.Context) string {
 	return func(ctx context.Context) string {
-		o, err := get(ctx, cluster, apiVersion, kind, ns, name)
+		o, err := get(ctx, cluster, "apps/v1", "Deployment", ns, name)
 		if err != nil || o == nil {
-			return fmt.Sprintf("%s: no %s %s/%s (%v)", cluster, kind, ns, name, err)
+			return fmt.Sprintf("%s: no Deployment %s/%s (%v)", cluster, ns, name, err)
 		}
-		got, _, err := unstructured.NestedInt64(o.Object, path...)
+		got, _, err := unstructured.NestedInt64(o.Object, strings.Split(path, ".")...)
 		if err != nil || got != want {
-			return fmt.Sprintf("%s: %s %s/%s has %s=%d, want %d", cluster, kind, ns, name, strings.Join(path, "."), got, want)
+			return fmt.Sprintf("%s: Deployment %s/%s has %s=%d, want %d", cluster, ns, name, path, got, want)
 		}
 		return ""
 	}

@@ -78,15 +78,15 @@ func TestApplyReachesEveryMemberAndReportsBack(t *testing.T) {
 		inCluster("member3", "v1", "ConfigMap", ns, "web", true),
 	))
 	eventually(t, converge, "status on the hub", all(
-		field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"),
-		field("hub", "apps/v1", "Deployment", ns, "web", 1, "status", "observedGeneration"),
+		field("hub", ns, "web", "status.availableReplicas", 2),
+		field("hub", ns, "web", "status.observedGeneration", 1),
 	))
 
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":3}}`)
 	eventually(t, converge, "scale", all(
-		field("member1", "apps/v1", "Deployment", ns, "web", 3, "status", "availableReplicas"),
-		field("hub", "apps/v1", "Deployment", ns, "web", 3, "status", "availableReplicas"),
-		field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "observedGeneration"),
+		field("member1", ns, "web", "status.availableReplicas", 3),
+		field("hub", ns, "web", "status.availableReplicas", 3),
+		field("hub", ns, "web", "status.observedGeneration", 2),
 	))
 
 	remove(t, "apps/v1", "Deployment", ns, "web")
@@ -119,9 +119,9 @@ spec:
 ---`+web)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":6}}`)
 	eventually(t, converge, "shares", all(
-		field("member1", "apps/v1", "Deployment", ns, "web", 4, "status", "readyReplicas"),
-		field("member2", "apps/v1", "Deployment", ns, "web", 2, "status", "readyReplicas"),
-		field("hub", "apps/v1", "Deployment", ns, "web", 6, "status", "readyReplicas"),
+		field("member1", ns, "web", "status.readyReplicas", 4),
+		field("member2", ns, "web", "status.readyReplicas", 2),
+		field("hub", ns, "web", "status.readyReplicas", 6),
 	))
 }
 
@@ -129,12 +129,12 @@ func TestMovingIsEditingOneAttribute(t *testing.T) {
 	ns := namespace(t, "moving")
 	apply(t, ns, web)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1"}}}`)
-	eventually(t, converge, "first place", field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"))
+	eventually(t, converge, "first place", field("hub", ns, "web", "status.availableReplicas", 2))
 
 	least, stop := leastHealthy(t, ns)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member2"}}}`)
 	eventually(t, converge, "second place", all(
-		field("member2", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"),
+		field("member2", ns, "web", "status.availableReplicas", 2),
 		inCluster("member1", "apps/v1", "Deployment", ns, "web", false),
 		inCluster("member1", "v1", "ConfigMap", ns, "web", false),
 		inCluster("member2", "v1", "ConfigMap", ns, "web", true),
@@ -212,7 +212,7 @@ spec:
 func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
 	ns := namespace(t, "away")
 	apply(t, ns, everywhere+"---\n"+web)
-	eventually(t, converge, "delivery", field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"))
+	eventually(t, converge, "delivery", field("hub", ns, "web", "status.availableReplicas", 2))
 	was, err := get(t.Context(), "member3", "apps/v1", "Deployment", ns, "web")
 	if err != nil || was == nil {
 		t.Fatalf("member3: %v", err)
@@ -249,7 +249,7 @@ func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
 func TestNamespaceDeletedOnTheHub(t *testing.T) {
 	ns := namespace(t, "doomed")
 	apply(t, ns, everywhere+"---\n"+web)
-	eventually(t, converge, "delivery", field("hub", "apps/v1", "Deployment", ns, "web", 2, "status", "availableReplicas"))
+	eventually(t, converge, "delivery", field("hub", ns, "web", "status.availableReplicas", 2))
 	remove(t, "v1", "Namespace", "", ns)
 	for _, c := range append([]string{"hub"}, members...) {
 		eventually(t, converge, "namespace gone", inCluster(c, "v1", "Namespace", "", ns, false))
