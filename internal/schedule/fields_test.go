@@ -1,0 +1,174 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// members that differ in everything that a placement can ask for.
+var members = map[string]func() Cluster{
+	"eu-1": func() Cluster {
+		return cluster("eu-1", label("env", "prod"), label("tier", "gold"), where("eu", "eu-a", "aws"))
+	},
+	"eu-2": func() Cluster { return cluster("eu-2", label("env", "test"), where("eu", "eu-b", "gcp")) },
+	"us-1": func() Cluster {
+		return cluster("us-1", label("env", "prod"), where("us", "us-a", "aws"), taint("dedicated", "gpu", corev1.TaintEffectNoSchedule, 0))
+	},
+	"ap-1": func() Cluster { return cluster("ap-1", where("ap", "ap-a", "metal")) },
+}
+
+// where a cluster is, through the API object, so that its fields are those that
+// people set.
+func where(region, zone, provider string) func(*Cluster) {
+	return func(c *Cluster) {
+		obj := v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Region: region, Zone: zone, Provider: provider}}
+		view := ClusterOf(&obj).ClusterView
+		c.Region, c.Zone, c.Provider = view.Region, view.Zone, view.Provider
+	}
+}
+
+// chosen clusters under a placement in YAML, as people write it.
+func chosen(t *testing.T, text string) string {
+	t.Helper()
+	var p v1alpha1.Placement
+	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
+		t.Fatal(err)
+	}
+	in := Input{Bundle: "b", Placement: p, Now: now}
+	for _, m := range members {
+		in.Clusters = append(in.Clusters, m())
+	}
+	var out []string
+	for _, v := range Schedule(in).Verdicts {
+		if v.Outcome == Placed {
+			out = append(out, v.Cluster)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// Every leaf of a placement changes which clusters are chosen. The names of the cases
+// are the paths of the fields.
+func TestPlacementFields(t *testing.T) {
+	const all = "ap-1 eu-1 eu-2"
+	for _, tc := range []struct{ field, placement, want string }{
+		{"none", "{}", all},
+		{"clusterAffinity.clusterNames", "clusterAffinity: {clusterNames: [eu-1, ap-1]}", "ap-1 eu-1"},
+		{"clusterAffinity.exclude", "clusterAffinity: {exclude: [eu-1]}", "ap-1 eu-2"},
+		{"clusterAffinity.labelSelector.matchLabels", "clusterAffinity: {labelSelector: {matchLabels: {env: prod}}}", "eu-1"},
+		{"clusterAffinity.labelSelector.matchExpressions In", "clusterAffinity: {labelSelector: {matchExpressions: [{key: env, operator: In, values: [prod, test]}]}}", "eu-1 eu-2"},
+		{"clusterAffinity.labelSelector.matchExpressions NotIn", "clusterAffinity: {labelSelector: {matchExpressions: [{key: env, operator: NotIn, values: [prod]}]}}", "ap-1 eu-2"},
+		{"clusterAffinity.labelSelector.matchExpressions Exists", "clusterAffinity: {labelSelector: {matchExpressions: [{key: tier, operator: Exists}]}}", "eu-1"},
+		{"clusterAffinity.labelSelector.matchExpressions DoesNotExist", "clusterAffinity: {labelSelector: {matchExpressions: [{key: env, operator: DoesNotExist}]}}", "ap-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.key region", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}}", "eu-1 eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.key zone", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: zone, operator: In, values: [eu-b]}]}}", "eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.key provider", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: provider, operator: In, values: [metal]}]}}", "ap-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: NotIn, values: [eu]}]}}", "ap-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.values", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [ap, eu]}]}}", all},
+		{"clusterAffinity.fieldSelector.matchExpressions all", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}, {key: provider, operator: NotIn, values: [aws]}]}}", "eu-2"},
+		{"clusterAffinity all of it", "clusterAffinity: {clusterNames: [eu-1, eu-2, us-1], exclude: [us-1], labelSelector: {matchLabels: {env: prod}}, fieldSelector: {matchExpressions: [{key: zone, operator: NotIn, values: [eu-b]}]}}", "eu-1"},
+		{"clusterTolerations Exists", "clusterTolerations: [{key: dedicated, operator: Exists}]", all + " us-1"},
+		{"clusterTolerations Equal", "clusterTolerations: [{key: dedicated, operator: Equal, value: gpu, effect: NoSchedule}]", all + " us-1"},
+		{"clusterTolerations.key", "clusterTolerations: [{key: other, operator: Exists}]", all},
+		{"clusterTolerations.value", "clusterTolerations: [{key: dedicated, operator: Equal, value: tpu}]", all},
+		{"clusterTolerations.effect", "clusterTolerations: [{key: dedicated, operator: Exists, effect: NoExecute}]", all},
+	} {
+		t.Run(tc.field, func(t *testing.T) {
+			if got := chosen(t, tc.placement); got != tc.want {
+				t.Errorf("chosen: %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// Every leaf of a weight's target changes who weighs what.
+func TestWeightFields(t *testing.T) {
+	for _, tc := range []struct{ field, list, want string }{
+		{"targetCluster.clusterNames", "[{targetCluster: {clusterNames: [eu-1]}, weight: 2}]", "ap-1=0 eu-1=2 eu-2=0"},
+		{"targetCluster.exclude", "[{targetCluster: {exclude: [eu-1]}, weight: 2}]", "ap-1=2 eu-1=0 eu-2=2"},
+		{"targetCluster.labelSelector.matchLabels", "[{targetCluster: {labelSelector: {matchLabels: {env: test}}}, weight: 3}]", "ap-1=0 eu-1=0 eu-2=3"},
+		{"targetCluster.labelSelector.matchExpressions", "[{targetCluster: {labelSelector: {matchExpressions: [{key: env, operator: Exists}]}}, weight: 3}]", "ap-1=0 eu-1=3 eu-2=3"},
+		{"targetCluster.fieldSelector.matchExpressions.key", "[{targetCluster: {fieldSelector: {matchExpressions: [{key: provider, operator: In, values: [metal]}]}}, weight: 1}]", "ap-1=1 eu-1=0 eu-2=0"},
+		{"targetCluster.fieldSelector.matchExpressions.operator", "[{targetCluster: {fieldSelector: {matchExpressions: [{key: region, operator: NotIn, values: [eu]}]}}, weight: 1}]", "ap-1=1 eu-1=0 eu-2=0"},
+		{"targetCluster.fieldSelector.matchExpressions.values", "[{targetCluster: {fieldSelector: {matchExpressions: [{key: zone, operator: In, values: [eu-a, eu-b]}]}}, weight: 1}]", "ap-1=0 eu-1=1 eu-2=1"},
+		{"weight", "[{targetCluster: {}, weight: 1000000}, {targetCluster: {clusterNames: [ap-1]}, weight: 5}]", "ap-1=1000005 eu-1=1000000 eu-2=1000000"},
+	} {
+		t.Run(tc.field, func(t *testing.T) {
+			var p v1alpha1.Placement
+			text := "replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: " + tc.list + "}}"
+			if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, name := range []string{"ap-1", "eu-1", "eu-2"} {
+				in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{members[name]()}, Now: now}
+				got = append(got, name+"="+fmt.Sprint(Schedule(in).Verdicts[0].Weight))
+			}
+			if text := strings.Join(got, " "); text != tc.want {
+				t.Errorf("weights %s, want %s", text, tc.want)
+			}
+		})
+	}
+}
+
+// Weighted is the one preference that there is: it divides by the weights, and leaving
+// it out means the same.
+func TestReplicaDivisionPreference(t *testing.T) {
+	var got []string
+	for _, preference := range []v1alpha1.ReplicaDivisionPreference{v1alpha1.DivideWeighted, ""} {
+		p := weights(weight(1, "a"), weight(2, "b"))
+		p.ReplicaScheduling.ReplicaDivisionPreference = preference
+		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{web.Key, 9}}, Now: now}
+		got = append(got, shares(Schedule(in), web))
+	}
+	if want := "a=3 b=6"; got[0] != want || got[1] != want {
+		t.Errorf("shares %q, want %q twice", got, want)
+	}
+}
+
+// A Cluster's own fields, as the API has them, are what decides about it.
+func TestClusterFields(t *testing.T) {
+	at := metav1.NewTime(now.Add(-time.Minute))
+	for _, tc := range []struct {
+		field, placement string
+		change           func(*v1alpha1.ClusterSpec)
+		want             string // of the newcomer
+	}{
+		{"spec.accepted", "{}", func(s *v1alpha1.ClusterSpec) { s.Accepted = false }, "Out accepted"},
+		{"spec.region", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}}", func(s *v1alpha1.ClusterSpec) { s.Region = "us" }, "Out fieldSelector"},
+		{"spec.zone", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: zone, operator: In, values: [z]}]}}", func(s *v1alpha1.ClusterSpec) { s.Zone = "y" }, "Out fieldSelector"},
+		{"spec.provider", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: provider, operator: In, values: [p]}]}}", func(s *v1alpha1.ClusterSpec) { s.Provider = "q" }, "Out fieldSelector"},
+		{"spec.taints.key", "clusterTolerations: [{key: k, operator: Exists}]", func(s *v1alpha1.ClusterSpec) { s.Taints[0].Key = "other" }, "Out taints"},
+		{"spec.taints.value", "clusterTolerations: [{key: k, operator: Equal, value: v}]", func(s *v1alpha1.ClusterSpec) { s.Taints[0].Value = "w" }, "Out taints"},
+		{"spec.taints.effect", "clusterTolerations: [{key: k, operator: Exists, effect: NoSchedule}]", func(s *v1alpha1.ClusterSpec) { s.Taints[0].Effect = corev1.TaintEffectNoExecute }, "Out taints"},
+	} {
+		t.Run(tc.field, func(t *testing.T) {
+			var p v1alpha1.Placement
+			if err := yaml.UnmarshalStrict([]byte(tc.placement), &p); err != nil {
+				t.Fatal(err)
+			}
+			p.ClusterTolerations = append(slices.Clone(p.ClusterTolerations), corev1.Toleration{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule})
+			obj := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}, Spec: v1alpha1.ClusterSpec{
+				Accepted: true, Region: "eu", Zone: "z", Provider: "p",
+				Taints: []v1alpha1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &at}},
+			}}
+			if v := Schedule(Input{Placement: p, Clusters: []Cluster{ClusterOf(obj)}, Now: now}).Verdicts[0]; v.Outcome != Placed {
+				t.Fatalf("before: %s", v)
+			}
+			tc.change(&obj.Spec)
+			v := Schedule(Input{Placement: p, Clusters: []Cluster{ClusterOf(obj)}, Now: now}).Verdicts[0]
+			if got := string(v.Outcome) + " " + v.Filter; got != tc.want {
+				t.Errorf("after: %s, want %s", v, tc.want)
+			}
+		})
+	}
+}
