@@ -48,7 +48,8 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 	}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: now,
+			Type: kind, Status: status, Reason: reason, Message: message,
+			LastTransitionTime: now, ObservedGeneration: c.Generation,
 		})
 	}
 	if c.Spec.Accepted {

@@ -1,0 +1,57 @@
+package inventory
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Every field of a Cluster's status says what the agent told, or what its stream shows.
+func TestStatusFields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, func(c *v1alpha1.Cluster) { c.Generation = 6 })
+		w.run(func() {
+			inv := healthy()
+			inv.KubernetesVersion, inv.AgentVersion, inv.ApisHash = "v1.37.1", "v0.3", "apis"
+			inv.NodesTotal, inv.NodesReady = 5, 4
+			inv.Requested["memory"] = "3Gi"
+			w.StreamUp("u0")
+			w.Observe("u0", inv)
+			synctest.Wait()
+			c, _ := w.Get("c0")
+			s := c.Status
+			if s.KubernetesVersion != "v1.37.1" || s.AgentVersion != "v0.3" || s.APIsHash != "apis" {
+				t.Errorf("kubernetesVersion %q, agentVersion %q, apisHash %q", s.KubernetesVersion, s.AgentVersion, s.APIsHash)
+			}
+			if want := (v1alpha1.NodeSummary{Total: 5, Ready: 4, Summary: "4/5"}); s.Nodes != want {
+				t.Errorf("nodes %+v", s.Nodes)
+			}
+			r := s.Resources
+			if r.Allocatable.Cpu().String() != "12" || r.Allocatable.Memory().String() != "24Gi" || r.Requested.Cpu().String() != "1500m" || r.Requested.Memory().String() != "3Gi" {
+				t.Errorf("resources %+v", r)
+			}
+			for _, kind := range []string{v1alpha1.ClusterAccepted, v1alpha1.ClusterJoined, v1alpha1.ClusterReady} {
+				cond := meta.FindStatusCondition(s.Conditions, kind)
+				if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason == "" || cond.LastTransitionTime.IsZero() || cond.ObservedGeneration != 6 {
+					t.Errorf("condition %s: %+v", kind, cond)
+				}
+			}
+			ready := *meta.FindStatusCondition(s.Conditions, v1alpha1.ClusterReady)
+			broken := healthy()
+			broken.MemberReady, broken.MemberMessage = false, "connection refused"
+			pass(settle)
+			w.Observe("u0", broken)
+			synctest.Wait()
+			c, _ = w.Get("c0")
+			now := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
+			if now.Status != metav1.ConditionFalse || now.Reason != "MemberNotReady" || !strings.Contains(now.Message, "connection refused") || !now.LastTransitionTime.After(ready.LastTransitionTime.Time) {
+				t.Errorf("Ready turned from %+v to %+v", ready, now)
+			}
+		})
+	})
+}
