@@ -100,6 +100,7 @@ func New(o Options, stored store.Contents) *Engine {
 	for _, key := range e.book.Keys() {
 		e.due(key)
 	}
+	e.book.Stirred() // all Bundles are reported at the start anyway
 	return e
 }
 
@@ -123,8 +124,10 @@ func (e *Engine) Upsert(ctx context.Context, m atoll.Manifest, at store.Position
 	for _, key := range e.fold(holding) {
 		e.due(key)
 	}
+	told := e.book.Stirred()
 	e.mu.Unlock()
 	e.o.Changed(m.Bundle)
+	e.tellAll(told)
 	e.nudge()
 	return nil
 }
@@ -149,9 +152,14 @@ func (e *Engine) Forget(ctx context.Context, bundle string, now time.Time) error
 		return err
 	}
 	e.mu.Lock()
-	e.book.Forget(bundle, now.Unix())
+	for _, key := range e.book.Forget(bundle, now.Unix()) {
+		e.due(key)
+	}
 	delete(e.scaled, bundle)
+	told := e.book.Stirred()
 	e.mu.Unlock()
+	e.tellAll(told)
+	e.nudge()
 	return nil
 }
 
@@ -322,6 +330,14 @@ func (e *Engine) nudge() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
+	}
+}
+
+// tellAll tells that the status of each Bundle may have changed. The caller does
+// not hold mu.
+func (e *Engine) tellAll(bundles []string) {
+	for _, uid := range bundles {
+		e.o.Changed(uid)
 	}
 }
 

@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -199,17 +198,16 @@ func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure
 			t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
 		}
 	}
-	told := e.concerned(key)
+	told := append(e.concerned(key), e.book.Stirred()...)
 	e.drop(key, t)
 	e.mu.Unlock()
 	e.tell(ctx, key, old, failure)
-	for _, uid := range told {
-		e.o.Changed(uid)
-	}
+	e.tellAll(told)
 	e.nudge()
 }
 
-// concerned are the Bundles whose status the object is part of. The caller holds mu.
+// concerned are the Bundles whose status the object is part of, now. Those whose
+// claims on it ended meanwhile the book remembers itself. The caller holds mu.
 func (e *Engine) concerned(key atoll.ItemKey) (out []string) {
 	if claims.IsNamespace(key) {
 		for _, uid := range e.book.Bundles() {
@@ -218,8 +216,7 @@ func (e *Engine) concerned(key atoll.ItemKey) (out []string) {
 			}
 		}
 	}
-	r, _ := e.book.Record(key)
-	return slices.AppendSeq(out, maps.Keys(r.Claims))
+	return append(out, e.book.Concerned(key)...)
 }
 
 // tell logs what changed.

@@ -21,6 +21,8 @@ type Book struct {
 	// buried are Bundles that were removed here, and when (Unix seconds).
 	buried map[string]int64
 	dirty  map[string]bool
+	// stirred are the Bundles whose claims changed since Stirred.
+	stirred map[string]bool
 }
 
 type bundle struct {
@@ -40,6 +42,7 @@ func NewBook() *Book {
 		parked:  map[atoll.ItemKey]bool{},
 		buried:  map[string]int64{},
 		dirty:   map[string]bool{},
+		stirred: map[string]bool{},
 	}
 }
 
@@ -135,6 +138,30 @@ func (b *Book) Dirty() []string { return slices.Sorted(maps.Keys(b.dirty)) }
 // Clean marks a shard as stored.
 func (b *Book) Clean(shard string) { delete(b.dirty, shard) }
 
+// Stirred lists the Bundles whose claims changed since it was last called, whoever
+// changed them: what is reported of each may have changed.
+func (b *Book) Stirred() []string {
+	out := slices.Sorted(maps.Keys(b.stirred))
+	clear(b.stirred)
+	return out
+}
+
+// Concerned lists the Bundles of whose status the key's object is a part: those
+// that claim it, and those that have a tombstone of it.
+func (b *Book) Concerned(key atoll.ItemKey) (out []string) {
+	r := b.records[key]
+	for uid, nb := range b.bundles {
+		claimed := false
+		if r != nil {
+			_, claimed = r.Claims[uid]
+		}
+		if claimed || len(nb.tombstones[key]) > 0 {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
 // Soil marks a shard as not stored.
 func (b *Book) Soil(shard string) { b.dirty[shard] = true }
 
@@ -194,6 +221,7 @@ func (b *Book) setClaim(r *Record, uid string, c *Claim) {
 	}
 	b.index(r.Key, uid, c)
 	b.soil(r.Key)
+	b.stirred[uid] = true
 }
 
 func (b *Book) index(key atoll.ItemKey, uid string, c *Claim) {

@@ -291,11 +291,15 @@ func (b *Book) Removed(uid string) bool {
 	return nb != nil && nb.holding.Manifest.Remove && len(b.claimed[uid]) == 0
 }
 
-// Forget drops a Bundle that is Removed, at the given Unix second.
-func (b *Book) Forget(uid string, at int64) {
+// Forget drops a Bundle that is Removed, at the given Unix second. It lists the
+// keys whose Next may have changed.
+func (b *Book) Forget(uid string, at int64) []atoll.ItemKey {
 	delete(b.bundles, uid)
+	delete(b.stirred, uid)
 	b.buried[uid] = at
-	for key := range maps.Clone(b.parked) {
+	keys := slices.Collect(maps.Keys(b.parked))
+	for _, key := range keys {
 		b.settle(key)
 	}
+	return keys
 }

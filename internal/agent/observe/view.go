@@ -46,10 +46,21 @@ type View struct {
 func Of(obj *unstructured.Unstructured) View {
 	gvk := obj.GroupVersionKind()
 	v := ofMeta(obj, gvk.Group, gvk.Kind)
-	v.Health, v.Reason, v.Message = interpret.Health(obj)
 	v.Reflected = interpret.Reflect(obj)
 	v.Finished = interpret.Finished(obj)
+	v.Health, v.Reason, v.Message = interpret.Health(outcome(obj, v))
 	return v
+}
+
+// outcome is the object as it ended: what ran to completion keeps its result
+// while it is being deleted.
+func outcome(obj *unstructured.Unstructured, v View) *unstructured.Unstructured {
+	if !v.Finished || !v.Deleting {
+		return obj
+	}
+	ended := obj.DeepCopy()
+	ended.SetDeletionTimestamp(nil)
+	return ended
 }
 
 // OfMeta is the View of an object of a kind whose health is that it exists.
