@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,19 +10,16 @@ import (
 	"atoll.dev/atoll/internal/session"
 )
 
-const (
-	// writersLimit is how many Bundles' reports are written at a time.
-	writersLimit = 16
-	// burst is how many changes of health a row may have written quickly; it
-	// refills by one per quiet interval.
-	burst = 3
-)
+// writersLimit is how many Bundles' reports are written at a time.
+const writersLimit = 16
 
 // report of one row on its way to the store.
 type report struct {
 	bundle  string
 	cluster string
 	status  atoll.RowStatus // with UID and Seq
+	weight  weight
+	due     time.Time // when it is to be written; sooner if others are
 }
 
 type reportOptions struct {
@@ -34,10 +30,11 @@ type reportOptions struct {
 	metrics           *metrics
 }
 
-// reports coalesces reports by bundle and writes them: soon where something
-// happened that matters, seldom where only health flaps. Of one row only the
-// latest is kept. It is safe for concurrent use; writes happen on goroutines of
-// its own, which end with its context.
+// reports coalesces reports by bundle and writes them, as soon as rate.wait says. A
+// write takes along all that is pending of its bundle, and of one row only the
+// latest is kept. What the store says already is acknowledged without a write. It is
+// safe for concurrent use; writes happen on goroutines of its own, which end with
+// its context.
 type reports struct {
 	reportOptions
 	ctx     context.Context
@@ -53,15 +50,9 @@ type pending struct {
 	rates   map[string]*rate
 	timer   *time.Timer
 	due     time.Time // zero: nothing is planned
+	next    time.Time // no write before
 	writing bool
 	retry   time.Duration
-}
-
-// rate of one row's writes.
-type rate struct {
-	last   time.Time // of the last write
-	tokens float64
-	asOf   time.Time
 }
 
 func newReports(ctx context.Context, o reportOptions) *reports {
@@ -80,25 +71,38 @@ func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) boo
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.bundles[r.bundle]
-	if v.Ack > 0 && (p == nil || !p.writing && p.rows[r.status.UID].bundle == "") {
+	p, uid := t.bundles[r.bundle], r.status.UID
+	if v.Ack > 0 && (p == nil || !p.writing) {
+		if p != nil && p.rows[uid].status.Seq <= r.status.Seq {
+			delete(p.rows, uid) // there and back again
+		}
 		return false
 	}
 	if p == nil {
 		p = &pending{rows: map[string]report{}, rates: map[string]*rate{}}
 		t.bundles[r.bundle] = p
 	}
-	if old, ok := p.rows[r.status.UID]; ok && old.status.Seq > r.status.Seq {
+	old, had := p.rows[uid]
+	if had && old.status.Seq > r.status.Seq {
 		return true
 	}
-	p.rows[r.status.UID] = r
-	due := now.Add(max(t.flushAfter, p.wait(r.status.UID, weigh(stored, r.status), now, t.quiet)))
-	t.plan(r.bundle, p, due)
+	rate := p.rate(r.status, now, t.quiet)
+	r.weight = rate.weigh(stored, r.status)
+	r.due = now.Add(rate.wait(r.weight, now, pace{t.flushAfter, t.quiet}))
+	if had && old.due.Before(r.due) {
+		r.due = old.due
+	}
+	p.rows[uid] = r
+	t.plan(r.bundle, p, r.due)
 	return true
 }
 
-// plan a flush at due or before. The caller holds the lock.
+// plan a flush at due or before, but not before the next write may be. The caller
+// holds the lock.
 func (t *reports) plan(bundle string, p *pending, due time.Time) {
+	if due.Before(p.next) {
+		due = p.next
+	}
 	if p.due.IsZero() || due.Before(p.due) {
 		p.due = due
 		if p.timer != nil {
@@ -108,58 +112,82 @@ func (t *reports) plan(bundle string, p *pending, due time.Time) {
 	}
 }
 
-// flush writes what is pending of a bundle. While a write is under way the next
-// waits for its end.
+// planRest plans for what is pending, or forgets the bundle when nothing is. The
+// caller holds the lock.
+func (t *reports) planRest(bundle string, p *pending) {
+	var first time.Time
+	for _, r := range p.rows {
+		if first.IsZero() || r.due.Before(first) {
+			first = r.due
+		}
+	}
+	if first.IsZero() {
+		t.forgetLater(bundle, p)
+		return
+	}
+	t.plan(bundle, p, first)
+}
+
+// flush writes what is pending of a bundle, if any of it is due. While a write is
+// under way the next waits for its end.
 func (t *reports) flush(bundle string) {
 	t.mu.Lock()
-	p := t.bundles[bundle]
-	if p == nil || p.writing || t.ctx.Err() != nil {
-		if p != nil {
-			p.due = time.Time{}
-		}
+	p, now := t.bundles[bundle], time.Now()
+	if p == nil || t.ctx.Err() != nil {
+		t.mu.Unlock()
+		return
+	}
+	p.due = time.Time{}
+	if p.writing {
+		t.mu.Unlock()
+		return
+	}
+	if now.Before(p.next) || !p.isDue(now) {
+		t.planRest(bundle, p)
 		t.mu.Unlock()
 		return
 	}
 	batch := p.rows
-	p.rows, p.due, p.writing = map[string]report{}, time.Time{}, true
+	p.rows, p.writing = map[string]report{}, true
 	t.mu.Unlock()
 
-	err := t.write(bundle, batch)
+	written, err := t.write(bundle, batch)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now = time.Now()
 	p.writing = false
 	if err != nil {
+		p.retry = min(max(2*p.retry, retryFirst), retryMost)
+		if p.retry == retryFirst {
+			t.log.Error("cannot write reported statuses; agents keep them and the hub tries again", "bundle", bundle, "clusters", len(batch), "after", p.retry, "err", err)
+		}
+		p.next = now.Add(p.retry)
 		for uid, r := range batch {
 			if _, newer := p.rows[uid]; !newer {
 				p.rows[uid] = r
 			}
 		}
-		p.retry = min(max(2*p.retry, retryFirst), retryMost)
-		if p.retry == retryFirst {
-			t.log.Error("cannot write reported statuses; agents keep them and the hub tries again", "bundle", bundle, "clusters", len(batch), "after", p.retry, "err", err)
-		}
-		t.plan(bundle, p, now.Add(p.retry))
+		t.planRest(bundle, p)
 		return
 	}
 	p.retry = 0
-	for uid := range batch {
-		p.wrote(uid, now)
+	if len(written) > 0 {
+		p.next = now.Add(pace{t.flushAfter, t.quiet}.gap(len(p.rates)))
 	}
-	if len(p.rows) > 0 {
-		t.plan(bundle, p, now.Add(t.flushAfter))
-		return
+	for _, r := range written {
+		p.wrote(r, now)
 	}
-	t.forgetLater(bundle, p)
+	t.planRest(bundle, p)
 }
 
-// write a batch: one call, without what the rows say already.
-func (t *reports) write(bundle string, batch map[string]report) error {
+// write a batch: one call, without what the rows say already. written are the
+// reports that were stored.
+func (t *reports) write(bundle string, batch map[string]report) (written []report, err error) {
 	select {
 	case t.writers <- struct{}{}:
 	case <-t.ctx.Done():
-		return t.ctx.Err()
+		return nil, t.ctx.Err()
 	}
 	defer func() { <-t.writers }()
 	changes, acks := map[string]atoll.RowStatus{}, map[string]int64{}
@@ -171,6 +199,7 @@ func (t *reports) write(bundle string, batch map[string]report) error {
 		v := session.Judge(&row.Spec, row.Status, r.status.Seq, r.status)
 		if v.Write {
 			changes[uid], acks[uid] = r.status, r.status.Seq
+			written = append(written, r)
 		} else {
 			acks[uid] = v.Ack
 		}
@@ -178,19 +207,22 @@ func (t *reports) write(bundle string, batch map[string]report) error {
 	if len(changes) > 0 {
 		if err := t.rows.WriteStatuses(t.ctx, bundle, changes); err != nil {
 			t.metrics.writes.WithLabelValues("error").Inc()
-			return err
+			return nil, err
 		}
 		t.metrics.writes.WithLabelValues("ok").Inc()
 	}
 	for uid, seq := range acks {
 		t.stored(uid, bundle, seq)
 	}
-	return nil
+	return written, nil
 }
 
 // forgetLater drops the bundle's rates once they mean nothing any more. The caller
 // holds the lock.
 func (t *reports) forgetLater(bundle string, p *pending) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	p.timer = time.AfterFunc((burst+1)*t.quiet, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -198,62 +230,4 @@ func (t *reports) forgetLater(bundle string, p *pending) {
 			delete(t.bundles, bundle)
 		}
 	})
-}
-
-// weight of a change.
-type weight int
-
-const (
-	// trivial: counts, messages and reflected status.
-	trivial weight = iota
-	// health: what state the row or an item is in, at the same generation.
-	health
-	// matters: another generation or content, applied, removed, carried out.
-	matters
-)
-
-// weigh what a report changes.
-func weigh(stored *atoll.RowStatus, r atoll.RowStatus) weight {
-	switch {
-	case stored == nil, stored.Generation != r.Generation, stored.Content != r.Content, stored.Applied != r.Applied,
-		r.State == atoll.RowRemoved, !slices.Equal(stored.Gone, r.Gone):
-		return matters
-	case stored.State != r.State, stored.Reason != r.Reason, !slices.EqualFunc(stored.Items, r.Items, sameHealth):
-		return health
-	}
-	return trivial
-}
-
-func sameHealth(a, b atoll.ItemStatus) bool {
-	return a.Key == b.Key && a.Health == b.Health && a.Reason == b.Reason && a.Error == b.Error
-}
-
-// wait tells for how long a change of that weight may wait. The caller holds the
-// lock.
-func (p *pending) wait(uid string, w weight, now time.Time, quiet time.Duration) time.Duration {
-	r := p.rates[uid]
-	if r == nil {
-		return 0
-	}
-	if w == matters {
-		r.tokens, r.asOf = burst, now
-		return 0
-	}
-	r.tokens = min(burst, r.tokens+now.Sub(r.asOf).Seconds()/quiet.Seconds())
-	r.asOf = now
-	if w == health && r.tokens >= 1 {
-		return 0
-	}
-	return r.last.Add(quiet).Sub(now)
-}
-
-// wrote counts a write of the row. The caller holds the lock.
-func (p *pending) wrote(uid string, now time.Time) {
-	r := p.rates[uid]
-	if r == nil {
-		r = &rate{tokens: burst, asOf: now}
-		p.rates[uid] = r
-	}
-	r.last = now
-	r.tokens = max(0, r.tokens-1)
 }
