@@ -46,3 +46,35 @@ func TestTargetClusterFields(t *testing.T) {
 		})
 	}
 }
+
+// add sets what is absent, replace what is there, remove takes away: of labels, of
+// annotations and at a path.
+func TestOperatorFields(t *testing.T) {
+	const object = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"annotations":{"a":"1"},"labels":{"a":"1"},"name":"web","namespace":"shop"},"spec":{"paused":true}}`
+	with := func(metadata, spec string) string {
+		return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{` + metadata + `"name":"web","namespace":"shop"},"spec":{` + spec + `}}`
+	}
+	const both, paused = `"annotations":{"a":"1"},"labels":{"a":"1"},`, `"paused":true`
+	for _, tc := range []struct{ field, overriders, want string }{
+		{"labelsOverrider add", "{labelsOverrider: [{operator: add, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"1"},"labels":{"a":"1","b":"2"},`, paused)},
+		{"labelsOverrider replace", "{labelsOverrider: [{operator: replace, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"1"},"labels":{"a":"2"},`, paused)},
+		{"labelsOverrider remove", "{labelsOverrider: [{operator: remove, value: {a: '', b: ''}}]}", with(`"annotations":{"a":"1"},`, paused)},
+		{"annotationsOverrider add", "{annotationsOverrider: [{operator: add, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"1","b":"2"},"labels":{"a":"1"},`, paused)},
+		{"annotationsOverrider replace", "{annotationsOverrider: [{operator: replace, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"2"},"labels":{"a":"1"},`, paused)},
+		{"annotationsOverrider remove", "{annotationsOverrider: [{operator: remove, value: {a: ''}}]}", with(`"labels":{"a":"1"},`, paused)},
+		{"plaintext add", "{plaintext: [{path: /spec/minReadySeconds, operator: add, value: 5}]}", with(both, `"minReadySeconds":5,"paused":true`)},
+		{"plaintext replace", "{plaintext: [{path: /spec/paused, operator: replace, value: false}]}", with(both, `"paused":false`)},
+		{"plaintext remove", "{plaintext: [{path: /spec/paused, operator: remove}]}", with(both, "")},
+	} {
+		t.Run(tc.field, func(t *testing.T) {
+			var o v1alpha1.Overriders
+			if err := yaml.UnmarshalStrict([]byte(tc.overriders), &o); err != nil {
+				t.Fatal(err)
+			}
+			c := &atoll.Content{Items: []atoll.Item{item(webKey, object)}, Rules: []atoll.Rule{rule("ClusterOverridePolicy/p", o, webKey)}}
+			if r, _ := rendered(t, c, render.Input{Rules: []int{0}}, webKey); r.Error != "" || string(r.Object) != tc.want {
+				t.Errorf("%s%s\nwant %s", r.Error, r.Object, tc.want)
+			}
+		})
+	}
+}
