@@ -21,7 +21,7 @@ type Book struct {
 	// buried are Bundles that were removed here, and when (Unix seconds).
 	buried map[string]int64
 	dirty  map[string]bool
-	// stirred are the Bundles whose claims changed since Stirred.
+	// stirred are the Bundles that changes of claims since Stirred concern.
 	stirred map[string]bool
 }
 
@@ -138,8 +138,8 @@ func (b *Book) Dirty() []string { return slices.Sorted(maps.Keys(b.dirty)) }
 // Clean marks a shard as stored.
 func (b *Book) Clean(shard string) { delete(b.dirty, shard) }
 
-// Stirred lists the Bundles whose claims changed since it was last called, whoever
-// changed them: what is reported of each may have changed.
+// Stirred lists the Bundles that a claim which changed since it was last called
+// concerns, whoever changed it: what is reported of each may have changed.
 func (b *Book) Stirred() []string {
 	out := slices.Sorted(maps.Keys(b.stirred))
 	clear(b.stirred)
@@ -222,6 +222,9 @@ func (b *Book) setClaim(r *Record, uid string, c *Claim) {
 	b.index(r.Key, uid, c)
 	b.soil(r.Key)
 	b.stirred[uid] = true
+	for _, other := range b.Concerned(r.Key) {
+		b.stirred[other] = true
+	}
 }
 
 func (b *Book) index(key atoll.ItemKey, uid string, c *Claim) {

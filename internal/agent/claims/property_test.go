@@ -36,6 +36,9 @@ type sim struct {
 	holdings  map[string]Holding
 	persisted map[string][]Record
 	delivered map[string]int
+	// reported is what each bundle's report said when the agent last had a reason
+	// to look.
+	reported map[string]string
 }
 
 type object struct {
@@ -55,7 +58,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 		template: map[atoll.ItemKey]string{}, holders: map[atoll.ItemKey]map[string]bool{},
 		tombstones: map[string][]atoll.Tombstone{}, removed: map[string]bool{}, generation: map[string]int64{},
 		history: map[string][]atoll.Manifest{}, published: map[string]int{}, regained: map[string]bool{}, unheld: map[string]int{}, objects: map[atoll.ItemKey]*object{}, book: NewBook(),
-		holdings: map[string]Holding{}, persisted: map[string][]Record{}, delivered: map[string]int{},
+		holdings: map[string]Holding{}, persisted: map[string][]Record{}, delivered: map[string]int{}, reported: map[string]string{},
 	}
 	for _, k := range simKeys {
 		s.holders[k] = map[string]bool{}
@@ -325,6 +328,24 @@ func (s *sim) settleAll() {
 	s.fail("it does not come to rest")
 }
 
+// says is what is reported of a bundle that depends on claims.
+func (s *sim) says(bundle string) string {
+	return fmt.Sprint(s.book.Holding(bundle) != nil, s.book.Done(bundle), s.book.Removed(bundle))
+}
+
+// report looks at the bundles that the book names, and at those that the act
+// before was about. The reports of all others must not have changed.
+func (s *sim) report(about ...string) {
+	told := slices.Concat(about, s.book.Stirred())
+	for _, b := range simBundles {
+		now := s.says(b)
+		if s.reported[b] != now && !slices.Contains(told, b) {
+			s.fail("nobody is told that the report of %s changed from %s to %s; told: %v", b, s.reported[b], now, told)
+		}
+		s.reported[b] = now
+	}
+}
+
 // finally checks that the member is what the hub wants.
 func (s *sim) finally() {
 	for _, b := range simBundles {
@@ -374,17 +395,27 @@ func TestAnyOrderOfMessages(t *testing.T) {
 	for seed := range seeds {
 		s := newSim(t, seed)
 		s.logf("seed %d", seed)
+		s.report(simBundles...)
 		for range 30 {
 			switch s.rng.IntN(6) {
 			case 0, 1:
 				s.act()
 			case 2:
-				s.deliver(simBundles[s.rng.IntN(3)], s.rng.IntN(2) == 0)
+				b := simBundles[s.rng.IntN(3)]
+				s.deliver(b, s.rng.IntN(2) == 0)
+				s.report(b)
 			case 3, 4:
-				s.work(simKeys[s.rng.IntN(len(simKeys))], true)
+				k, book := simKeys[s.rng.IntN(len(simKeys))], s.book
+				s.work(k, true)
+				about := s.book.Concerned(k)
+				if s.book != book {
+					about = simBundles // after a start all are reported
+				}
+				s.report(about...)
 			case 5:
 				if s.rng.IntN(3) == 0 {
 					s.crash()
+					s.report(simBundles...)
 				} else if s.rng.IntN(2) == 0 {
 					s.flush()
 				}
