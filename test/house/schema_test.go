@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -119,26 +120,96 @@ func TestEveryFieldIsHonoured(t *testing.T) {
 		}
 	}
 	tests := testFunctions(t)
-	for key, proof := range proofs {
+	for key, steps := range proofs {
 		if !used[key] {
 			t.Errorf("schema_leaves.yaml: %s is no field of the CRDs, or another entry proves it already", key)
 		}
-		if !tests[proof] {
-			t.Errorf("schema_leaves.yaml: %s: there is no test %q (want directory#TestName)", key, proof)
+		mentioned := false
+		for proof := range strings.SplitSeq(steps, " + ") {
+			dir, test, _ := strings.Cut(proof, "#")
+			test, sub, _ := strings.Cut(test, "/")
+			name := dir + "#" + test
+			file, ok := tests[name]
+			if !ok {
+				t.Errorf("schema_leaves.yaml: %s: there is no test %q (want directory#TestName)", key, name)
+				continue
+			}
+			words := wordsOf(t, file)
+			if !words.begins(sub) {
+				t.Errorf("schema_leaves.yaml: %s: nothing in %s begins with %q, as a subtest of %s would", key, file.path, sub, name)
+			}
+			mentioned = mentioned || words.mention(nameOf(key))
+		}
+		if !mentioned {
+			t.Errorf("schema_leaves.yaml: %s: %q never mentions %q, so it cannot prove that the field is honoured", key, steps, nameOf(key))
 		}
 	}
 }
 
-// testFunctions lists all tests as "directory#TestName".
-func testFunctions(t *testing.T) map[string]bool {
-	names := map[string]bool{}
+// nameOf the field that an entry is about.
+func nameOf(key string) string {
+	key = strings.NewReplacer("[]", "", "{}", "", ".*", "").Replace(key)
+	return key[strings.LastIndex(key, ".")+1:]
+}
+
+// words of a file with tests: its literals and identifiers, and all of the test data
+// beside it if it reads any.
+type words struct {
+	literals []string
+	text     string
+}
+
+func wordsOf(t *testing.T, s source) words {
+	t.Helper()
+	w := words{literals: []string{""}}
+	var text strings.Builder
+	ast.Inspect(s.syntax, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			text.WriteString(n.Name + " ")
+		case *ast.BasicLit:
+			if v, err := strconv.Unquote(n.Value); err == nil {
+				w.literals = append(w.literals, v)
+				text.WriteString(v + " ")
+			}
+		}
+		return true
+	})
+	if data := filepath.Join(root(), s.dir, "testdata"); strings.Contains(text.String(), "testdata") {
+		files, err := os.ReadDir(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			content, err := os.ReadFile(filepath.Join(data, f.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.literals = append(w.literals, f.Name())
+			text.Write(content)
+		}
+	}
+	w.text = strings.ToLower(text.String())
+	return w
+}
+
+func (w words) begins(prefix string) bool {
+	return slices.ContainsFunc(w.literals, func(l string) bool { return strings.HasPrefix(l, prefix) })
+}
+
+// mention of a field by its name in JSON or in Go.
+func (w words) mention(name string) bool { return strings.Contains(w.text, strings.ToLower(name)) }
+
+// testFunctions lists all tests as "directory#TestName", with the file that each is in.
+func testFunctions(t *testing.T) map[string]source {
+	names := map[string]source{}
 	for _, s := range sources(t) {
 		if !s.test {
 			continue
 		}
 		for _, d := range s.syntax.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
-				names[s.dir+"#"+f.Name.Name] = true
+				names[s.dir+"#"+f.Name.Name] = s
 			}
 		}
 	}
