@@ -31,6 +31,8 @@ type Hub interface {
 	Holds(sub bind.Subject) bool
 	// Protected names an object in the namespace that may not be deleted.
 	Protected(namespace string) (atoll.ItemKey, bool)
+	// ProtectedKind names an object of the kind that may not be deleted.
+	ProtectedKind(kind schema.GroupKind) (atoll.ItemKey, bool)
 	// Kinds lists the kinds that objects in the namespace are of.
 	Kinds(namespace string) []schema.GroupKind
 	// Divided names an object that the selectors choose and whose replicas its
@@ -105,7 +107,7 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 
 // Validate refuses what could not be honoured, and what the writer may not do.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if p.Own(a.GetUserInfo()) {
+	if p.Own(a.GetUserInfo()) && !collects(a) {
 		return nil
 	}
 	if slices.Contains(a.GetUserInfo().GetGroups(), atoll.GroupAgents) && !ownReview(a) {
@@ -117,11 +119,11 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if a.GetKind().Group == engineGroup || isBundle(a) {
 		return validateEngine(a)
 	}
+	if err := p.validateAnnotation(ctx, a); err != nil {
+		return err // also through a subresource, since some let annotations be written
+	}
 	if a.GetSubresource() != "" {
 		return nil
-	}
-	if err := p.validateAnnotation(ctx, a); err != nil {
-		return err
 	}
 	if a.GetKind().Group != v1alpha1.GroupVersion.Group {
 		return nil

@@ -3,11 +3,14 @@ package admission
 import (
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,6 +22,9 @@ import (
 
 // validatePropagation is for both propagation policies: they share their fields.
 func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
+	if errs := checkBudgetSize(a.GetObject()); len(errs) > 0 {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
 	now, before, err := typed[v1alpha1.PropagationPolicy](a)
 	if err != nil {
 		return err
@@ -65,6 +71,20 @@ func namespacesOf(own string, selectors []v1alpha1.ResourceSelector) []string {
 		out = append(out, rs.Namespace)
 	}
 	return out
+}
+
+// checkBudgetSize refuses a budget that the typed object could not hold, which the
+// schema of a number or a percentage lets through.
+func checkBudgetSize(obj runtime.Object) field.ErrorList {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	n, found, err := unstructured.NestedInt64(u.Object, "spec", "removal", "budget")
+	if err != nil || !found || n == int64(int32(n)) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "removal", "budget"), n, fmt.Sprintf("must be from 0 to %d", math.MaxInt32))}
 }
 
 var percentage = regexp.MustCompile(`^[0-9]{1,3}%$`)

@@ -2,9 +2,12 @@ package admission
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +17,12 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/state"
 )
+
+var kindForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// closedGroups are Kubernetes' own, to which no CRD adds a kind: one that the hub does
+// not serve there is a typing error.
+var closedGroups = map[string]bool{"": true, "apps": true, "autoscaling": true, "batch": true, "policy": true}
 
 func kindOf(rs v1alpha1.ResourceSelector) schema.GroupKind {
 	gv, _ := schema.ParseGroupVersion(rs.APIVersion)
@@ -37,13 +46,25 @@ func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, a
 		return errs
 	}
 	gk := kindOf(rs)
-	if rs.Kind == "" || rs.Kind[0] < 'A' || rs.Kind[0] > 'Z' {
-		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "must be the name of one kind, such as Deployment"))
-	}
-	if state.NeverTemplate(gk) {
-		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "cannot be placed: it is of Atoll's own API, or made by machinery in every cluster"))
-	}
 	namespaced, known := p.namespaced(gk)
+	switch {
+	case !kindForm.MatchString(rs.Kind):
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "must be the name of one kind, such as Deployment"))
+	case state.NeverTemplate(gk):
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "cannot be placed: it is of Atoll's own API, or made by machinery in every cluster"))
+	case !known && closedGroups[gk.Group] && p.missing(gk):
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, fmt.Sprintf("there is no such kind in %s", rs.APIVersion)))
+	}
+	if rs.Namespace != "" {
+		for _, msg := range validation.IsDNS1123Label(rs.Namespace) {
+			errs = append(errs, field.Invalid(at.Child("namespace"), rs.Namespace, msg))
+		}
+	}
+	if rs.Name != "" {
+		for _, msg := range path.IsValidPathSegmentName(rs.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), rs.Name, msg))
+		}
+	}
 	switch {
 	case known && !namespaced && namespace != "":
 		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "is cluster-scoped: only a cluster policy selects it"))
@@ -56,6 +77,13 @@ func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, a
 		errs = append(errs, field.Forbidden(at.Child("labelSelector"), "name and labelSelector exclude each other: give one of them"))
 	}
 	return append(errs, checkLabels(rs.LabelSelector, at.Child("labelSelector"))...)
+}
+
+// missing tells whether the hub is known not to serve the kind, rather than not known
+// to serve it.
+func (p *Plugin) missing(gk schema.GroupKind) bool {
+	_, err := p.mapper.RESTMapping(gk)
+	return meta.IsNoMatchError(err)
 }
 
 // checkLabels refuses selectors that are malformed, select everything or nothing.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -55,7 +57,8 @@ func secretType(obj runtime.Object) string {
 	return ""
 }
 
-// validateDelete refuses to delete what is protected.
+// validateDelete refuses to delete what is protected, and what would take something
+// along that is.
 func (p *Plugin) validateDelete(a admission.Attributes) error {
 	if a.GetKind().Group == engineGroup || isBundle(a) {
 		return validateEngine(a)
@@ -68,18 +71,44 @@ func (p *Plugin) validateDelete(a admission.Attributes) error {
 		return nil
 	}
 	if obj.GetLabels()[atoll.LabelProtected] == "true" {
-		return admission.NewForbidden(a, fmt.Errorf("it is labelled %s=true: take the label off first if it is to go", atoll.LabelProtected))
+		return admission.NewForbidden(a, fmt.Errorf("%s is labelled %s=true: take the label off first if it is to go", obj.GetName(), atoll.LabelProtected))
 	}
-	if a.GetKind().Group != "" || a.GetKind().Kind != "Namespace" {
+	hub, ok := p.Hub()
+	if !ok {
 		return nil
 	}
-	if hub, ok := p.Hub(); ok {
-		if key, found := hub.Protected(a.GetName()); found {
-			return admission.NewForbidden(a, fmt.Errorf("it holds %s %s, which is labelled %s=true", key.Kind, key.Name, atoll.LabelProtected))
-		}
+	var key atoll.ItemKey
+	found := false
+	switch a.GetKind().GroupKind() {
+	case schema.GroupKind{Kind: "Namespace"}:
+		key, found = hub.Protected(obj.GetName())
+	case definitions:
+		key, found = hub.ProtectedKind(definedBy(a.GetOldObject()))
+	}
+	if found {
+		return admission.NewForbidden(a, fmt.Errorf("with %s goes %s %s, which is labelled %s=true: take that label off first if it is to go",
+			obj.GetName(), key.Kind, key.Name, atoll.LabelProtected))
 	}
 	return nil
 }
+
+var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
+// definedBy gives the kind that a CRD defines.
+func definedBy(obj runtime.Object) schema.GroupKind {
+	if crd, ok := obj.(*apiextensions.CustomResourceDefinition); ok {
+		return schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+	}
+	return schema.GroupKind{}
+}
+
+// collects tells of the deletes by which the garbage collector follows a user's: what
+// is protected does not go with its owner either.
+func collects(a admission.Attributes) bool {
+	return a.GetOperation() == admission.Delete && a.GetUserInfo().GetName() == collector
+}
+
+const collector = "system:controller:generic-garbage-collector"
 
 // validateAnnotation checks a new value of atoll.dev/clusters, and that its writer
 // may read what it places.
@@ -107,8 +136,14 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 	if state.NeverTemplate(a.GetKind().GroupKind()) {
 		return invalid(fmt.Sprintf("a %s cannot be placed", a.GetKind().Kind))
 	}
-	if _, err := bind.ParseClusters(value); err != nil {
+	placement, err := bind.ParseClusters(value)
+	if err != nil {
 		return invalid(err.Error())
+	}
+	if aff := placement.ClusterAffinity; aff != nil {
+		for _, e := range checkLabels(aff.LabelSelector, path) {
+			return invalid(fmt.Sprintf("%v: %s", e.BadValue, e.Detail))
+		}
 	}
 	var need []access
 	if a.GetKind().Group == "" && a.GetKind().Kind == "Namespace" {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -32,7 +34,7 @@ func ParseClusters(value string) (v1alpha1.Placement, error) {
 		if text == "" {
 			return p, fmt.Errorf("%q selects nothing in particular: write \"*\" for all clusters", value)
 		}
-		sel, err := metav1.ParseToLabelSelector(text)
+		sel, err := parseLabels(text)
 		if err != nil {
 			return p, fmt.Errorf("%q is not a label selector: %w", text, err)
 		}
@@ -53,6 +55,28 @@ func ParseClusters(value string) (v1alpha1.Placement, error) {
 	}
 	p.ClusterAffinity = &v1alpha1.ClusterAffinity{ClusterNames: names}
 	return p, nil
+}
+
+// parseLabels is metav1.ParseToLabelSelector, which forgets all but the last of
+// several values that are asked of one key.
+func parseLabels(text string) (*metav1.LabelSelector, error) {
+	sel, err := metav1.ParseToLabelSelector(text)
+	if err != nil {
+		return nil, err
+	}
+	all, err := labels.ParseToRequirements(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		equal := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals
+		if equal && !r.Values().Has(sel.MatchLabels[r.Key()]) {
+			sel.MatchExpressions = append(sel.MatchExpressions, metav1.LabelSelectorRequirement{
+				Key: r.Key(), Operator: metav1.LabelSelectorOpIn, Values: r.Values().UnsortedList(),
+			})
+		}
+	}
+	return sel, nil
 }
 
 // nowhere is the affinity that no cluster passes: none has an empty name.

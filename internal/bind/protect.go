@@ -1,0 +1,19 @@
+package bind
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// ProtectedKind names a template of the kind that may not be deleted.
+func (b *Binder) ProtectedKind(kind schema.GroupKind) (atoll.ItemKey, bool) {
+	for _, ns := range append([]string{""}, b.Namespaces.List()...) {
+		for _, t := range b.Templates.InNamespace(ns) {
+			if t.GroupVersionKind().GroupKind() == kind && t.GetLabels()[atoll.LabelProtected] == "true" {
+				return keyOf(t), true
+			}
+		}
+	}
+	return atoll.ItemKey{}, false
+}

@@ -1,0 +1,255 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/internal/lab"
+)
+
+// refusal is an object, the field that is wrong in it, and words of the reason.
+type refusal struct {
+	name, object, path, reason string
+}
+
+// The heads of the objects in the tables below; what is to be refused follows as the
+// spec, indented by two.
+const (
+	propagation        = "apiVersion: atoll.dev/v1alpha1\nkind: PropagationPolicy\nmetadata: {name: refused, namespace: $NS}\nspec:\n  "
+	clusterPropagation = "apiVersion: atoll.dev/v1alpha1\nkind: ClusterPropagationPolicy\nmetadata: {name: refused-$NS}\nspec:\n  "
+	overriding         = "apiVersion: atoll.dev/v1alpha1\nkind: OverridePolicy\nmetadata: {name: refused, namespace: $NS}\nspec:\n  "
+	registering        = "apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: refused-$NS}\nspec:\n  "
+	deployments        = "resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]\n  "
+)
+
+func placing(placement string) string { return propagation + deployments + "placement: " + placement }
+func weighing(weight string) string {
+	return placing("{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: " + weight + "}]}}}")
+}
+func changing(overriders string) string {
+	return overriding + deployments + "overrideRules: [{overriders: " + overriders + "}]"
+}
+func patching(patch string) string { return changing("{plaintext: [" + patch + "]}") }
+func annotating(clusters string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, namespace: $NS, annotations: {atoll.dev/clusters: '" + clusters + "'}}"
+}
+
+var badSelectors = []refusal{
+	{"no selector", propagation + "placement: {}", "spec.resourceSelectors", "Required"},
+	{"an empty list of selectors", propagation + "resourceSelectors: []", "spec.resourceSelectors", "at least 1"},
+	{"a selector without a kind", propagation + "resourceSelectors: [{apiVersion: apps/v1}]", "spec.resourceSelectors[0].kind", "Required"},
+	{"a kind with a typing error", propagation + "resourceSelectors: [{apiVersion: apps/v1, kind: Deploymet}]", "spec.resourceSelectors[0].kind", "no such kind"},
+	{"a kind of another group", propagation + "resourceSelectors: [{apiVersion: v1, kind: Deployment}]", "spec.resourceSelectors[0].kind", "no such kind"},
+	{"any kind", propagation + "resourceSelectors: [{apiVersion: apps/v1, kind: '*'}]", "spec.resourceSelectors[0].kind", "one kind"},
+	{"a resource for a kind", propagation + "resourceSelectors: [{apiVersion: apps/v1, kind: deployments}]", "spec.resourceSelectors[0].kind", "one kind"},
+	{"a version of too many parts", propagation + "resourceSelectors: [{apiVersion: apps/v1/x, kind: Deployment}]", "spec.resourceSelectors[0].apiVersion", "GROUP/VERSION"},
+	{"empty labels", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {}}]", "spec.resourceSelectors[0].labelSelector", "empty selector"},
+	{"a name and labels", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: a, labelSelector: {matchLabels: {a: b}}}]", "spec.resourceSelectors[0]", "exclude each other"},
+	{"another namespace", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, namespace: other}]", "spec.resourceSelectors[0].namespace", "selects only there"},
+	{"no name of a namespace", clusterPropagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, namespace: Not_One}]", "spec.resourceSelectors[0].namespace", "lower case"},
+	{"no name of an object", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: a/b}]", "spec.resourceSelectors[0].name", "may not contain '/'"},
+	{"a cluster-scoped kind in a namespace", propagation + "resourceSelectors: [{apiVersion: v1, kind: Namespace}]", "spec.resourceSelectors[0].kind", "only a cluster policy"},
+	{"a namespace of a cluster-scoped kind", clusterPropagation + "resourceSelectors: [{apiVersion: v1, kind: PersistentVolume, namespace: a}]", "spec.resourceSelectors[0].namespace", "has no namespace"},
+	{"Atoll's own kind", propagation + "resourceSelectors: [{apiVersion: atoll.dev/v1alpha1, kind: OverridePolicy}]", "spec.resourceSelectors[0].kind", "cannot be placed"},
+	{"an engine's kind", clusterPropagation + "resourceSelectors: [{apiVersion: engine.atoll.dev/v1alpha1, kind: Revision}]", "spec.resourceSelectors[0].kind", "cannot be placed"},
+	{"what machinery makes", propagation + "resourceSelectors: [{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice}]", "spec.resourceSelectors[0].kind", "cannot be placed"},
+	{"a malformed key", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchLabels: {'a b': c}}}]", "spec.resourceSelectors[0].labelSelector.matchLabels", "name part must consist"},
+	{"a malformed value", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchLabels: {a: 'b c'}}}]", "spec.resourceSelectors[0].labelSelector.matchLabels", "valid label must"},
+	{"an unknown operator", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: Within, values: [b]}]}}]", "spec.resourceSelectors[0].labelSelector.matchExpressions[0].operator", "not a valid selector operator"},
+	{"nothing to be in", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: In}]}}]", "spec.resourceSelectors[0].labelSelector.matchExpressions[0].values", "must be specified"},
+	{"in and not in", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: In, values: [b]}, {key: a, operator: NotIn, values: [b]}]}}]", "spec.resourceSelectors[0].labelSelector", "contradicts itself"},
+	{"there and not there", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}]", "spec.resourceSelectors[0].labelSelector", "contradicts itself"},
+	{"two values of one label", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [c]}]}}]", "spec.resourceSelectors[0].labelSelector", "contradicts itself"},
+	{"a group without its label", propagation + deployments + "groupBy: {type: Label}", "spec.groupBy", "labelKey is for type Label"},
+	{"a label without its group", propagation + deployments + "groupBy: {type: Object, labelKey: a}", "spec.groupBy", "labelKey is for type Label"},
+	{"a malformed label to group by", propagation + deployments + "groupBy: {type: Label, labelKey: 'a b'}", "spec.groupBy.labelKey", "name part must consist"},
+}
+
+var badPlacements = []refusal{
+	{"empty labels", placing("{clusterAffinity: {labelSelector: {}}}"), "spec.placement.clusterAffinity.labelSelector", "empty selector"},
+	{"contradictory labels", placing("{clusterAffinity: {labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}}"), "spec.placement.clusterAffinity.labelSelector", "contradicts itself"},
+	{"a malformed expression", placing("{clusterAffinity: {labelSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}}"), "spec.placement.clusterAffinity.labelSelector.matchExpressions[0].values", "may not be specified"},
+	{"an unknown field of a cluster", placing("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: country, operator: In, values: [eu]}]}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].key", "Unsupported value"},
+	{"an unknown operator on a field", placing("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: Gt, values: [eu]}]}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].operator", "Unsupported value"},
+	{"a field in nothing", placing("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: []}]}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].values", "at least 1"},
+	{"no expressions on fields", placing("{clusterAffinity: {fieldSelector: {matchExpressions: []}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions", "at least 1"},
+	{"contradictory fields", placing("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}, {key: region, operator: NotIn, values: [eu]}]}}}"), "spec.placement.clusterAffinity.fieldSelector", "contradicts itself"},
+	{"a name that is excluded", placing("{clusterAffinity: {clusterNames: [a, b], exclude: [b]}}"), "spec.placement.clusterAffinity.clusterNames[1]", "exclude"},
+	{"a name twice", placing("{clusterAffinity: {clusterNames: [a, a]}}"), "spec.placement.clusterAffinity.clusterNames[1]", "Duplicate"},
+	{"no name of a cluster", placing("{clusterAffinity: {clusterNames: [A_b]}}"), "spec.placement.clusterAffinity.clusterNames[0]", "not the name of a cluster"},
+	{"no name of an excluded cluster", placing("{clusterAffinity: {exclude: ['*']}}"), "spec.placement.clusterAffinity.exclude[0]", "not the name of a cluster"},
+	{"a toleration of a value for Exists", placing("{clusterTolerations: [{key: a, operator: Exists, value: b}]}"), "spec.placement.clusterTolerations[0].value", "must be empty"},
+	{"a toleration of nothing", placing("{clusterTolerations: [{operator: Equal, value: b}]}"), "spec.placement.clusterTolerations[0].operator", "must be Exists"},
+	{"an unknown operator of a toleration", placing("{clusterTolerations: [{key: a, operator: Near}]}"), "spec.placement.clusterTolerations[0].operator", "Unsupported value"},
+	{"an unknown effect of a toleration", placing("{clusterTolerations: [{key: a, operator: Exists, effect: PreferNoSchedule}]}"), "spec.placement.clusterTolerations[0].effect", "Unsupported value"},
+	{"seconds without NoExecute", placing("{clusterTolerations: [{key: a, operator: Exists, effect: NoSchedule, tolerationSeconds: 5}]}"), "spec.placement.clusterTolerations[0].tolerationSeconds", "NoExecute"},
+	{"no weight", weighing("0"), "staticWeightList[0].weight", "greater than or equal to 1"},
+	{"a negative weight", weighing("-1"), "staticWeightList[0].weight", "greater than or equal to 1"},
+	{"a large weight", weighing("1000001"), "staticWeightList[0].weight", "less than or equal to 1000000"},
+	{"an overflowing weight", weighing("99999999999999999999"), "weight", "nteger"},
+	{"a weight in words", weighing("two"), "staticWeightList[0].weight", "must be of type integer"},
+	{"a broken weight", weighing("1.5"), "staticWeightList[0].weight", "must be of type integer"},
+	{"no weights", placing("{replicaScheduling: {weightPreference: {staticWeightList: []}}}"), "weightPreference.staticWeightList", "at least 1"},
+	{"an unknown way to schedule", placing("{replicaScheduling: {replicaSchedulingType: Halved}}"), "spec.placement.replicaScheduling.replicaSchedulingType", "Unsupported value"},
+	{"an unknown way to divide", placing("{replicaScheduling: {replicaDivisionPreference: Aggregated}}"), "spec.placement.replicaScheduling.replicaDivisionPreference", "Unsupported value"},
+	{"a negative budget", propagation + deployments + "removal: {budget: -1}", "spec.removal.budget", "must not be negative"},
+	{"a budget over all", propagation + deployments + "removal: {budget: 101%}", "spec.removal.budget", "percentage"},
+	{"a budget in words", propagation + deployments + "removal: {budget: some}", "spec.removal.budget", "percentage"},
+	{"an overflowing budget", propagation + deployments + "removal: {budget: 4294967297}", "spec.removal.budget", "2147483647"},
+	{"an unknown removal", propagation + deployments + "removal: {mode: Forget}", "spec.removal.mode", "Unsupported value"},
+	{"an overflowing priority", propagation + deployments + "priority: 2147483648", "spec.priority", "int32"},
+	{"an unknown answer to conflicts", propagation + deployments + "conflictResolution: Merge", "spec.conflictResolution", "Unsupported value"},
+	{"an unknown answer to what does not fit", propagation + deployments + "whenUnfit: Wait", "spec.whenUnfit", "Unsupported value"},
+	{"a malformed taint", registering + "taints: [{key: 'a b', effect: NoSchedule}]", "spec.taints[0].key", "name part must consist"},
+	{"a malformed value of a taint", registering + "taints: [{key: a, value: 'b c', effect: NoSchedule}]", "spec.taints[0].value", "valid label must"},
+	{"an unknown effect of a taint", registering + "taints: [{key: a, effect: PreferNoSchedule}]", "spec.taints[0].effect", "Unsupported value"},
+	{"a taint twice", registering + "taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]", "spec.taints[1]", "Duplicate"},
+	{"an annotation of no clusters", annotating("Tokyo_1"), "metadata.annotations[atoll.dev/clusters]", "not the name of a cluster"},
+	{"an annotation of all and one", annotating("*,tokyo"), "metadata.annotations[atoll.dev/clusters]", "not the name of a cluster"},
+	{"an annotation with a hole", annotating("tokyo,,oslo"), "metadata.annotations[atoll.dev/clusters]", "not the name of a cluster"},
+	{"an annotation of an empty selector", annotating("selector:"), "metadata.annotations[atoll.dev/clusters]", "selects nothing"},
+	{"an annotation of a malformed selector", annotating("selector: env in (a"), "metadata.annotations[atoll.dev/clusters]", "not a label selector"},
+	{"an annotation of a contradiction", annotating("selector: env=a,env=b"), "metadata.annotations[atoll.dev/clusters]", "contradicts itself"},
+	{"an annotation on Atoll's own", strings.Replace(annotating("*"), "apiVersion: v1\nkind: ConfigMap", "apiVersion: atoll.dev/v1alpha1\nkind: PropagationPolicy\nspec: {resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]}", 1), "metadata.annotations[atoll.dev/clusters]", "cannot be placed"},
+}
+
+var badOverrides = []refusal{
+	{"no rules", overriding + deployments + "overrideRules: []", "spec.overrideRules", "at least 1"},
+	{"a rule that does nothing", changing("{}"), "spec.overrideRules[0].overriders", "at least 1"},
+	{"a rule of an empty list", changing("{plaintext: []}"), "spec.overrideRules[0].overriders", "does nothing"},
+	{"an empty selector of clusters", overriding + deployments + "overrideRules: [{targetCluster: {labelSelector: {}}, overriders: {replicas: 1}}]", "spec.overrideRules[0].targetCluster.labelSelector", "empty selector"},
+	{"contradictory clusters", overriding + deployments + "overrideRules: [{targetCluster: {clusterNames: [a], exclude: [a]}, overriders: {replicas: 1}}]", "spec.overrideRules[0].targetCluster.clusterNames[0]", "exclude"},
+	{"negative replicas", changing("{replicas: -1}"), "spec.overrideRules[0].overriders.replicas", "greater than or equal to 0"},
+	{"overflowing replicas", changing("{replicas: 2147483648}"), "spec.overrideRules[0].overriders.replicas", "int32"},
+	{"a priority over the most", overriding + deployments + "priority: 1001\n  overrideRules: [{overriders: {replicas: 1}}]", "spec.priority", "less than or equal to 1000"},
+	{"a path without a slash", patching("{path: spec/replicas, operator: replace, value: 1}"), "plaintext[0].path", "should match"},
+	{"a path of the whole", patching("{path: /, operator: replace, value: {}}"), "plaintext[0].path", "never touch"},
+	{"a malformed escape", patching("{path: /metadata/labels/a~2b, operator: add, value: c}"), "plaintext[0].path", "~"},
+	{"an unknown operation", patching("{path: /spec/replicas, operator: move}"), "plaintext[0].operator", "Unsupported value"},
+	{"nothing to set", patching("{path: /spec/replicas, operator: replace}"), "plaintext[0].value", "needs a value"},
+	{"something to remove with", patching("{path: /spec/replicas, operator: remove, value: 1}"), "plaintext[0].value", "takes no value"},
+	{"the name", patching("{path: /metadata/name, operator: replace, value: a}"), "plaintext[0].path", "never touch"},
+	{"the namespace", patching("{path: /metadata/namespace, operator: replace, value: a}"), "plaintext[0].path", "never touch"},
+	{"owners", patching("{path: /metadata/ownerReferences, operator: add, value: []}"), "plaintext[0].path", "never touch"},
+	{"finalizers", patching("{path: /metadata/finalizers/0, operator: remove}"), "plaintext[0].path", "never touch"},
+	{"all metadata", patching("{path: /metadata, operator: replace, value: {}}"), "plaintext[0].path", "never touch"},
+	{"the kind", patching("{path: /kind, operator: replace, value: Pod}"), "plaintext[0].path", "never touch"},
+	{"the version", patching("{path: /apiVersion, operator: replace, value: v1}"), "plaintext[0].path", "never touch"},
+	{"the status", patching("{path: /status/replicas, operator: replace, value: 1}"), "plaintext[0].path", "never touch"},
+	{"Atoll's own label by patch", patching("{path: /metadata/labels/atoll.dev~1bundle-uid, operator: add, value: a}"), "plaintext[0].path", "Atoll's own"},
+	{"Atoll's own label by value", patching("{path: /metadata/labels, operator: add, value: {atoll.dev/bundle-uid: a}}"), "plaintext[0].path", "Atoll's own"},
+	{"Atoll's own label", changing("{labelsOverrider: [{operator: add, value: {atoll.dev/bundle-uid: a}}]}"), "labelsOverrider[0].value", "Atoll's own"},
+	{"a malformed label", changing("{labelsOverrider: [{operator: add, value: {a: 'b c'}}]}"), "labelsOverrider[0].value", "valid label must"},
+	{"a malformed annotation", changing("{annotationsOverrider: [{operator: add, value: {'a b': c}}]}"), "annotationsOverrider[0].value", "name part must consist"},
+	{"no registry", changing("{imageOverrider: [{component: Registry, operator: replace, value: 'not one'}]}"), "imageOverrider[0].value", "not a registry"},
+	{"no tag", changing("{imageOverrider: [{component: Tag, operator: replace, value: 'a b'}]}"), "imageOverrider[0].value", "neither a tag nor a digest"},
+	{"an image without a repository", changing("{imageOverrider: [{component: Repository, operator: remove}]}"), "imageOverrider[0].value", "replace it instead"},
+	{"an image of nothing", changing("{imageOverrider: [{component: Tag, operator: replace}]}"), "imageOverrider[0].value", "needs a value"},
+	{"an unknown part of an image", changing("{imageOverrider: [{component: Digest, operator: remove}]}"), "imageOverrider[0].component", "Unsupported value"},
+	{"an image that is the name", changing("{imageOverrider: [{predicate: {path: /metadata/name}, component: Tag, operator: remove}]}"), "imageOverrider[0].predicate.path", "never touch"},
+	{"RBAC", overriding + "resourceSelectors: [{apiVersion: rbac.authorization.k8s.io/v1, kind: Role}]\n  overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]", "spec.resourceSelectors[0]", "only a ClusterOverridePolicy"},
+	{"data of Secrets", overriding + "resourceSelectors: [{apiVersion: v1, kind: Secret}]\n  overrideRules: [{overriders: {plaintext: [{path: /data/a, operator: add, value: Yg==}]}}]", "spec.overrideRules[0].overriders", "data of Secrets"},
+	{"Atoll's own kind", overriding + "resourceSelectors: [{apiVersion: atoll.dev/v1alpha1, kind: Cluster}]\n  overrideRules: [{overriders: {replicas: 1}}]", "spec.resourceSelectors[0].kind", "cannot be placed"},
+}
+
+var badFields = []refusal{
+	{"an unknown field", propagation + deployments + "colour: blue", "spec.colour", "unknown field"},
+	{"a field with a typing error", placing("{clusterAffinty: {}}"), "spec.placement.clusterAffinty", "unknown field"},
+	{"a field that is not honoured yet", placing("{spreadConstraints: [{spreadByField: zone}]}"), "spec.placement.spreadConstraints", "unknown field"},
+	{"an unknown field of a selector", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, names: a}]", "spec.resourceSelectors[0].names", "unknown field"},
+	{"an unknown field of an override", changing("{replicas: 1, commandOverrider: []}"), "spec.overrideRules[0].overriders.commandOverrider", "unknown field"},
+	{"an unknown field of a cluster", registering + "mode: Push", "spec.mode", "unknown field"},
+	{"a Bundle of one's own", "apiVersion: atoll.dev/v1alpha1\nkind: Bundle\nmetadata: {name: refused, namespace: $NS}\nspec: {source: {kind: Annotation, name: a}, conflictResolution: Abort, removal: {mode: Delete}, whenUnfit: Keep}", "Bundle", "only the hub writes"},
+}
+
+// The tables go through the API without the strictness that kubectl asks for: the hub
+// is strict about its own kinds by itself.
+func TestBadInputIsRefusedWithPathAndReason(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "refused")
+	for group, list := range map[string][]refusal{"selectors": badSelectors, "placements": badPlacements, "overrides": badOverrides, "fields": badFields} {
+		for _, r := range list {
+			t.Run(group+"/"+strings.ReplaceAll(r.name, " ", "_"), func(t *testing.T) {
+				message := tryCreate(t.Context(), t, strings.ReplaceAll(r.object, "$NS", ns))
+				for _, want := range []string{r.path, r.reason} {
+					if !strings.Contains(message, want) {
+						t.Errorf("the refusal does not say %q:\n%s", want, message)
+					}
+				}
+			})
+		}
+	}
+}
+
+// tryCreate an object from YAML, dry, and give the refusal; "(accepted)" where there is
+// none.
+func tryCreate(ctx context.Context, t *testing.T, text string) string {
+	t.Helper()
+	var o unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatalf("yaml: %v\n%s", err, text)
+	}
+	err := hub().Create(ctx, &o, client.DryRunAll)
+	if err == nil {
+		return "(accepted)"
+	}
+	return err.Error()
+}
+
+// kubectl runs upstream's kubectl, as the lab has it, against the hub, and gives all
+// that it printed.
+func kubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	return binary(t, stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", world.lab.Kubeconfig("hub")}, args...)...)
+}
+
+// binary runs a built binary and gives all that it printed, whatever its exit status.
+func binary(t *testing.T, stdin, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(lab.BinDirVariable), name), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		out.WriteString("\n" + err.Error())
+	}
+	return out.String()
+}
+
+// What people see who use kubectl, in each way in which it writes.
+func TestKubectlShowsTheRefusal(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "refused-kubectl")
+	bad := strings.ReplaceAll(placing("{clusterAffinity: {clusterNames: [a], exclude: [a]}}"), "$NS", ns)
+	good := strings.ReplaceAll(placing("{clusterAffinity: {clusterNames: [nowhere]}}"), "$NS", ns)
+	const path, reason = "spec.placement.clusterAffinity.clusterNames[0]", "is named in exclude too"
+	says := func(out string) {
+		t.Helper()
+		if !strings.Contains(out, path) || !strings.Contains(out, reason) {
+			t.Errorf("kubectl shows neither path nor reason:\n%s", out)
+		}
+	}
+	says(kubectl(t, bad, "apply", "-f", "-"))
+	says(kubectl(t, bad, "apply", "--server-side", "-f", "-"))
+	says(kubectl(t, bad, "create", "--validate=false", "-f", "-"))
+	if out := kubectl(t, good, "apply", "-f", "-"); !strings.Contains(out, "created") {
+		t.Fatalf("a good policy is refused:\n%s", out)
+	}
+	says(kubectl(t, bad, "apply", "-f", "-"))
+	says(kubectl(t, "", "patch", "-n", ns, "pp", "refused", "--type=merge", "-p", `{"spec":{"placement":{"clusterAffinity":{"clusterNames":["a"],"exclude":["a"]}}}}`))
+	if out := kubectl(t, "", "patch", "-n", ns, "pp", "refused", "--type=merge", "-p", `{"spec":{"placment":{}}}`); !strings.Contains(out, `unknown field "spec.placment"`) {
+		t.Errorf("an unknown field in a patch is not refused:\n%s", out)
+	}
+	if out := kubectl(t, "", "annotate", "-n", ns, "pp", "refused", "atoll.dev/clusters=*"); !strings.Contains(out, "cannot be placed") {
+		t.Errorf("a policy may be annotated:\n%s", out)
+	}
+}
