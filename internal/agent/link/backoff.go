@@ -8,7 +8,10 @@ import (
 
 const (
 	backoffFirst = 200 * time.Millisecond
-	backoffMost  = 15 * time.Second
+	// backoffMost is less than the 5 s within which a cluster whose link is back
+	// counts as Ready. Each agent has one handshake under way at most, so that a
+	// fleet that comes back together queues at the hub and does not pile up.
+	backoffMost = 4 * time.Second
 )
 
 // backoff doubles from backoffFirst to backoffMost; each wait is spread over its

@@ -9,7 +9,7 @@
 //   - A manifest is acknowledged only once it lies in the member's store. Reports
 //     are sent when they differ from the last, gathered for Gather, and again after
 //     a reconnect until the hub has stored them.
-//   - A broken or half-open link is dialled again after 0.2 to 15 seconds; a hub
+//   - A broken or half-open link is dialled again after 0.2 to 4 seconds; a hub
 //     that refuses for good is asked again after RefusedPause only.
 //   - Neither tokens nor keys nor the content of objects are logged.
 //   - Changed may be called from anywhere. Run is called once.
