@@ -44,7 +44,7 @@ func Fingerprint(obj *unstructured.Unstructured) string {
 			x.Time = e.Time.UTC().Format("20060102T150405")
 		}
 		if e.FieldsV1 != nil {
-			x.Fields = string(bytes.TrimSpace(e.FieldsV1.Raw))
+			x.Fields = string(bytes.TrimSpace(e.FieldsV1.GetRawBytes()))
 		}
 		seen.Entries = append(seen.Entries, x)
 	}

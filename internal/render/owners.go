@@ -1,7 +1,6 @@
 package render
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -65,7 +64,7 @@ func ownersOf(obj *unstructured.Unstructured) (tree *owners, loose bool, err err
 			return tree, true, nil
 		}
 		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, false, fmt.Errorf("managedFields of %s: %w", entry.Manager, err)
 		}
 		tree.insert(&set, entry.Operation == metav1.ManagedFieldsOperationApply)

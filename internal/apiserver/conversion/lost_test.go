@@ -92,7 +92,7 @@ func TestSetAsideFollowsStatements(t *testing.T) {
 		}
 		for _, f := range fields {
 			c.ManagedFields = append(c.ManagedFields, metav1.ManagedFieldsEntry{
-				Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(f)}})
+				Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(f)})
 		}
 		return c
 	}
