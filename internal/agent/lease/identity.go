@@ -2,22 +2,31 @@ package lease
 
 import (
 	"crypto/rand"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
 )
 
-// Identity of one holder: host, boot, process namespace, process and when it
-// started, so that another process of the same machine can tell whether this one
-// still lives; and a random part, since one process may have several holders.
+// PodVariable is the environment variable in which the one container of a pod that
+// runs the agent finds the pod's UID.
+const PodVariable = "ATOLL_POD_UID"
+
+// Identity of one holder: host, pod, boot and process namespace, process and when
+// it started, so that another process of the same machine, or of the same pod, can
+// tell whether this one still lives; and a random part, since one process may have
+// several holders.
 func Identity() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Sprintf("%s_%s_%d_%s_%s", host, machine(), os.Getpid(), started(os.Getpid()), rand.Text()[:8])
+	return strings.Join([]string{
+		host, pod(), machine(), strconv.Itoa(os.Getpid()), started(os.Getpid()), rand.Text()[:8],
+	}, "_")
 }
+
+// pod UID; empty outside a pod.
+func pod() string { return strings.ReplaceAll(os.Getenv(PodVariable), "_", "-") }
 
 // machine names the boot and the process namespace; empty where there is no /proc.
 func machine() string {
@@ -48,17 +57,23 @@ func started(pid int) string {
 	return fields[19]
 }
 
-// dead tells whether the holder was a process of this very machine and process
-// namespace that does not exist any more.
+// dead tells whether the holder was a process that surely does not exist any more:
+// one of this very machine and process namespace whose process is gone, or one of
+// an earlier run of this pod's container, which the kubelet starts anew only after
+// the end of the run before.
 func dead(identity string) bool {
 	parts := strings.Split(identity, "_")
-	if len(parts) < 5 {
+	if len(parts) < 6 {
 		return false
 	}
-	parts = parts[len(parts)-4:]
-	pid, err := strconv.Atoi(parts[1])
-	if err != nil || parts[0] == "" || parts[0] != machine() || parts[2] == "" {
+	parts = parts[len(parts)-5:]
+	inPod, where, since := parts[0], parts[1], parts[3]
+	pid, err := strconv.Atoi(parts[2])
+	switch {
+	case err != nil || where == "":
 		return false
+	case where == machine():
+		return since != "" && started(pid) != since
 	}
-	return started(pid) != parts[2]
+	return inPod != "" && inPod == pod()
 }

@@ -5,8 +5,12 @@
 //
 //   - Acquire returns once the Lease is ours. It takes over a Lease that was not
 //     renewed for its duration as seen by this process's own clock (clocks are
-//     never compared), one that its holder gave back, and one whose holder was a
-//     process of this machine that is surely dead.
+//     never compared), one that its holder gave back, and one whose holder is
+//     surely dead: a process of this very boot and process namespace that is gone
+//     (its number may have been given to another one, but not with the moment of
+//     its start), or an earlier run of the same pod's container, of which the
+//     kubelet never runs two. An agent that was killed therefore waits for nobody
+//     when it starts again, and a holder that may live is always waited for.
 //   - Keep renews it. It ends with ErrLost when another agent holds the Lease, and
 //     gives the Lease back when its context ends.
 //   - Held is true only while a renewal succeeded less than a duration ago: it may

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -214,6 +215,13 @@ const joinTimeout = 90 * time.Second
 const ioBuffer = 4 << 10
 
 // dial makes a connection with small buffers that finds half-open links by itself.
+const (
+	// dialTimeout of TCP; a third try of the kernel falls into it.
+	dialTimeout = 3500 * time.Millisecond
+	// connectTimeout of TCP and TLS together.
+	connectTimeout = 20 * time.Second
+)
+
 func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+l.o.Hub,
 		grpc.WithTransportCredentials(credentials.NewTLS(config)),
@@ -221,6 +229,8 @@ func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
 			Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true,
 		}),
 		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer), grpc.WithSharedWriteBuffer(true),
+		grpc.WithContextDialer(dialTCP),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(session.MaxFrameBytes), grpc.MaxCallSendMsgSize(session.MaxFrameBytes)),
 		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	)
@@ -231,6 +241,11 @@ func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
 }
 
 // sessionTLS shows our certificate and trusts the hub's CAs.
+// dialTCP gives up early: a host that cannot be reached does not answer later.
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext(ctx, "tcp", address)
+}
+
 func (l *Link) sessionTLS() (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(l.o.Hub)
 	if err != nil {

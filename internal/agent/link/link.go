@@ -26,6 +26,10 @@ const (
 	Gather = 100 * time.Millisecond
 	// RefusedPause is how long a hub that refuses for good is left alone.
 	RefusedPause = 10 * time.Minute
+	// SupersededPause is how long an agent stays away whose session another one with
+	// the same key took over. Two on the same member are kept apart by its lease
+	// already; this is for members that are copies of each other.
+	SupersededPause = time.Minute
 	// steady is how long a session lasts that shows that the link works.
 	steady = 10 * time.Second
 )
@@ -203,8 +207,8 @@ func (l *Link) connectLoop(ctx context.Context) {
 		switch {
 		case errors.As(err, &refused):
 			d = l.refused(refused, d)
-		case untrusted(err) && wait.current >= backoffMost/4:
-			l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.o.Hub, "err", err)
+		case untrusted(err) && wait.current >= backoffMost/2:
+			l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.hub(), "err", err)
 			l.id.cert = nil
 			l.id.known = true
 		case told != err.Error():
@@ -224,7 +228,9 @@ func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
 	}
 	if r.final {
 		d = l.o.RefusedPause
-	} else {
+	case r.reason == "Superseded":
+		d = SupersededPause
+	default:
 		d = max(d, 5*time.Second)
 	}
 	l.o.Log.Error("the hub refuses this agent; what is placed here is kept as it is", "hub", l.o.Hub,
