@@ -33,7 +33,6 @@ type fixture struct {
 	t    *testing.T
 	hub  *testHub
 	kube dynamic.Interface
-	stop func() error
 	logs *syncBuffer
 }
 

@@ -188,7 +188,7 @@ func assemble(secret *corev1.Secret, all map[string]*corev1.Secret) (data []byte
 	for _, name := range parts {
 		part := all[name]
 		if part == nil {
-			return nil, nil, fmt.Errorf("Secret %s lacks its part %s", secret.Name, name)
+			return nil, nil, fmt.Errorf("the Secret %s lacks its part %s", secret.Name, name)
 		}
 		data = append(data, part.Data[keyData]...)
 	}

@@ -137,7 +137,7 @@ func (s *Store) Identity(ctx context.Context) (*Identity, error) {
 	}
 	var id Identity
 	if err := unpack(secret.Data[keyData], &id); err != nil {
-		return nil, fmt.Errorf("Secret %s/%s in the member is damaged (delete it to join anew): %w", s.namespace, nameIdentity, err)
+		return nil, fmt.Errorf("the Secret %s/%s in the member is damaged (delete it to join anew): %w", s.namespace, nameIdentity, err)
 	}
 	s.mu.Lock()
 	s.heads[nameIdentity] = head{version: secret.ResourceVersion}
