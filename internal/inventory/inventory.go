@@ -57,8 +57,8 @@ type Options struct {
 	// Metrics are registered here; default: nowhere.
 	Metrics prometheus.Registerer
 	// SilentAfter is how long a stream may be away before Ready turns Unknown;
-	// default 25 s, so that with the 13 s in which a half-open link is found it is
-	// less than 40 s.
+	// default 22 s, so that with the 13 s in which a half-open link is found it is
+	// well under 40 s.
 	SilentAfter time.Duration
 	// SilentShare of the fleet, and SilentClusters, that may fall silent within a
 	// minute and still be written; defaults 0.2 and 3.
@@ -97,7 +97,7 @@ type member struct {
 // New makes a Reconciler that follows the table from now on.
 func New(o Options) *Reconciler {
 	if o.SilentAfter <= 0 {
-		o.SilentAfter = 25 * time.Second
+		o.SilentAfter = 22 * time.Second
 	}
 	if o.SilentShare <= 0 {
 		o.SilentShare = 0.2

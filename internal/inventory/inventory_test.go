@@ -188,7 +188,7 @@ func TestReadyFollowsStream(t *testing.T) {
 				t.Errorf("status is %+v", c.Status)
 			}
 			w.lose(0, 1)
-			pass(24 * time.Second)
+			pass(21 * time.Second)
 			w.expect("c0", "True AgentConnected")
 			pass(2 * time.Second)
 			w.expect("c0", "Unknown StreamLost")
@@ -259,7 +259,7 @@ func TestHubStartWaits(t *testing.T) {
 		})
 		<-time.After(time.Hour) // between making and running nothing counts
 		w.run(func() {
-			pass(24 * time.Second)
+			pass(21 * time.Second)
 			w.expect("c0", "True AgentConnected")
 			w.join(1, 2)
 			pass(2 * time.Second)
