@@ -51,8 +51,10 @@ var disabledAdmission = []string{
 }
 
 // disabledFeatures serve clusters of several API servers that differ in
-// version, at the price of leases that are written all the time.
+// version, at the price of leases that are written all the time; and read all of
+// every kind again every few minutes, to compare it with the watch cache.
 var disabledFeatures = map[string]bool{
+	string(features.DetectCacheInconsistency):            false,
 	string(features.APIServerIdentity):                   false,
 	string(features.UnknownVersionInteroperabilityProxy): false,
 }
