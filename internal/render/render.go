@@ -24,7 +24,7 @@ type Input struct {
 }
 
 // Render gives the content's items as one member gets them, in the content's
-// order, and which rule set which field. An item to which a rule does not apply has
+// order, and which rule set which field; those that are held back are left out. An item to which a rule does not apply has
 // an Error instead of an object; the others are as if it had none.
 func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 	matching := map[atoll.ItemKey][]*atoll.Rule{}
@@ -39,6 +39,9 @@ func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 	var notes []Provenance
 	for i := range content.Items {
 		item := &content.Items[i]
+		if item.State == atoll.ItemRemovalHeld {
+			continue
+		}
 		r, n := renderItem(item, matching[item.Key], in, scaled[item.Key])
 		out = append(out, r)
 		notes = append(notes, n...)
@@ -62,11 +65,12 @@ func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (a
 			err = o.apply(rule)
 		}
 	}
-	if err == nil && item.Divided && !scaled {
+	_, assigned := in.Assigned[item.Key.String()]
+	if err == nil && item.Divided && (assigned || !scaled) {
 		err = o.assign(in.Assigned)
 	}
 	if err == nil && scaled {
-		r.Leave = leaveReplicas(o.obj)
+		r.Leave = leaveReplicas(o.obj, assigned || !item.Divided)
 	}
 	if err == nil {
 		r.Object, err = json.Marshal(o.obj)
@@ -127,9 +131,9 @@ func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
 	return out
 }
 
-// leaveReplicas takes the replicas out of the object and gives the list of fields
-// that are the member's.
-func leaveReplicas(obj map[string]any) []string {
+// leaveReplicas gives the list of fields that are the member's. The object keeps its
+// replicas to start with only where they are this cluster's.
+func leaveReplicas(obj map[string]any, own bool) []string {
 	_, path, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj})
 	if !ok {
 		path = []string{"spec", "replicas"}
@@ -137,7 +141,7 @@ func leaveReplicas(obj map[string]any) []string {
 			return nil
 		}
 	}
-	if parent, ok := interpret.Lookup(obj, path[:len(path)-1]); ok {
+	if parent, ok := interpret.Lookup(obj, path[:len(path)-1]); ok && !own {
 		if m, ok := parent.(map[string]any); ok {
 			delete(m, path[len(path)-1])
 		}

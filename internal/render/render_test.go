@@ -249,6 +249,8 @@ func TestAssigned(t *testing.T) {
 	}
 }
 
+// A new object starts with the replicas that are this cluster's; afterwards they are
+// the autoscaler's.
 func TestReplicasOfAnAutoscalerAreLeft(t *testing.T) {
 	hpa := atoll.ItemKey{Group: "autoscaling", Kind: "HorizontalPodAutoscaler", Namespace: "shop", Name: "web"}
 	for _, divided := range []bool{false, true} {
@@ -256,8 +258,12 @@ func TestReplicasOfAnAutoscalerAreLeft(t *testing.T) {
 		c.Items[1].Divided = divided
 		c.Items = append(c.Items, item(hpa, `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"web","namespace":"shop"},"spec":{"maxReplicas":5,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`))
 		r, _ := rendered(t, c, render.Input{Rules: []int{0}}, webKey)
-		if strings.Contains(string(r.Object), "replicas") || fmt.Sprint(r.Leave) != "[/spec/replicas]" || r.Error != "" {
+		if strings.Contains(string(r.Object), "replicas") == divided || fmt.Sprint(r.Leave) != "[/spec/replicas]" || r.Error != "" {
 			t.Errorf("divided %v: object %s, leave %v, error %q", divided, r.Object, r.Leave, r.Error)
+		}
+		assigned := render.Input{Rules: []int{0}, Assigned: map[string]int64{webKey.String(): 2}}
+		if r, _ := rendered(t, c, assigned, webKey); divided && !strings.Contains(string(r.Object), `"replicas":2`) || r.Error != "" {
+			t.Errorf("divided %v, 2 assigned: object %s, error %q", divided, r.Object, r.Error)
 		}
 		without, _ := rendered(t, content(c.Rules...), render.Input{Rules: []int{0}}, webKey)
 		if without.Hash == r.Hash {

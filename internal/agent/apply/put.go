@@ -37,8 +37,9 @@ func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failu
 	live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		// A field that will be left to the member starts as the hub states it.
-		return e.send(ctx, p, res, sending{left: p.Item.Leave})
+		// A field that will be left to the member starts as the hub states it; it is
+		// handed over right after.
+		return e.send(ctx, p, res, sending{})
 	case err != nil:
 		return explain(err, p.Key)
 	}
