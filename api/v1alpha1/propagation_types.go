@@ -55,6 +55,7 @@ type PropagationSpec struct {
 	// Placement chooses the clusters. Without one, every cluster that no taint
 	// repels.
 	// +optional
+	// +kubebuilder:default={}
 	Placement Placement `json:"placement,omitempty"`
 
 	// Priority: where several policies select one object, the highest wins, then

@@ -46,7 +46,8 @@ func (p *Policies) ClusterOverrides() []*v1alpha1.ClusterOverridePolicy {
 	return list[*v1alpha1.ClusterOverridePolicy](p, policyScope{"ClusterOverridePolicy", ""})
 }
 
-// Subscribe to policies that changed, came or went.
+// Subscribe to policies whose spec changed, that came or went. What is written into
+// their status is in the table and not told.
 func (p *Policies) Subscribe(fn func(kind, ns, name string)) {
 	p.subscribe(func(k PolicyKey) { fn(k.Kind, k.Namespace, k.Name) })
 }
@@ -81,9 +82,12 @@ func (p *Policies) put(obj client.Object) {
 	if p.byNS[scope] == nil {
 		p.byNS[scope] = map[string]client.Object{}
 	}
+	old := p.byNS[scope][obj.GetName()]
 	p.byNS[scope][obj.GetName()] = obj
 	p.mu.Unlock()
-	p.notify(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
+	if old == nil || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() {
+		p.notify(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
+	}
 }
 
 func (p *Policies) drop(obj client.Object) {
