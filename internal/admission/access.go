@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // access is reading that a writer must be allowed, since it places what it selects.
@@ -105,6 +106,14 @@ func (p *Plugin) mayRead(ctx context.Context, u user.Info, need []access) error 
 		return fmt.Errorf("whoever places objects must be able to read them: %q may not %s %s %s", u.GetName(), verb, x.resource, where)
 	}
 	return nil
+}
+
+// MayGet tells whether the API server's authorizer lets the user read an object, or,
+// without a name, every object of the kind in the namespace.
+func (p *Plugin) MayGet(ctx context.Context, u user.Info, key atoll.ItemKey) bool {
+	x := access{kind: schema.GroupKind{Group: key.Group, Kind: key.Kind}, namespace: key.Namespace, name: key.Name}
+	x.resource = p.resource(x.kind)
+	return p.allowed(ctx, u, "get", x)
 }
 
 func (p *Plugin) allowed(ctx context.Context, u user.Info, verb string, x access) bool {

@@ -19,6 +19,8 @@ type Explanation struct {
 	Bundle BundleID
 	// Needed lists the Bundles that take it along as a dependency.
 	Needed []BundleID
+	// Lost says why each of Others did not win.
+	Lost []string
 }
 
 // Explain who places a template, by the same function that decides; false when there
@@ -33,10 +35,32 @@ func (b *Binder) Explain(key atoll.ItemKey) (Explanation, bool) {
 	e := Explanation{Decision: Decide(b.index, sub, b.namespaceOf(key.Namespace), holder)}
 	if e.Winner != nil {
 		e.Bundle, _ = bundleFor(*e.Winner, sub)
+		for _, o := range e.Others {
+			e.Lost = append(e.Lost, lost(*e.Winner, o))
+		}
 	}
 	e.Needed = b.claims.needing(key)
 	return e, true
 }
+
+// lost says why a candidate did not win.
+func lost(winner, c Candidate) string {
+	switch {
+	case compare(c, winner) < 0:
+		return "it ranks higher by " + edge(c, winner) + ", but what is placed already stays where it is unless a policy says preemption: Always"
+	case winner.level == levelObject && c.level == levelNamespace:
+		return "an object's own annotation wins over its namespace's"
+	case winner.level >= levelNamespace:
+		return "annotations win over policies"
+	case winner.level != c.level:
+		return "a namespace's own policy wins over a cluster policy"
+	}
+	return "the winner is ahead by " + edge(winner, c)
+}
+
+// Involved lists the Bundles that place the object, hold it, or want it as a
+// dependency; whether or not it exists.
+func (b *Binder) Involved(key atoll.ItemKey) []BundleID { return b.claims.touched(key) }
 
 // Skipped is a template that its namespace's annotation leaves out.
 type Skipped struct {

@@ -75,14 +75,14 @@ func choose(all []Candidate, holder *v1alpha1.BundleSource) (int, string) {
 	if all[0].level >= levelNamespace {
 		return 0, "annotations win over policies"
 	}
+	if len(all) == 1 {
+		return 0, "only it selects the object"
+	}
 	held := -1
 	if holder != nil {
 		held = slices.IndexFunc(all, func(c Candidate) bool { return c.Source.Kind == holder.Kind && c.Source.Name == holder.Name })
 	}
-	if held < 0 {
-		if len(all) == 1 {
-			return 0, "only it selects the object"
-		}
+	if held <= 0 {
 		return 0, "best of " + fmt.Sprint(len(all)) + " policies by " + edge(all[0], all[1])
 	}
 	for i, c := range all[:held] {
@@ -90,10 +90,7 @@ func choose(all []Candidate, holder *v1alpha1.BundleSource) (int, string) {
 			return i, fmt.Sprintf("it preempts %s %s", all[held].Source.Kind, all[held].Source.Name)
 		}
 	}
-	if held > 0 {
-		return held, "it holds the object already, and none of the others preempts it"
-	}
-	return held, "it holds the object already"
+	return held, "it holds the object already, and none of the others preempts it"
 }
 
 // above tells whether c ranks above held for preemption: by level, then priority.

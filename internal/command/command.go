@@ -13,6 +13,7 @@ import (
 	"atoll.dev/atoll/internal/command/agent"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/confirm"
+	"atoll.dev/atoll/internal/command/explain"
 	"atoll.dev/atoll/internal/command/get"
 	"atoll.dev/atoll/internal/command/join"
 	"atoll.dev/atoll/internal/command/remove"
@@ -42,7 +43,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		look:     {get.NewCommand(flags)},
+		look:     {get.NewCommand(flags), explain.NewCommand(flags)},
 		clusters: {token.NewCommand(flags), join.NewCommand(flags), agent.NewCommand(), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {

@@ -16,15 +16,24 @@ import (
 
 // Input is a snapshot of all that is known of one object.
 type Input struct {
-	// Object that was asked about; of kind Bundle or ClusterBundle for a whole one.
+	// Object that was asked about. Of a Bundle, a policy or a Namespace whole Bundles
+	// are explained: itself, those that the policy makes, that of its annotation.
 	Object atoll.ItemKey
-	// Exists: the hub has such a template.
+	// Version of the object's kind, such as "v1".
+	Version string
+	// Exists: the hub has such an object.
 	Exists bool
-	// Claim on the template; nil for a Bundle, or when it does not exist.
+	// DeletedAt is when somebody deleted it; nil: nobody did, or it is gone.
+	DeletedAt *time.Time
+	// Claim on the template; nil for what cannot be placed, or does not exist.
 	Claim *Claim
 	// Bundles that hold the object, or are to hold it.
 	Bundles []Bundle
-	// Skipped lists what the annotation of the object's namespace leaves out.
+	// MoreBundles that are not among them.
+	MoreBundles int
+	// Annotation of the object's namespace, or of the Namespace that was asked about.
+	Annotation string
+	// Skipped lists what that annotation leaves out.
 	Skipped []Skipped
 	// Holding is why the hub holds after a rewind; empty: it does not.
 	Holding string
@@ -54,6 +63,8 @@ type Candidate struct {
 	Priority int32  `json:"priority,omitempty"`
 	// Matched says by what it selects the object.
 	Matched string `json:"matched,omitempty"`
+	// Lost says why it did not win.
+	Lost string `json:"lost,omitempty"`
 }
 
 // Skipped is a template that its namespace's annotation leaves out.
@@ -83,15 +94,23 @@ type Bundle struct {
 type Explanation struct {
 	Kind      string `json:"kind"`
 	Group     string `json:"group,omitempty"`
+	Version   string `json:"version,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	Exists    bool   `json:"exists"`
+	// Verdict is all of it in a sentence.
+	Verdict string `json:"verdict"`
+	Exists  bool   `json:"exists"`
+	// DeletedAt is when somebody deleted it; it goes when the clusters let go.
+	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 	// Holding is why the whole hub issues nothing.
 	Holding string              `json:"holding,omitempty"`
 	Claim   *Claim              `json:"claim,omitempty"`
 	Bundles []BundleExplanation `json:"bundles,omitempty"`
-	// Skipped of the object's namespace, by key.
-	Skipped []Skipped `json:"skipped,omitempty"`
+	// MoreBundles of a policy are there and not explained.
+	MoreBundles int `json:"moreBundles,omitempty"`
+	// Annotation of the namespace, and what it leaves out, by key.
+	Annotation string    `json:"annotation,omitempty"`
+	Skipped    []Skipped `json:"skipped,omitempty"`
 
 	now time.Time
 }
@@ -108,12 +127,17 @@ type BundleExplanation struct {
 	// Revision that rows are to reach, and its number.
 	Revision string `json:"revision,omitempty"`
 	Number   int64  `json:"number,omitempty"`
-	Items    int    `json:"items"`
+	// Items of it that the asker may read.
+	Items int `json:"items"`
 	// Item says what the object is to the Bundle: empty for a whole Bundle.
 	Item     string `json:"item,omitempty"`
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// NoFit: no cluster fits the placement.
-	NoFit bool `json:"noFit,omitempty"`
+	// NoFit: no cluster fits the placement. Nowhere: it names none, on purpose.
+	NoFit   bool `json:"noFit,omitempty"`
+	Nowhere bool `json:"nowhere,omitempty"`
+	// Holders are the clusters that have yet to confirm that the object, which was
+	// deleted or moved away, is gone there.
+	Holders []string `json:"holders,omitempty"`
 	// Plan that waits for a confirmation.
 	Plan *rollout.Plan `json:"plan,omitempty"`
 	// Clusters of the fleet, and rows of clusters that are gone, by name.
@@ -180,8 +204,8 @@ type Override struct {
 // Explain joins what is known.
 func Explain(in Input) Explanation {
 	e := Explanation{
-		Kind: in.Object.Kind, Group: in.Object.Group, Namespace: in.Object.Namespace, Name: in.Object.Name,
-		Exists: in.Exists, Holding: in.Holding, Claim: in.Claim, now: in.Now,
+		Kind: in.Object.Kind, Group: in.Object.Group, Version: in.Version, Namespace: in.Object.Namespace, Name: in.Object.Name,
+		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, Claim: in.Claim, Annotation: in.Annotation, now: in.Now,
 	}
 	for _, s := range in.Skipped {
 		if in.sees(s.Key) {
@@ -192,7 +216,20 @@ func Explain(in Input) Explanation {
 	for _, b := range in.Bundles {
 		e.Bundles = append(e.Bundles, in.bundle(b))
 	}
+	e.Verdict = e.verdict()
 	return e
+}
+
+// Only the cluster; false when it has no part in anything.
+func (e Explanation) Only(cluster string) (Explanation, bool) {
+	found := false
+	bundles := slices.Clone(e.Bundles)
+	for i := range bundles {
+		bundles[i].Clusters = slices.DeleteFunc(slices.Clone(bundles[i].Clusters), func(c ClusterExplanation) bool { return c.Cluster != cluster })
+		found = found || len(bundles[i].Clusters) > 0
+	}
+	e.Bundles = bundles
+	return e, found
 }
 
 func (in Input) sees(key atoll.ItemKey) bool { return in.Visible == nil || in.Visible(key) }
@@ -207,10 +244,17 @@ func (in Input) seesAll(b Bundle) bool {
 	return !hidden
 }
 
-// whole tells whether a Bundle was asked about.
+// whole tells whether whole Bundles were asked about.
 func (in Input) whole() bool {
-	return in.Object.Group == v1alpha1.GroupVersion.Group && strings.HasSuffix(in.Object.Kind, "Bundle")
+	return in.Object.Group == v1alpha1.GroupVersion.Group || in.space()
 }
+
+// space tells whether a Namespace was asked about.
+func (in Input) space() bool { return in.Object.Group == "" && in.Object.Kind == "Namespace" }
+
+// about tells whether the Bundle is one of those that were asked about, rather than
+// one that merely holds the object.
+func (in Input) about(b Bundle) bool { return in.whole() && (!in.space() || b.Ref.Namespace != "") }
 
 func (in Input) bundle(b Bundle) BundleExplanation {
 	out := BundleExplanation{
@@ -218,8 +262,14 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit, Removal: b.Spec.Removal,
 		Revision: b.Latest, Number: b.Numbers[b.Latest], NoFit: b.Decision.NoFit, Item: in.item(b),
 	}
+	out.Nowhere = atoll.IsNowhere(b.Spec.Placement)
 	if b.Content != nil {
-		out.Items = len(b.Content.Items)
+		for _, i := range b.Content.Items {
+			if in.sees(i.Key) {
+				out.Items++
+			}
+		}
+		out.Holders = in.holders(b)
 	}
 	all := in.seesAll(b)
 	if out.Plan = b.Output.Plan; out.Plan != nil && !all {
@@ -246,15 +296,36 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 				}
 			}
 		}
-		c.Overrides = in.overrides(b.Provenance[v.Cluster])
+		c.Overrides = in.overrides(b, b.Provenance[v.Cluster])
 		out.Clusters = append(out.Clusters, c)
 	}
 	return out
 }
 
+// holders of an object that is on its way out.
+func (in Input) holders(b Bundle) (out []string) {
+	for _, t := range b.Content.Tombstones {
+		if t.Key != in.Object {
+			continue
+		}
+		for cluster, row := range b.Rows {
+			if !t.Confirmed(row.Spec, row.Status) && !slices.Contains(out, cluster) {
+				out = append(out, cluster)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+const (
+	plainItem  = "an item" // of which there is nothing to say
+	dependency = "a dependency of other items"
+)
+
 // item says what the object is to the Bundle.
 func (in Input) item(b Bundle) string {
-	if in.whole() || b.Content == nil {
+	if in.about(b) || b.Content == nil {
 		return ""
 	}
 	for _, i := range b.Content.Items {
@@ -267,11 +338,11 @@ func (in Input) item(b Bundle) string {
 		case i.State == atoll.ItemUnaccounted:
 			return "Unaccounted: its template is gone and nobody was seen to delete it; it is kept"
 		case i.Dependency:
-			return "a dependency of other items"
+			return dependency
 		case i.Divided:
 			return "an item whose replicas are divided"
 		}
-		return "an item"
+		return plainItem
 	}
 	for _, t := range b.Content.Tombstones {
 		if t.Key != in.Object {
@@ -296,7 +367,7 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 	}
 	for item, n := range row.Spec.Assigned {
 		key, err := atoll.ParseItemKey(item)
-		if err == nil && in.sees(key) && (in.whole() || key == in.Object) {
+		if err == nil && in.sees(key) && (in.about(b) || key == in.Object) {
 			if r.Assigned == nil {
 				r.Assigned = map[string]int64{}
 			}
@@ -306,7 +377,9 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 	if st := row.Status; st != nil {
 		since := time.Unix(st.Since, 0).UTC()
 		r.State, r.Reported, r.StateSince = st.State, st.Generation, &since
-		r.Health, r.Problem = in.health(st)
+		if !in.about(b) {
+			r.Health, r.Problem = in.health(st)
+		}
 	}
 	if next, changes := b.Output.Changes[cluster]; changes {
 		r.Next = nextStep(row.Spec, next)
@@ -317,7 +390,7 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 // health of the object as last reported. A report lists what is not healthy, and
 // what has a status to reflect; what it leaves out is healthy once it is applied.
 func (in Input) health(st *atoll.RowStatus) (h atoll.Health, problem string) {
-	if in.whole() || st.State == atoll.RowRemoved {
+	if st.State == atoll.RowRemoved {
 		return "", ""
 	}
 	for _, i := range st.Items {
@@ -392,16 +465,16 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 	return out
 }
 
-func (in Input) overrides(provenance []render.Provenance) (out []Override) {
+func (in Input) overrides(b Bundle, provenance []render.Provenance) (out []Override) {
 	for _, p := range provenance {
-		if !in.whole() && p.Item != in.Object || !in.sees(p.Item) {
+		if !in.about(b) && p.Item != in.Object || !in.sees(p.Item) {
 			continue
 		}
 		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Value: p.Value}
 		if p.Item.Group == "" && p.Item.Kind == "Secret" {
 			o.Value, o.Hidden = nil, true
 		}
-		if in.whole() {
+		if in.about(b) {
 			o.Item = p.Item.Kind + "/" + p.Item.Name
 		}
 		out = append(out, o)

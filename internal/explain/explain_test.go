@@ -140,21 +140,21 @@ func ask(key atoll.ItemKey, bundles ...Bundle) Input {
 }
 
 func TestDeployment(t *testing.T) {
-	golden(t, "deployment", Explain(ask(web, shop())).Text())
+	golden(t, "deployment", Explain(ask(web, shop())).Text(false))
 }
 
 func TestWholeBundle(t *testing.T) {
 	in := ask(atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}, shop())
 	in.Claim = nil
-	golden(t, "bundle", Explain(in).Text())
+	golden(t, "bundle", Explain(in).Text(false))
 }
 
 func TestNobodyPlacesIt(t *testing.T) {
 	in := ask(web)
 	in.Claim = &Claim{Why: "no policy and no annotation selects it", Skipped: "made by Deployment/api", NeededBy: []string{"shop/api-1"}}
 	in.Holding = "the store was restored from an older snapshot"
-	golden(t, "nobody", Explain(in).Text())
-	if got := Explain(Input{Object: web, Now: now}).Text(); !strings.Contains(got, "There is no such object") {
+	golden(t, "nobody", Explain(in).Text(false))
+	if got := Explain(Input{Object: web, Now: now}).Text(false); !strings.Contains(got, "is not on the hub") {
 		t.Error(got)
 	}
 }
@@ -189,7 +189,7 @@ func TestHeldRemovalsAndEvictions(t *testing.T) {
 	}
 	step.Rows = b.Rows
 	b.Output = rollout.Advance(step)
-	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "ClusterBundle", Name: "base"}, Exists: true, Bundles: []Bundle{b}, Now: now}).Text()
+	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "ClusterBundle", Name: "base"}, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(false)
 	golden(t, "held", strings.ReplaceAll(text, b.Output.Plan.Hash, "HASH"))
 }
 
@@ -204,12 +204,12 @@ func TestSecretsStaySecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, word := range []string{"Secret", "db-password", "token", "Conflict", "aHVudGVyMg"} {
-			if strings.Contains(string(raw), word) || strings.Contains(e.Text(), word) {
+			if strings.Contains(string(raw), word) || strings.Contains(e.Text(false), word) {
 				t.Errorf("the explanation of %s tells of %q:\n%s", key, word, raw)
 			}
 		}
-		if !strings.Contains(e.Text(), "items that you may not read") {
-			t.Errorf("what tokyo waits for is not worded:\n%s", e.Text())
+		if !strings.Contains(e.Text(false), "items that you may not read") {
+			t.Errorf("what tokyo waits for is not worded:\n%s", e.Text(false))
 		}
 	}
 	for _, key := range []atoll.ItemKey{secret, {Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}} {
@@ -221,8 +221,8 @@ func TestSecretsStaySecret(t *testing.T) {
 			t.Errorf("a Secret's value is in the explanation: %s", raw)
 		}
 	}
-	text := Explain(ask(secret, shop())).Text()
-	if !strings.Contains(text, "/metadata/labels/where changed by ClusterOverridePolicy/asia rule 0 in tokyo") {
+	text := Explain(ask(secret, shop())).Text(false)
+	if !strings.Contains(text, "/metadata/labels/where changed by ClusterOverridePolicy/asia rule 0, in tokyo") {
 		t.Errorf("the override of a Secret: %s", text)
 	}
 }
@@ -287,8 +287,11 @@ func TestLargeBundlesAreFolded(t *testing.T) {
 	b.Rows["c1999"] = last
 	b.Decision = schedule.Schedule(schedule.Input{Clusters: clusters, Rows: specs, Now: now})
 	b.Output = rollout.Advance(rollout.Input{Rows: b.Rows, Decision: b.Decision, Revision: "r", Explain: true, Now: now})
-	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "n", Name: "big"}, Bundles: []Bundle{b}, Now: now, Exists: true}).Text()
-	if strings.Count(text, "\n") > 70 || !strings.Contains(text, "c1999") || !strings.Contains(text, "and 1949 more that are done") {
+	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "n", Name: "big"}, Bundles: []Bundle{b}, Now: now, Exists: true}).Text(false)
+	if strings.Index(text, "c1999") > strings.Index(text, "c0000") {
+		t.Error("what is not done does not come first")
+	}
+	if strings.Count(text, "\n") > 70 || !strings.Contains(text, "c1999") || !strings.Contains(text, "and 1950 more that are done") {
 		t.Error(text)
 	}
 }

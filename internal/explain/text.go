@@ -13,59 +13,105 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 )
 
-// rowsShown is how many rows a text lists; beyond that those that are done are only
-// counted.
-const rowsShown = 50
+// What a text shows of a fleet unless all is asked for: so many rows, those that are
+// not done first, and so many names of clusters that one reason leaves out.
+const (
+	rowsShown  = 50
+	namesShown = 20
+)
 
-// Text for people. Clusters that are left out for one reason are folded into one
-// line.
-func (e Explanation) Text() string {
+// Text for people: the verdict first, then who places the object, then each Bundle
+// with its rows, the clusters that are left out folded by reason, and what overrides
+// set. With all, nothing of a fleet is folded or left to a count.
+func (e Explanation) Text(all bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s", e.Kind, e.Name)
-	if e.Namespace != "" {
-		fmt.Fprintf(&b, " in namespace %s", e.Namespace)
-	}
-	b.WriteString("\n")
+	b.WriteString(e.Verdict + "\n")
 	if e.Holding != "" {
-		fmt.Fprintf(&b, "The hub holds, nothing is sent: %s. `atoll restore accept` ends that.\n", e.Holding)
+		fmt.Fprintf(&b, "The hub holds and sends nothing: %s. `atoll restore accept` ends that.\n", e.Holding)
 	}
 	e.claim(&b)
 	for _, bundle := range e.Bundles {
-		e.bundle(&b, bundle)
+		e.bundle(&b, bundle, all)
 	}
-	if len(e.Skipped) > 0 {
-		fmt.Fprintf(&b, "\nLeft out by the annotation of namespace %s:\n", e.Namespace)
-		for _, s := range e.Skipped {
-			fmt.Fprintf(&b, "  %s/%s: %s\n", s.Key.Kind, s.Key.Name, s.Why)
-		}
+	if e.MoreBundles > 0 {
+		fmt.Fprintf(&b, "\nand %d more Bundles of it; `atoll get bundles -A` lists them\n", e.MoreBundles)
 	}
+	e.leftOut(&b)
 	return b.String()
 }
 
 func (e Explanation) claim(b *strings.Builder) {
 	c := e.Claim
 	if c == nil {
-		if !e.Exists {
-			b.WriteString("There is no such object on the hub.\n")
-		}
 		return
 	}
-	if c.Winner == nil {
-		fmt.Fprintf(b, "Placed by nobody: %s.\n", c.Why)
-	} else {
-		fmt.Fprintf(b, "Placed by %s: %s.\n", c.Winner, c.Why)
+	if c.Winner != nil {
+		fmt.Fprintf(b, "\nPlaced by %s: %s.\n", c.Winner, c.Why)
+	} else if along := e.along(); len(along) > 0 {
+		fmt.Fprintf(b, "\nPlaced along with what needs it, in %s; itself by nobody: %s.\n", strings.Join(along, ", "), c.Why)
+	} else if len(e.Bundles) > 0 && !e.space() {
+		fmt.Fprintf(b, "\nPlaced by nobody: %s.\n", c.Why)
 	}
 	for _, o := range c.Others {
-		fmt.Fprintf(b, "  Also selected by %s.\n", o)
+		fmt.Fprintf(b, "  Also selected by %s", o)
+		if o.Lost != "" {
+			fmt.Fprintf(b, ", which lost: %s", o.Lost)
+		}
+		b.WriteString(".\n")
 	}
 	if c.Skipped != "" {
 		fmt.Fprintf(b, "  The annotation of its namespace leaves it out: %s.\n", c.Skipped)
 	}
-	if len(c.NeededBy) > 0 {
-		fmt.Fprintf(b, "  Needed by what is in %s.\n", strings.Join(c.NeededBy, ", "))
+	if c.Winner == nil && len(e.Bundles) == 0 && e.DeletedAt == nil && !e.space() {
+		e.invite(b)
 	}
+}
+
+// along lists the Bundles that take the object along as a dependency.
+func (e Explanation) along() (out []string) {
+	out = append(out, e.Claim.NeededBy...)
+	for _, x := range e.Bundles {
+		name := strings.TrimPrefix(x.Namespace+"/"+x.Name, "/")
+		if x.Item == dependency && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// invite says how an object is placed.
+func (e Explanation) invite(b *strings.Builder) {
+	resource, n, policy := strings.ToLower(e.Kind), "", "ClusterPropagationPolicy"
+	if e.Group != "" {
+		resource += "." + e.Group
+	}
+	if e.Namespace != "" {
+		n, policy = " -n "+e.Namespace, "PropagationPolicy"
+	}
+	fmt.Fprintf(b, "\nTo place it, annotate it with the clusters that it is for, * for all:\n  kubectl annotate %s/%s%s %s='*'\nor write a policy:\n", resource, e.Name, n, atoll.AnnotationClusters)
+	version := strings.TrimPrefix(e.Group+"/"+cmp.Or(e.Version, "v1"), "/")
+	fmt.Fprintf(b, `  apiVersion: atoll.dev/v1alpha1
+  kind: %s
+  metadata: {name: %s%s}
+  spec:
+    resourceSelectors: [{apiVersion: %s, kind: %s, name: %s}]
+    placement: {clusterAffinity: {clusterNames: [CLUSTER]}}
+`, policy, e.Name, strings.Replace(n, " -n ", ", namespace: ", 1), version, e.Kind, e.Name)
+}
+
+// short such as "PropagationPolicy web".
+func (c Candidate) short() string {
+	switch c.Kind {
+	case v1alpha1.SourceAnnotation:
+		return "its own annotation"
+	case v1alpha1.SourceNamespaceAnnotation:
+		return "the annotation of namespace " + c.Name
+	}
+	return c.Kind + " " + c.Name
 }
 
 // String such as "PropagationPolicy web (priority 5, by name)".
@@ -77,98 +123,116 @@ func (c Candidate) String() string {
 	if c.Matched != "" {
 		notes = append(notes, c.Matched)
 	}
-	s := c.Kind + " " + c.Name
-	switch c.Kind {
-	case v1alpha1.SourceAnnotation:
-		s = "its own annotation"
-	case v1alpha1.SourceNamespaceAnnotation:
-		s = "the annotation of namespace " + c.Name
-	}
+	s := c.short()
 	if len(notes) > 0 {
 		s += " (" + strings.Join(notes, ", ") + ")"
 	}
 	return s
 }
 
-func (e Explanation) bundle(b *strings.Builder, x BundleExplanation) {
-	name, kind := x.Name, "clusterbundle"
+func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
+	name, ns := "clusterbundle/"+x.Name, ""
 	if x.Namespace != "" {
-		name, kind = x.Namespace+"/"+x.Name, "bundle"
+		name, ns = "bundle/"+x.Name, " -n "+x.Namespace
 	}
-	fmt.Fprintf(b, "\nBundle %s", name)
-	if x.Item != "" {
-		fmt.Fprintf(b, ", in which it is %s", x.Item)
-	}
+	b.WriteString("\nBundle " + strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"))
 	if x.Number > 0 {
-		fmt.Fprintf(b, "\n  revision %d, %d items", x.Number, x.Items)
+		fmt.Fprintf(b, ", revision %d, %d items", x.Number, x.Items)
 	} else {
-		b.WriteString("\n  no revision yet")
+		b.WriteString(", no revision yet")
 	}
-	b.WriteString("\n")
+	if x.Item != "" && x.Item != plainItem {
+		fmt.Fprintf(b, "; this is %s", x.Item)
+	}
+	b.WriteString(".\n")
 	if x.NoFit {
 		b.WriteString("  No cluster fits the placement; what runs is kept.\n")
 	}
-	if x.WaitsFor != "" {
+	if x.WaitsFor != "" && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil && c.Row.WaitsFor != "" }) {
 		fmt.Fprintf(b, "  Waits for %s.\n", x.WaitsFor)
 	}
 	if x.Plan != nil {
-		ns := ""
-		if x.Namespace != "" {
-			ns = " -n " + x.Namespace
-		}
-		fmt.Fprintf(b, "  Removals wait for a confirmation: %s.\n  `atoll confirm %s/%s%s --plan %s` releases exactly these.\n", x.Plan.Summary(10), kind, x.Name, ns, x.Plan.Hash)
+		fmt.Fprintf(b, "  Removals wait for a confirmation: %s.\n  `atoll confirm %s%s --plan %s` releases exactly these.\n", x.Plan.Summary(10), name, ns, x.Plan.Hash)
 	}
-	e.rows(b, x)
-	leftOut(b, x.Clusters)
-	overrides(b, x.Clusters)
+	e.rows(b, x, all)
+	folded := namesShown
+	if all {
+		folded = len(x.Clusters)
+	}
+	notIn(b, x.Clusters, folded)
+	overrides(b, x.Clusters, folded)
 }
 
-// rows as a table.
-func (e Explanation) rows(b *strings.Builder, x BundleExplanation) {
+// done tells rows of which there is nothing to say.
+func (c ClusterExplanation) done() bool {
+	return c.Row != nil && c.Row.WaitsFor == "" && c.Row.Reason == "" && c.Row.Problem == ""
+}
+
+// rows as a table, with what is waited for below each.
+func (e Explanation) rows(b *strings.Builder, x BundleExplanation, all bool) {
 	var shown []ClusterExplanation
-	count, done := 0, 0
 	for _, c := range x.Clusters {
-		if c.Row == nil && c.Verdict != "Placed" {
-			continue
+		if c.Row != nil || c.Verdict == schedule.Placed {
+			shown = append(shown, c)
 		}
-		if count++; count > rowsShown && c.Row != nil && c.Row.WaitsFor == "" && c.Row.Reason == "" {
-			done++
-			continue
+	}
+	done, waiting := 0, 0
+	if !all && len(shown) > rowsShown {
+		slices.SortStableFunc(shown, func(a, b ClusterExplanation) int {
+			return cmp.Compare(fmt.Sprint(a.done()), fmt.Sprint(b.done()))
+		})
+		for _, c := range shown[rowsShown:] {
+			if c.done() {
+				done++
+			} else {
+				waiting++
+			}
 		}
-		shown = append(shown, c)
+		shown = shown[:rowsShown]
 	}
 	if len(shown) == 0 {
 		return
 	}
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  CLUSTER\tWHY\tROW\tREVISION\tSTATE\tAGE\tWAITS FOR")
-	for _, c := range shown {
-		cells := "none\t\t\t\tthe first revision"
-		switch {
-		case c.Row != nil:
-			cells = e.cells(c.Row)
-		case x.Number > 0:
-			cells = "none\t\t\t\tits row; Atoll is about to write it"
-		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", c.Cluster, c.why(), cells)
-	}
-	w.Flush()
-	for line := range strings.Lines(table.String()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	e.table(b, x, shown)
+	if waiting > 0 {
+		fmt.Fprintf(b, "  and %d more that are not done; --all shows them, --cluster NAME shows one\n", waiting)
 	}
 	if done > 0 {
 		fmt.Fprintf(b, "  and %d more that are done\n", done)
 	}
 }
 
+func (e Explanation) table(b *strings.Builder, x BundleExplanation, shown []ClusterExplanation) {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  CLUSTER\tWHY\tROW\tREVISION\tSTATE\tSINCE")
+	for _, c := range shown {
+		cells := "none yet"
+		if c.Row != nil {
+			cells = e.cells(c.Row)
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", c.Cluster, c.why(), cells)
+	}
+	w.Flush()
+	lines := strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")
+	b.WriteString(strings.TrimRight(lines[0], " ") + "\n")
+	for i, c := range shown {
+		b.WriteString(strings.TrimRight(lines[i+1], " ") + "\n")
+		for _, note := range e.notes(x, c) {
+			b.WriteString("    - " + note + "\n")
+		}
+	}
+}
+
 func (c ClusterExplanation) why() string {
 	switch {
-	case c.Verdict == "Placed" && c.EvictAt != nil:
+	case c.Verdict == schedule.Placed && c.EvictAt != nil:
 		return "fits until " + c.EvictAt.UTC().Format(time.RFC3339)
-	case c.Verdict == "Placed":
+	case c.Verdict == schedule.Placed && c.Weight > 1:
+		return fmt.Sprintf("fits, weight %d", c.Weight)
+	case c.Verdict == schedule.Placed:
 		return "fits"
-	case c.Verdict == "Kept":
+	case c.Verdict == schedule.Kept:
 		return "kept: " + c.Reason
 	}
 	return c.Reason
@@ -181,25 +245,64 @@ func (e Explanation) cells(r *RowExplanation) string {
 	}
 	state := cmp.Or(string(r.State), "not reported")
 	if r.Health != "" && string(r.Health) != state && r.State != atoll.RowReady {
-		state += ", this " + string(r.Health)
+		state += fmt.Sprintf(" (this: %s)", r.Health)
 	}
 	for _, item := range slices.Sorted(maps.Keys(r.Assigned)) {
 		state += fmt.Sprintf(", %s=%d", item[strings.LastIndexByte(item, '/')+1:], r.Assigned[item])
 	}
 	if !r.Online {
-		state += " (away)"
+		state += ", away"
 	}
-	wait := r.WaitsFor
-	if r.Who != "" {
-		wait = fmt.Sprintf("%s (for %s; up to: %s)", wait, e.age(*r.WaitsSince), r.Who)
+	since := r.Since
+	if r.StateSince != nil && r.StateSince.After(since) {
+		since = *r.StateSince
 	}
-	if r.Problem != "" && r.Health != atoll.Healthy && !strings.Contains(wait, r.Problem) {
-		wait = strings.TrimPrefix(wait+"; "+r.Problem, "; ")
+	return fmt.Sprintf("%s\t%s\t%s\t%s", r.Phase, revision, state, e.age(since))
+}
+
+// acts says who is to act, where anybody is.
+var acts = map[string]string{
+	rollout.WhoAtoll: "Atoll goes on by itself",
+	rollout.WhoAgent: "the agent there is at it",
+}
+
+// notes below a row: what it waits for, since when and who must act, and what the
+// next step does.
+func (e Explanation) notes(x BundleExplanation, c ClusterExplanation) (out []string) {
+	r := c.Row
+	if r == nil {
+		if x.Number > 0 {
+			return []string{"Atoll is about to write its row"}
+		}
+		return []string{"waits for the first revision"}
+	}
+	if r.WaitsFor != "" {
+		state := "waits for " + r.WaitsFor
+		if r.failing() {
+			state = r.WaitsFor
+		}
+		who := acts[r.Who]
+		if who == "" {
+			who = "to act: " + r.Who
+		}
+		out = append(out, fmt.Sprintf("%s; for %s; %s", state, e.age(*r.WaitsSince), who))
+	}
+	if r.Problem != "" && r.Health != atoll.Healthy && !strings.Contains(r.WaitsFor, r.Problem) {
+		out = append(out, "this: "+r.Problem)
 	}
 	if r.Next != "" {
-		wait = strings.TrimPrefix(wait+"; next: "+r.Next, "; ")
+		out = append(out, "next: "+r.Next)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.Phase, revision, state, e.age(r.Since), wait)
+	return out
+}
+
+// failing tells whether what it waits for is worded as what is wrong.
+func (r *RowExplanation) failing() bool {
+	switch r.State {
+	case atoll.RowFailed, atoll.RowDegraded, atoll.RowProgressing:
+		return r.Phase == atoll.RowActive && r.Reported == r.Generation && r.Online && r.Reason == ""
+	}
+	return false
 }
 
 // age such as "4d", "3h", "12m" or "5s".
@@ -216,12 +319,13 @@ func (e Explanation) age(t time.Time) string {
 	return fmt.Sprintf("%ds", int(d.Seconds()))
 }
 
-// leftOut folds the clusters without a row by the reason for which they have none.
-func leftOut(b *strings.Builder, clusters []ClusterExplanation) {
+// notIn folds the clusters without a row by the reason for which they have none.
+func notIn(b *strings.Builder, all []ClusterExplanation, folded int) {
 	by := map[string][]string{}
-	for _, c := range clusters {
-		if c.Row == nil && c.Verdict != "Placed" {
-			by[c.Filter+": "+c.Reason] = append(by[c.Filter+": "+c.Reason], c.Cluster)
+	for _, c := range all {
+		if c.Row == nil && c.Verdict != schedule.Placed {
+			reason := fmt.Sprintf("%s [%s]", c.Reason, c.Filter)
+			by[reason] = append(by[reason], c.Cluster)
 		}
 	}
 	if len(by) == 0 {
@@ -232,22 +336,15 @@ func leftOut(b *strings.Builder, clusters []ClusterExplanation) {
 		return cmp.Or(len(by[y])-len(by[x]), strings.Compare(x, y))
 	})
 	for _, reason := range reasons {
-		fmt.Fprintf(b, "    %s (%s)\n", some(by[reason]), reason)
+		fmt.Fprintf(b, "    %s: %s\n", some(by[reason], folded), reason)
 	}
-}
-
-func some(names []string) string {
-	if len(names) <= 4 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
 }
 
 // overrides folds the clusters in which a rule set the same.
-func overrides(b *strings.Builder, clusters []ClusterExplanation) {
+func overrides(b *strings.Builder, all []ClusterExplanation, folded int) {
 	by := map[string][]string{}
 	var order []string
-	for _, c := range clusters {
+	for _, c := range all {
 		for _, o := range c.Overrides {
 			line := o.String()
 			if by[line] == nil {
@@ -259,9 +356,9 @@ func overrides(b *strings.Builder, clusters []ClusterExplanation) {
 	if len(order) == 0 {
 		return
 	}
-	b.WriteString("  Overrides:\n")
+	b.WriteString("  Set per cluster:\n")
 	for _, line := range order {
-		fmt.Fprintf(b, "    %s in %s\n", line, some(by[line]))
+		fmt.Fprintf(b, "    %s, in %s\n", line, some(by[line], folded))
 	}
 }
 
@@ -281,4 +378,29 @@ func (o Override) String() string {
 		by = "the placement"
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%s %s %s by %s", o.Item, o.Path, value, by), " ")
+}
+
+// leftOut lists what the namespace's annotation leaves out, where that was asked
+// about.
+func (e Explanation) leftOut(b *strings.Builder) {
+	if len(e.Skipped) == 0 {
+		return
+	}
+	ns, space := e.Namespace, false
+	if e.Group == "" && e.Kind == "Namespace" {
+		ns, space = e.Name, true
+	}
+	whole := slices.ContainsFunc(e.Bundles, func(x BundleExplanation) bool {
+		return x.Item == "" && x.Source.Kind == v1alpha1.SourceNamespaceAnnotation
+	})
+	if !space && !whole {
+		if e.Claim != nil && e.Claim.Winner != nil && e.Claim.Winner.Kind == v1alpha1.SourceNamespaceAnnotation {
+			fmt.Fprintf(b, "\nThe annotation of namespace %s leaves out %d objects; `atoll explain namespace/%s` lists them.\n", ns, len(e.Skipped), ns)
+		}
+		return
+	}
+	fmt.Fprintf(b, "\nLeft out by the annotation of namespace %s (%s: %q):\n", ns, atoll.AnnotationClusters, e.Annotation)
+	for _, s := range e.Skipped {
+		fmt.Fprintf(b, "  %s/%s: %s\n", s.Key.Kind, s.Key.Name, s.Why)
+	}
 }

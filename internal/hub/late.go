@@ -11,27 +11,34 @@ import (
 
 // lateParts is what the API server, which is there first, needs of the parts.
 type lateParts struct {
-	parts *apiserver.Late[*parts]
+	parts  *apiserver.Late[*parts]
+	plugin *admission.Plugin
 }
 
-func newLateParts() *lateParts { return &lateParts{parts: apiserver.NewLate[*parts]()} }
-
-// set the parts, once their tables are synced.
-func (l *lateParts) set(p *parts) { l.parts.Set(p) }
-
-// admission is Atoll's own, which lets templates pass unseen until the parts are there.
-func (l *lateParts) admission() []apiserver.AdmissionPlugin {
-	plugin := admission.New(admission.Options{
+func newLateParts() *lateParts {
+	l := &lateParts{parts: apiserver.NewLate[*parts]()}
+	l.plugin = admission.New(admission.Options{
 		Own: apiserver.Own,
 		Hub: func() (admission.Hub, bool) {
-			p, ok := l.parts.Get()
+			p, ok := l.get()
 			if !ok {
 				return nil, false
 			}
 			return p.bind, true
 		},
 	})
-	return []apiserver.AdmissionPlugin{{Name: admission.Name, Handler: plugin}}
+	return l
+}
+
+// get the parts, if there are any yet.
+func (l *lateParts) get() (*parts, bool) { return l.parts.Get() }
+
+// set the parts, once their tables are synced.
+func (l *lateParts) set(p *parts) { l.parts.Set(p) }
+
+// admission is Atoll's own, which lets templates pass unseen until the parts are there.
+func (l *lateParts) admission() []apiserver.AdmissionPlugin {
+	return []apiserver.AdmissionPlugin{{Name: admission.Name, Handler: l.plugin}}
 }
 
 // handlers adds the hub's own endpoints to the API: it is not ready before the parts
@@ -40,10 +47,14 @@ func (l *lateParts) handlers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {
 			u, _ := request.UserFrom(r.Context())
-			if _, ready := l.parts.Get(); !ready && !apiserver.Own(u) {
+			if _, ready := l.get(); !ready && !apiserver.Own(u) {
 				http.Error(w, "the API is ready; Atoll's tables are being read", http.StatusServiceUnavailable)
 				return
 			}
+		}
+		if r.URL.Path == explainPath {
+			l.serveExplain(w, r)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -1,0 +1,126 @@
+// Package explain is the command `atoll explain`: why an object is where it is, what
+// each cluster makes of it, what that waits for and who must act.
+//
+// Contract: the hub answers, with the functions that act; the command only asks and
+// prints. The text is the hub's own, so that a hub's words are never older than the
+// hub. Who may not get the object is told nothing of it.
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+// path under which the hub answers.
+const path = "/atoll/v1alpha1/explain"
+
+type options struct {
+	flags   *client.Flags
+	format  output.Format
+	cluster string
+	all     bool
+}
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "explain KIND/NAME [-n NAMESPACE]",
+		Short: "Tell why an object is where it is, and what it waits for",
+		Long: `Tell why an object is where it is, and what it waits for.
+
+The answer begins with the verdict. Then it says which policy or annotation won and
+why the others lost, what every cluster makes of the object (its revision, state,
+what it waits for, since when and who must act), why the other clusters are left
+out, and which override rule set which field.
+
+KIND/NAME may be any object on the hub, by kind, plural or short name, a Namespace
+(what its annotation places and leaves out), a Bundle, or a PropagationPolicy (what
+it places). You are told of what you may get.`,
+		Example: `  atoll explain deployment/web -n shop
+  atoll explain deploy web
+  atoll explain deployments.apps/web --cluster tokyo-1
+  atoll explain namespace/shop
+  atoll explain bundle/web -n shop -o json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			argument := args[0]
+			if len(args) == 2 {
+				argument += "/" + args[1]
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), argument)
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "only this cluster")
+	cmd.Flags().BoolVar(&o.all, "all", false, "leave nothing of a large fleet to a count")
+	o.format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, out io.Writer, argument string) error {
+	c, err := o.flags.Connect()
+	if err != nil {
+		return err
+	}
+	object, err := c.ParseObject(argument)
+	if err != nil {
+		return err
+	}
+	request := c.Kube.CoreV1().RESTClient().Get().AbsPath(path).
+		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
+	if object.Namespace != "" {
+		request.Param("namespace", object.Namespace)
+	}
+	if o.cluster != "" {
+		request.Param("cluster", o.cluster)
+	}
+	structured := o.format.Is("json") || o.format.Is("yaml")
+	if !structured {
+		request.Param("output", "text").Param("all", strconv.FormatBool(o.all))
+	}
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil {
+		return failure(c, object, argument, err)
+	}
+	answer, err := result.Raw()
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", c.Config.Host, err)
+	}
+	if !structured {
+		_, err := out.Write(answer)
+		return err
+	}
+	var value any
+	if err := json.Unmarshal(answer, &value); err != nil {
+		return fmt.Errorf("%s answered with what is no JSON; is this the kubeconfig of a hub? %w", c.Config.Host, err)
+	}
+	_, err = o.format.Structured(out, value)
+	return err
+}
+
+// failure says what to do about the hub's refusal.
+func failure(c *client.Cluster, object client.Object, argument string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return c.Explain(err)
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == object.Name {
+		where := ""
+		if object.Namespace != "" {
+			where = fmt.Sprintf(" in namespace %q; another namespace is chosen with -n", object.Namespace)
+		}
+		return fmt.Errorf("the hub has no %s%s", argument, where)
+	}
+	return fmt.Errorf("%s does not answer why: it is no hub, or one older than this command (%w)", c.Config.Host, err)
+}
