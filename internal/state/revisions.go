@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -109,6 +110,15 @@ func (t *Revisions) Latest(bundleUID string) (*enginev1.Revision, bool) {
 	return all[len(all)-1], true
 }
 
+// inOrder sorts by number. Of two Revisions of one number the one that was written
+// first counts as the newer: the other is a write of a hub that no longer led.
+func inOrder(a, b *enginev1.Revision) int {
+	if n := cmp.Compare(a.Spec.Number, b.Spec.Number); n != 0 {
+		return n
+	}
+	return cmp.Compare(number(b.ResourceVersion), number(a.ResourceVersion))
+}
+
 // Cut a Revision of content and give its name. Where the Bundle's latest Revision
 // has that content already, nothing is written. An older one of the same content
 // is not taken up again: numbers tell people what came after what, so the new one
@@ -196,7 +206,7 @@ func (t *Revisions) put(obj client.Object) {
 	}
 	t.byName[r.Name] = r
 	all := append(slices.Clone(t.byBundle[r.Spec.Bundle.UID]), r)
-	slices.SortFunc(all, func(a, b *enginev1.Revision) int { return int(a.Spec.Number - b.Spec.Number) })
+	slices.SortFunc(all, inOrder)
 	t.byBundle[r.Spec.Bundle.UID] = all
 	t.mu.Unlock()
 	t.notify(r.Spec.Bundle.UID)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -154,5 +155,52 @@ func TestDropKeepsPartsThatOthersName(t *testing.T) {
 	}
 	if left := revs.OfBundle("b1"); len(left) != 0 || parts() != 0 {
 		t.Fatalf("left after all: %v, %d parts", left, parts())
+	}
+}
+
+// TestALateRevisionIsNotTheLatest: a leader that was stopped in the middle of a cut
+// goes on when another one has cut the same number.
+func TestALateRevisionIsNotTheLatest(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	key := bytes.Repeat([]byte{1}, 32)
+	leader, err := newRevisions(c, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale, err := newRevisions(c, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 { // whatever the hashes are
+		ref := enginev1.BundleRef{UID: fmt.Sprint("b", i), Namespace: "shop", Name: "web"}
+		now, err := leader.Cut(t.Context(), ref, &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", fmt.Sprint("now", i))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := enginev1.Revision{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: now}, &before); err != nil {
+			t.Fatal(err)
+		}
+		before.ResourceVersion = "1000"
+		late, err := stale.Cut(t.Context(), ref, &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", fmt.Sprint("late", i))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := enginev1.Revision{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: late}, &after); err != nil {
+			t.Fatal(err)
+		}
+		after.ResourceVersion = "1001"
+		for _, order := range [][2]*enginev1.Revision{{&before, &after}, {&after, &before}} {
+			fresh, err := newRevisions(c, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh.put(order[0])
+			fresh.put(order[1])
+			if latest, _ := fresh.Latest(ref.UID); latest.Name != now {
+				t.Fatalf("the latest is %s, want %s", latest.Name, now)
+			}
+		}
 	}
 }

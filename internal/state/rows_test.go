@@ -166,3 +166,64 @@ func TestStatusWriteRereadsOnConflict(t *testing.T) {
 		t.Fatal("the conflict lost a row or the report")
 	}
 }
+
+// TestTwoLeadersWriteFromOneSnapshot: both read the same, one writes, then the other,
+// which was stopped meanwhile, goes on.
+func TestTwoLeadersWriteFromOneSnapshot(t *testing.T) {
+	old, c := newTestRows(t)
+	if err := old.WriteSpecs(t.Context(), testRef, nil, specs("a", "b", "c")); err != nil {
+		t.Fatal(err)
+	}
+	var s enginev1.TargetSlice
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
+		t.Fatal(err)
+	}
+	next := newRows(c)
+	next.put(s.DeepCopy())
+	base := old.OfBundle("b1")
+
+	removing := map[string]*atoll.RowSpec{"a": {UID: "uid-a", Generation: 2, Revision: "r1", Phase: atoll.RowRemoving}, "b": nil}
+	if err := next.WriteSpecs(t.Context(), testRef, next.OfBundle("b1"), removing); err != nil {
+		t.Fatal(err)
+	}
+	newest := map[string]atoll.RowStatus{"uid-a": {Generation: 2, Seq: 9, State: atoll.RowRemoved}, "uid-c": {Generation: 1, Seq: 5, State: atoll.RowReady}}
+	if err := next.WriteStatuses(t.Context(), "b1", newest); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprint(s.Spec.Rows, s.Status.Rows)
+
+	late := []map[string]*atoll.RowSpec{
+		{"a": {UID: "uid-a", Generation: 2, Revision: "r2", Phase: atoll.RowActive}}, // what is Removing
+		{"b": {UID: "uid-b", Generation: 2, Revision: "r2", Phase: atoll.RowActive}}, // what is gone
+		{"c": nil}, // what nobody touched
+		{"d": {UID: "uid-d", Generation: 1, Revision: "r2", Phase: atoll.RowActive}}, // what is new
+	}
+	for _, changes := range late {
+		if err := old.WriteSpecs(t.Context(), testRef, base, changes); !errors.Is(err, ErrRowsMoved) {
+			t.Fatalf("the stale leader wrote %v: %v", changes, err)
+		}
+	}
+	stale := map[string]atoll.RowStatus{
+		"uid-a": {Generation: 1, Seq: 8, State: atoll.RowReady}, "uid-b": {Generation: 1, Seq: 8, State: atoll.RowReady},
+		"uid-c": {Generation: 1, Seq: 4, State: atoll.RowFailed},
+	}
+	if err := old.WriteStatuses(t.Context(), "b1", stale); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(s.Spec.Rows, s.Status.Rows); got != want {
+		t.Fatalf("the stale leader and its gateway changed\n%s\nto\n%s", want, got)
+	}
+	// It learned from the refusals what is, and may go on from there.
+	if a, _ := old.Get("b1", "a"); a.Spec.Phase != atoll.RowRemoving || a.Status == nil || a.Status.Seq != 9 {
+		t.Fatalf("the stale leader still sees %+v %+v", a.Spec, a.Status)
+	}
+	if _, ok := old.Get("b1", "b"); ok {
+		t.Fatal("the stale leader still sees a row that is gone")
+	}
+}
