@@ -152,6 +152,9 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := s.dir.Commit(); err != nil {
 		return nil, err
 	}
+	if err := s.store.commitVersion(ctx, o.Version); err != nil {
+		return nil, err
+	}
 	s.quiet.Store(false)
 	go s.watchFailures(context.WithoutCancel(ctx))
 	return s, nil

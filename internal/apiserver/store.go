@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"atoll.dev/atoll/internal/apiserver/datadir"
 	"atoll.dev/atoll/internal/apiserver/etcd"
 	"atoll.dev/atoll/internal/apiserver/keys"
 )
@@ -19,7 +20,12 @@ const (
 	// keySetKey holds the fingerprint of the key set that an etcd's content
 	// was written with. It lies outside of the prefix that the API server uses.
 	keySetKey = "/atoll.dev/keyset"
+	// versionKey holds the newest version of Atoll that has run on an etcd.
+	versionKey = "/atoll.dev/version"
 )
+
+// storeTimeout bounds what is asked of etcd before the API server is.
+const storeTimeout = 20 * time.Second
 
 // store is the etcd below the server, embedded or not.
 type store struct {
@@ -56,7 +62,10 @@ func (s *Server) openStore(ctx context.Context) error {
 	if s.store, err = s.connect(ctx); err != nil {
 		return err
 	}
-	return s.store.bindKeySet(ctx, set)
+	if err := s.store.bindKeySet(ctx, set); err != nil {
+		return err
+	}
+	return s.store.checkVersion(ctx, o.Version)
 }
 
 func (s *Server) connect(ctx context.Context) (*store, error) {
@@ -85,7 +94,7 @@ func (s *Server) connectExternal(ctx context.Context) (*store, error) {
 	o := s.options
 	config := clientv3.Config{
 		Endpoints:   o.EtcdServers,
-		DialTimeout: 20 * time.Second,
+		DialTimeout: storeTimeout,
 		Context:     context.WithoutCancel(ctx),
 		Logger:      zap.NewNop(),
 	}
@@ -108,7 +117,7 @@ func (s *Server) connectExternal(ctx context.Context) (*store, error) {
 // bindKeySet refuses a key set that is not the one which the content of this
 // etcd was written with: tokens and Secrets would not be readable.
 func (s *store) bindKeySet(ctx context.Context, set *keys.Set) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	mine := set.Fingerprint()
 	resp, err := s.client.Txn(ctx).
@@ -124,7 +133,36 @@ func (s *store) bindKeySet(ctx context.Context, set *keys.Set) error {
 	}
 	theirs := string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
 	if theirs != mine {
-		return fmt.Errorf("the key set in %s is not the one that the data in etcd at %v was written with; copy the keys directory of the hub that wrote it, or restore it from a backup", set.Dir, s.endpoints)
+		return fmt.Errorf("the key set in %s is not the one that the data in etcd at %v was written with; bring the one of the hub that wrote it: atoll-hub backup there, atoll-hub restore here", set.Dir, s.endpoints)
+	}
+	return nil
+}
+
+// checkVersion refuses an etcd on which a newer version has run: another hub may
+// have stored in it what this one does not know.
+func (s *store) checkVersion(ctx context.Context, running string) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	resp, err := s.client.Get(ctx, versionKey)
+	if err != nil {
+		return fmt.Errorf("read which version has written the data in etcd at %v: %w", s.endpoints, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil
+	}
+	return datadir.CheckVersion(fmt.Sprintf("the data in etcd at %v", s.endpoints), string(resp.Kvs[0].Value), running)
+}
+
+// commitVersion records the running version, which checkVersion has let pass.
+func (s *store) commitVersion(ctx context.Context, running string) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	_, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.Value(versionKey), "=", running)).
+		Else(clientv3.OpPut(versionKey, running)).
+		Commit()
+	if err != nil {
+		return fmt.Errorf("record in etcd at %v which version runs: %w", s.endpoints, err)
 	}
 	return nil
 }
