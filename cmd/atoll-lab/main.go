@@ -52,7 +52,7 @@ Everything listens on loopback, lives in one directory and needs no network.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), relayCommand())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), etcdCommand(), relayCommand())
 	root.AddCommand(faultCommands()...)
 	root.AddCommand(demo.NewCommand(), bench.NewCommand())
 	return root

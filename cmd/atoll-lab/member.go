@@ -27,3 +27,25 @@ func memberCommand() *cobra.Command {
 	flags.IntVar(&o.NodePods, "node-pods", 250, "pods that each node takes")
 	return cmd
 }
+
+// etcdCommand runs what hubs share.
+func etcdCommand() *cobra.Command {
+	var dir string
+	var port int
+	cmd := &cobra.Command{
+		Use:   "etcd --dir DIR --port PORT",
+		Short: "Run a plain etcd in this process, for several hubs to share",
+		Long: `Run a plain etcd in this process, until it is interrupted, for several hubs to
+share. It takes only clients that show DIR/client.crt:
+
+  atoll-hub --data-dir A --etcd-servers https://127.0.0.1:PORT \
+    --etcd-cafile DIR/ca.crt --etcd-certfile DIR/client.crt --etcd-keyfile DIR/client.key
+
+Data survives a killed process but not a crashed machine.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return member.RunStore(cmd.Context(), dir, port) },
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "the etcd's directory (required)")
+	cmd.Flags().IntVar(&port, "port", 0, "loopback port for clients (required)")
+	return cmd
+}
