@@ -55,7 +55,7 @@ func (s *step) budget() map[string]bool {
 	case s.Deleting:
 		s.deletes += len(s.leavers())
 	default:
-		s.gone = s.outs
+		s.gone = slices.Concat(s.outs, s.held)
 	}
 	return holds
 }

@@ -1,0 +1,283 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// settings of one ConfigMap that a policy with a budget places.
+const budgeted = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: web}]
+  placement: {clusterAffinity: {clusterNames: [member1, member2, member3]}}
+  removal: {budget: 1}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, namespace: $NS}
+data: {colour: blue}
+`
+
+// cli runs the CLI against the hub and gives all that it printed.
+func cli(t *testing.T, args ...string) string {
+	t.Helper()
+	return binary(t, "", "atoll", append(args, "--kubeconfig", world.lab.Kubeconfig("hub"))...)
+}
+
+// place sets the cluster names of a policy's placement.
+func place(t *testing.T, ns, policy string, clusters ...string) {
+	t.Helper()
+	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, policy,
+		fmt.Sprintf(`{"spec":{"placement":{"clusterAffinity":{"clusterNames":["%s"]}}}}`, strings.Join(clusters, `","`)))
+}
+
+// there gives a check of which members have an object.
+func there(apiVersion, kind, ns, name string, want ...string) func(ctx context.Context) string {
+	var checks []func(ctx context.Context) string
+	for _, m := range members {
+		checks = append(checks, inCluster(m, apiVersion, kind, ns, name, strings.Contains(strings.Join(want, " "), m)))
+	}
+	return all(checks...)
+}
+
+// condition of an object on the hub, as "status reason: message".
+func condition(ctx context.Context, apiVersion, kind, ns, name, conditionType string) string {
+	o, err := get(ctx, "hub", apiVersion, kind, ns, name)
+	if err != nil || o == nil {
+		return fmt.Sprintf("no %s %s/%s (%v)", kind, ns, name, err)
+	}
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range list {
+		if m := c.(map[string]any); m["type"] == conditionType {
+			return fmt.Sprintf("%v %v: %v", m["status"], m["reason"], m["message"])
+		}
+	}
+	return "no condition " + conditionType
+}
+
+var planHash = regexp.MustCompile(`--plan ([0-9a-f]{16})`)
+
+// heldPlan waits until the Bundle says that a removal waits for a confirmation of
+// another plan than the given one, and gives its hash.
+func heldPlan(t *testing.T, kind, ns, name, other string) (hash string) {
+	t.Helper()
+	eventually(t, converge, "the removal is held", func(ctx context.Context) string {
+		c := condition(ctx, "atoll.dev/v1alpha1", kind, ns, name, "RemovalHeld")
+		found := planHash.FindStringSubmatch(c)
+		if !strings.HasPrefix(c, "True") || found == nil || found[1] == other {
+			return c
+		}
+		hash = found[1]
+		return ""
+	})
+	return hash
+}
+
+func TestARemovalOverItsBudgetWaitsForItsPlan(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "budget")
+	apply(t, ns, budgeted)
+	has := func(clusters ...string) func(ctx context.Context) string {
+		return there("v1", "ConfigMap", ns, "web", clusters...)
+	}
+	eventually(t, converge, "delivery", has("member1", "member2", "member3"))
+
+	place(t, ns, "web", "member1")
+	first := heldPlan(t, "Bundle", ns, "web", "")
+	eventually(t, converge, "an Event on the template says so", func(ctx context.Context) string {
+		var events unstructured.UnstructuredList
+		events.SetAPIVersion("v1")
+		events.SetKind("EventList")
+		if err := hub().List(ctx, &events, client.InNamespace(ns)); err != nil {
+			return err.Error()
+		}
+		for _, e := range events.Items {
+			about, _, _ := unstructured.NestedString(e.Object, "involvedObject", "kind")
+			if message, _, _ := unstructured.NestedString(e.Object, "message"); about == "ConfigMap" && strings.Contains(message, first) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("none of %d events names plan %s", len(events.Items), first)
+	})
+	if why := has("member1", "member2", "member3")(t.Context()); why != "" {
+		t.Fatalf("what is held is gone: %s", why)
+	}
+
+	// An edit that takes back part of it lets the rest pass.
+	place(t, ns, "web", "member1", "member2")
+	eventually(t, converge, "the rest is within the budget", has("member1", "member2"))
+
+	// The next edit adds up with it, and has another plan.
+	place(t, ns, "web", "member1")
+	second := heldPlan(t, "Bundle", ns, "web", first)
+	out := cli(t, "confirm", "bundle/web", "-n", ns, "--plan", first)
+	if !strings.Contains(out, "does not wait for plan "+first) || !strings.Contains(out, second) || !strings.Contains(out, "member2") {
+		t.Fatalf("a stale plan is not refused with what waits now:\n%s", out)
+	}
+	if out := cli(t, "confirm", "bundle/web", "-n", ns); !strings.Contains(out, second) || !strings.Contains(out, "member2") {
+		t.Fatalf("what waits is not shown:\n%s", out)
+	}
+	if why := has("member1", "member2")(t.Context()); why != "" {
+		t.Fatalf("the stale plan released something: %s", why)
+	}
+	if out := cli(t, "confirm", "bundle/web", "-n", ns, "--plan", second); !strings.Contains(out, "is released") {
+		t.Fatalf("confirm: %s", out)
+	}
+	eventually(t, converge, "what was confirmed goes", has("member1"))
+	eventually(t, converge, "nothing waits any more", func(ctx context.Context) string {
+		if c := condition(ctx, "atoll.dev/v1alpha1", "Bundle", ns, "web", "RemovalHeld"); !strings.HasPrefix(c, "False") {
+			return c
+		}
+		return ""
+	})
+}
+
+// fleet registers accepted Clusters whose agents are away, with a label of their own
+// and a taint that keeps the Bundles of other tests out.
+func fleet(t *testing.T, name string, n int) {
+	t.Helper()
+	for i := range n {
+		apply(t, name, fmt.Sprintf(`
+apiVersion: atoll.dev/v1alpha1
+kind: Cluster
+metadata: {name: %s-%d, labels: {fleet: %s}}
+spec: {accepted: true, taints: [{key: fleet, value: %s, effect: NoSchedule}]}`, name, i, name, name))
+	}
+	t.Cleanup(func() {
+		var c unstructured.Unstructured
+		c.SetAPIVersion("atoll.dev/v1alpha1")
+		c.SetKind("Cluster")
+		if err := hub().DeleteAllOf(context.WithoutCancel(t.Context()), &c, client.MatchingLabels{"fleet": name}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// toFleet places what a selector chooses on a fleet.
+const toFleet = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchLabels: {app: web}}}]
+  placement:
+    clusterAffinity: {labelSelector: {matchLabels: {fleet: $FLEET}}}
+    clusterTolerations: [{key: fleet, operator: Exists}]
+`
+
+// phases counts the rows of a Bundle by phase.
+func phases(t *testing.T, ns string) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	out := cli(t, "get", "rows", "-n", ns)
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 3 && f[0] == ns {
+			count[f[3]]++
+		}
+	}
+	if len(count) == 0 {
+		count["none: "+out] = 1
+	}
+	return count
+}
+
+func wantPhases(t *testing.T, ns string, want map[string]int) func(ctx context.Context) string {
+	return func(context.Context) string {
+		if got := phases(t, ns); fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Sprintf("rows are %v, want %v", got, want)
+		}
+		return ""
+	}
+}
+
+// With more than ten clusters, the default budget is a tenth of them.
+func TestTheDefaultBudgetIsATenth(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "tenth")
+	fleet(t, ns, 20)
+	apply(t, ns, strings.ReplaceAll(toFleet, "$FLEET", ns)+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: $NS, labels: {app: web}}")
+	eventually(t, converge, "twenty rows", wantPhases(t, ns, map[string]int{"Active": 20}))
+	exclude := func(n int) {
+		var names []string
+		for i := range n {
+			names = append(names, fmt.Sprintf("%q", fmt.Sprint(ns, "-", i)))
+		}
+		patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"placement":{"clusterAffinity":{"exclude":[`+strings.Join(names, ",")+`]}}}}`)
+	}
+	exclude(2)
+	eventually(t, converge, "two of twenty pass", wantPhases(t, ns, map[string]int{"Active": 18, "Removing": 2}))
+	exclude(3)
+	heldPlan(t, "Bundle", ns, "web", "")
+	eventually(t, converge, "the third is held", wantPhases(t, ns, map[string]int{"Active": 17, "Held": 1, "Removing": 2}))
+	exclude(2)
+	eventually(t, converge, "it is taken back", wantPhases(t, ns, map[string]int{"Active": 18, "Removing": 2}))
+}
+
+// Direct deletes hold above 1,000 rows in ten minutes, per namespace.
+func TestMassDeletesAreHeldPerNamespace(t *testing.T) {
+	t.Parallel()
+	const clusters = 101
+	ns, other := namespace(t, "mass"), namespace(t, "mass-other")
+	fleet(t, "mass", clusters)
+	text := strings.ReplaceAll(toFleet, "$FLEET", "mass")
+	text = strings.ReplaceAll(text, "\nspec:\n", "\nspec:\n  groupBy: {type: Object}\n")
+	for i := range 10 {
+		text += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: web%d, namespace: $NS, labels: {app: web}}\n", i)
+	}
+	apply(t, ns, text)
+	apply(t, other, text)
+	for _, n := range []string{ns, other} {
+		eventually(t, 2*converge, "all rows", wantPhases(t, n, map[string]int{"Active": 10 * clusters}))
+	}
+	for i := range 10 {
+		remove(t, "v1", "ConfigMap", ns, fmt.Sprintf("web%d", i))
+	}
+	held := ""
+	eventually(t, converge, "the tenth is held", func(ctx context.Context) string {
+		out := cli(t, "get", "bundles", "-n", ns)
+		held = ""
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "confirmation of plan") {
+				held += strings.Fields(line)[1] + " "
+			}
+		}
+		if len(strings.Fields(held)) != 1 {
+			return "held: " + held + "\n" + out
+		}
+		return ""
+	})
+	remove(t, "v1", "ConfigMap", other, "web0")
+	eventually(t, converge, "another namespace's delete passes", func(ctx context.Context) string {
+		out := cli(t, "get", "bundles", "-n", other)
+		if strings.Contains(out, "confirmation of plan") {
+			t.Fatalf("one tenant's deletes are held for another's:\n%s", out)
+		}
+		return inCluster("hub", "v1", "ConfigMap", other, "web0", false)(ctx)
+	})
+	name := strings.TrimSpace(held)
+	plan := heldPlan(t, "Bundle", ns, name, "")
+	if out := cli(t, "confirm", "bundle/"+name, "-n", ns, "--plan", plan); !strings.Contains(out, "is released") {
+		t.Fatalf("confirm: %s", out)
+	}
+	eventually(t, converge, "what was confirmed goes", func(ctx context.Context) string {
+		var left unstructured.UnstructuredList
+		left.SetAPIVersion("v1")
+		left.SetKind("ConfigMapList")
+		if err := hub().List(ctx, &left, client.InNamespace(ns), client.MatchingLabels{"app": "web"}); err != nil {
+			return err.Error()
+		}
+		if len(left.Items) > 0 {
+			return fmt.Sprintf("%d templates are left", len(left.Items))
+		}
+		return ""
+	})
+}
