@@ -130,19 +130,7 @@ func TestStatusesAreAccepted(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			var rows []interpret.RowItem
-			for i, m := range c.members {
-				name := "c" + string(rune('a'+i))
-				if m == "" {
-					rows = append(rows, interpret.RowItem{Cluster: name})
-					continue
-				}
-				rows = append(rows, report(name, object(t, m)))
-			}
-			if c.change != nil {
-				c.change(rows)
-			}
-			write(t, tpl, c.divided, rows, 1_800_000_000)
+			write(t, tpl, c.divided, c.rows(t), 1_800_000_000)
 		})
 	}
 }

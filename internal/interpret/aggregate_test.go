@@ -31,6 +31,24 @@ type aggregateCase struct {
 	want     string // "none" when there is nothing to write
 }
 
+// rows that report the case's members.
+func (c aggregateCase) rows(t *testing.T) []interpret.RowItem {
+	t.Helper()
+	var rows []interpret.RowItem
+	for i, m := range c.members {
+		name := "c" + string(rune('a'+i))
+		if m == "" {
+			rows = append(rows, interpret.RowItem{Cluster: name})
+			continue
+		}
+		rows = append(rows, report(name, object(t, m)))
+	}
+	if c.change != nil {
+		c.change(rows)
+	}
+	return rows
+}
+
 const (
 	jobHead = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, namespace: shop, generation: 1}\nspec: {completions: 2, parallelism: 2}\n"
 	stsHead = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db, namespace: shop, generation: 1}\nspec: {replicas: 2}\n"
@@ -136,18 +154,7 @@ var aggregateCases = []aggregateCase{
 func TestAggregate(t *testing.T) {
 	for _, c := range aggregateCases {
 		t.Run(c.name, func(t *testing.T) {
-			var rows []interpret.RowItem
-			for i, m := range c.members {
-				name := "c" + string(rune('a'+i))
-				if m == "" {
-					rows = append(rows, interpret.RowItem{Cluster: name})
-					continue
-				}
-				rows = append(rows, report(name, object(t, m)))
-			}
-			if c.change != nil {
-				c.change(rows)
-			}
+			rows := c.rows(t)
 			template := object(t, c.template)
 			before := template.DeepCopy()
 			got, ok := interpret.Aggregate(template, c.divided, rows, c.observed)
