@@ -3,19 +3,14 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -69,9 +64,9 @@ func newBench(ctx context.Context, l *lab.Lab) (*bench, error) {
 }
 
 // apply a Deployment as `kubectl apply --server-side` does.
-func (b *bench) apply(ctx context.Context, name string) error {
-	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":2,"selector":{"matchLabels":{"app":%q}},
-"template":{"metadata":{"labels":{"app":%q}},"spec":{"containers":[{"name":"app","image":"registry.example/app:1"}]}}}}`, name, name, name)
+func (b *bench) apply(ctx context.Context, name string, replicas int) error {
+	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":%d,"selector":{"matchLabels":{"app":%q}},
+"template":{"metadata":{"labels":{"app":%q}},"spec":{"containers":[{"name":"app","image":"registry.example/app:1"}]}}}}`, name, replicas, name, name)
 	_, err := b.hub.AppsV1().Deployments(namespace).Patch(ctx, name, types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl"})
 	if err != nil {
 		return fmt.Errorf("apply Deployment %s: %w", name, err)
@@ -107,7 +102,7 @@ func (b *bench) latency(ctx context.Context, o options) ([]number, error) {
 	var took []float64
 	for i := range o.rounds {
 		name := fmt.Sprintf("latency-%d", i)
-		if err := b.apply(ctx, name); err != nil {
+		if err := b.apply(ctx, name, 2); err != nil {
 			return nil, err
 		}
 		last, err := lastSighting(ctx, seen, name, time.Now())
@@ -143,85 +138,6 @@ func lastSighting(ctx context.Context, seen <-chan sighting, name string, applie
 		}
 	}
 	return last, nil
-}
-
-// settle is how long nothing has to change before writes are counted.
-const settle = 5 * time.Second
-
-// writes counts what one Deployment costs the hub's API server, apply included, until
-// all is healthy and quiet.
-func (b *bench) writes(ctx context.Context, _ options) ([]number, error) {
-	if err := pause(ctx, settle); err != nil {
-		return nil, err
-	}
-	before, err := b.requests(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.apply(ctx, "writes"); err != nil {
-		return nil, err
-	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		d, err := b.hub.AppsV1().Deployments(namespace).Get(ctx, "writes", metav1.GetOptions{})
-		return err == nil && d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == 2, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the Deployment did not get healthy on the hub: %w", err)
-	}
-	if err := pause(ctx, settle); err != nil {
-		return nil, err
-	}
-	after, err := b.requests(ctx)
-	if err != nil {
-		return nil, err
-	}
-	total, words := 0.0, []string{}
-	for _, key := range slices.Sorted(maps.Keys(after)) {
-		if n := after[key] - before[key]; n > 0 {
-			total += n
-			words = append(words, fmt.Sprintf("%s %.0f", key, n))
-		}
-	}
-	return []number{{
-		What: "hub writes for one Deployment", Value: total, Unit: "requests", Goal: "<= 12",
-		How: "apiserver_request_total from apply to all healthy: " + strings.Join(words, ", "),
-	}}, nil
-}
-
-// requests reads the hub's count of requests that wrote, by verb and resource; leases
-// and dry runs are left out.
-func (b *bench) requests(ctx context.Context) (map[string]float64, error) {
-	body, err := b.hub.CoreV1().RESTClient().Get().AbsPath("/metrics").Stream(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the hub's metrics: %w", err)
-	}
-	defer body.Close()
-	return parseRequests(body)
-}
-
-func parseRequests(body io.Reader) (map[string]float64, error) {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(body)
-	if err != nil {
-		return nil, fmt.Errorf("read the hub's metrics: %w", err)
-	}
-	counts := map[string]float64{}
-	for _, m := range families["apiserver_request_total"].GetMetric() {
-		label := map[string]string{}
-		for _, l := range m.GetLabel() {
-			label[l.GetName()] = l.GetValue()
-		}
-		writes := slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, label["verb"])
-		if !writes || !strings.HasPrefix(label["code"], "2") || label["resource"] == "leases" || label["dry_run"] != "" || strings.HasSuffix(label["resource"], "reviews") {
-			continue
-		}
-		resource := label["resource"]
-		if label["subresource"] != "" {
-			resource += "/" + label["subresource"]
-		}
-		counts[label["verb"]+" "+resource] += m.GetCounter().GetValue()
-	}
-	return counts, nil
 }
 
 // agentMemory is that of the largest agent once each member holds so many objects.

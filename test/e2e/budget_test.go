@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/bench"
+)
+
+const (
+	// idle is for how long a lab in which nobody does anything writes nothing at
+	// all, but for leases.
+	idle = 30 * time.Second
+	// counted is how long after a change its last write may come: that of the
+	// policy's count of objects.
+	counted = 12 * time.Second
+)
+
+// writeBudgets say what changes of one Deployment in three clusters may cost the
+// hub's API server, the user's own request left out.
+var writeBudgets = []struct {
+	what   string
+	writes float64
+	change func(t *testing.T, ns string)
+	done   func(ns string) func(ctx context.Context) string
+}{
+	{
+		what: "apply to all healthy", writes: 12,
+		change: func(t *testing.T, ns string) { apply(t, ns, plain) },
+		done:   func(ns string) func(ctx context.Context) string { return healthyEverywhere(ns, 2) },
+	}, {
+		what: "scale by edit", writes: 8,
+		change: func(t *testing.T, ns string) {
+			patch(t, "apps/v1", "Deployment", ns, "plain", `{"spec":{"replicas":3}}`)
+		},
+		done: func(ns string) func(ctx context.Context) string { return healthyEverywhere(ns, 3) },
+	}, {
+		what: "delete", writes: 21,
+		change: func(t *testing.T, ns string) { remove(t, "apps/v1", "Deployment", ns, "plain") },
+		done: func(ns string) func(ctx context.Context) string {
+			return inCluster("hub", "apps/v1", "Deployment", ns, "plain", false)
+		},
+	},
+}
+
+const plain = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: plain, namespace: $NS}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: plain}}
+  template:
+    metadata: {labels: {app: plain}}
+    spec: {containers: [{name: app, image: "registry.example/app:1"}]}
+`
+
+func healthyEverywhere(ns string, replicas int64) func(ctx context.Context) string {
+	return all(
+		field("hub", ns, "plain", "status.availableReplicas", replicas),
+		field("hub", ns, "plain", "status.updatedReplicas", replicas),
+		field("member1", ns, "plain", "status.availableReplicas", replicas),
+		field("member2", ns, "plain", "status.availableReplicas", replicas),
+		field("member3", ns, "plain", "status.availableReplicas", replicas),
+	)
+}
+
+// TestWriteBudgets holds that being alive is not a write, and what changes cost. It
+// does not run beside other tests, so that all that is written meanwhile is counted.
+func TestWriteBudgets(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", world.lab.Kubeconfig("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := clients.CoreV1().RESTClient()
+	ns := namespace(t, "budget")
+	apply(t, ns, `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: plain, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]
+  placement: {clusterAffinity: {clusterNames: [member1, member2, member3]}}
+`)
+	before := unwritten(t, server, idle)
+	for _, budget := range writeBudgets {
+		budget.change(t, ns)
+		eventually(t, converge, budget.what, budget.done(ns))
+		after := unwritten(t, server, counted)
+		n, words := difference(before, after)
+		n-- // the user's own
+		t.Logf("%s: %.0f writes besides the user's own: %s", budget.what, n, words)
+		if n > budget.writes {
+			t.Errorf("%s cost %.0f writes, %.0f are allowed: %s", budget.what, n, budget.writes, words)
+		}
+		before = after
+	}
+}
+
+// unwritten waits until nothing was written for so long, and gives the counts.
+func unwritten(t *testing.T, server rest.Interface, length time.Duration) map[string]float64 {
+	t.Helper()
+	var last map[string]float64
+	since, late := time.Now(), ""
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 2*converge, true, func(ctx context.Context) (bool, error) {
+		now, err := bench.Requests(ctx, server)
+		if err != nil {
+			return false, err
+		}
+		if !maps.Equal(last, now) {
+			_, late = difference(last, now)
+			last, since = now, time.Now()
+		}
+		return time.Since(since) >= length, nil
+	})
+	if err != nil {
+		t.Fatalf("the hub went on writing when nobody did anything (%v): %s", err, late)
+	}
+	return last
+}
+
+func difference(before, after map[string]float64) (n float64, words string) {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if d := after[key] - before[key]; d > 0 {
+			n += d
+			parts = append(parts, fmt.Sprintf("%s %.0f", key, d))
+		}
+	}
+	return n, strings.Join(parts, ", ")
+}
