@@ -66,9 +66,12 @@ type Item struct {
 	Source string `json:"source,omitempty"`
 	// State tells why an item is frozen at this content; empty is the normal case.
 	State ItemState `json:"state,omitempty"`
+	// Recalled, with ItemRemovalHeld, is what the template's annotation says of its
+	// deletion; empty for a dependency that only such items need.
+	Recalled string `json:"recalled,omitempty"`
 }
 
-// ItemState of an item that no longer follows its template.
+// ItemState of an item that does not simply follow its template.
 type ItemState string
 
 // The item states.
@@ -77,6 +80,10 @@ const (
 	ItemUnclaimed ItemState = "Unclaimed"
 	// ItemUnaccounted: the template is gone and nobody saw a user delete it.
 	ItemUnaccounted ItemState = "Unaccounted"
+	// ItemRemovalHeld: members remember that it was removed before the hub was
+	// restored. It is sent to nobody, and stays where it still is, until somebody
+	// decides.
+	ItemRemovalHeld ItemState = "RemovalHeld"
 )
 
 // Tombstone takes one item out of members.
@@ -159,7 +166,8 @@ type Rendered struct {
 	// Hash of Object, Leave and Error: equal hashes are equal content.
 	Hash       string `json:"hash"`
 	Dependency bool   `json:"dependency,omitempty"`
-	// Leave lists JSON Pointers of fields that the member owns; Object has none of them.
+	// Leave lists JSON Pointers of fields that the member owns. What Object has there
+	// is what a new object starts with, and is not applied to one that exists.
 	Leave []string `json:"leave,omitempty"`
 	// Error says why the item could not be rendered: the member keeps its last
 	// good content and reports this.

@@ -20,6 +20,16 @@ const (
 	// again, so an old one does nothing.
 	AnnotationConfirm = "atoll.dev/confirm"
 
+	// AnnotationKeep, on a Bundle, holds the hash of a plan of removals that members
+	// remember and a restored hub does not; it takes them back: what they are about
+	// is placed again. `atoll restore keep` writes it.
+	AnnotationKeep = "atoll.dev/keep"
+
+	// AnnotationRecalled, on a template of a restored hub, says that members remember
+	// its deletion by a user; Recalled reads it. Bundles hold the template back until
+	// somebody confirms the deletion, or keeps it.
+	AnnotationRecalled = "atoll.dev/removed-before-restore"
+
 	// AnnotationConversion keeps a CRD's own conversion stanza (JSON), which the
 	// hub stores as None and render gives back.
 	AnnotationConversion = "atoll.dev/conversion"

@@ -19,6 +19,10 @@ const (
 	// reason carries the plan. On an Active row it is the removal of items that
 	// waits, and with it the row's step to the newer revision.
 	RowRemovalHeld = "RemovalHeld"
+	// RowRemovedBefore: members remember removals that the hub, which was restored
+	// from an older state, does not: of items, on an Active row, or of the row. With a
+	// plan it waits for a decision; without, the row's removal is confirmed.
+	RowRemovedBefore = "RemovedBeforeRestore"
 	// RowReplacementsNotReady: what replaces the row, or its share, did not become
 	// healthy in time; the reason carries the plan that `atoll confirm` releases.
 	RowReplacementsNotReady = "ReplacementsNotReady"

@@ -59,6 +59,25 @@ type RowSpec struct {
 	// is Leaving, or a smaller share waits until what grows instead is healthy. 0:
 	// it gives way in none.
 	Moving int64 `json:"k,omitempty"`
+	// Recall, with Removing: the member remembers this removal and the hub, which was
+	// set back, does not. The row stays, although the placement wants it.
+	Recall *Recall `json:"b,omitempty"`
+}
+
+// Recall of a row's removal. It is never changed, only replaced.
+type Recall struct {
+	// At is when the member removed the row, in Unix seconds by its own clock.
+	At int64 `json:"t"`
+	// Placement is the hash of the placement that wants the row all the same; under
+	// any other the row is as if it had never been recalled.
+	Placement string `json:"p"`
+	// Confirmed: somebody said that the removal is right.
+	Confirmed bool `json:"c,omitempty"`
+}
+
+// Equal tells whether two recalls say the same.
+func (r *Recall) Equal(o *Recall) bool {
+	return r == o || r != nil && o != nil && *r == *o
 }
 
 // Came is when the row's cluster, or the row's share, last became part of what the

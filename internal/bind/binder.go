@@ -104,6 +104,7 @@ type Binder struct {
 	kinds      map[policyKey]kindSet    // that policies select
 	namespaces map[string]string        // annotations, as last seen
 	seen       map[atoll.ItemKey]string // templates, as last looked at
+	decided    map[string]string        // of held removals, by Bundle UID
 }
 
 // New makes a Binder over tables that need not have anything yet. It subscribes to
@@ -112,6 +113,7 @@ func New(o Options) *Binder {
 	b := &Binder{
 		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(),
 		kinds: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{},
+		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[BundleID](),
 			workqueue.TypedRateLimitingQueueConfig[BundleID]{Name: "bind"}),

@@ -68,7 +68,7 @@ func (b *Binder) template(key atoll.ItemKey, anew bool) {
 // look is all of a template that matters here.
 func look(t *unstructured.Unstructured) string {
 	clusters, annotated := clustersAnnotation(t.GetAnnotations())
-	return fmt.Sprint(t.GetUID(), render.Fingerprint(t), annotated, clusters,
+	return fmt.Sprint(t.GetUID(), render.Fingerprint(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled],
 		t.GetDeletionTimestamp() != nil, slices.Contains(t.GetFinalizers(), atoll.Finalizer))
 }
 
@@ -197,11 +197,16 @@ func (b *Binder) namespace(name string) {
 	b.touch(b.claims.ofSource(v1alpha1.SourceNamespaceAnnotation, name, name)...)
 }
 
-// bundle hears of Bundles that are gone.
+// bundle hears of Bundles that are gone, and of what was decided of held removals.
 func (b *Binder) bundle(uid string) {
-	if _, ok := b.Bundles.Get(uid); ok {
+	if bundle, ok := b.Bundles.Get(uid); ok {
+		if now := decision(bundle); b.decided[uid] != now {
+			b.decided[uid] = now
+			b.touch(BundleID{bundle.Ref.Namespace, bundle.Ref.Name})
+		}
 		return
 	}
+	delete(b.decided, uid)
 	if id, ok := b.claims.withUID(uid); ok {
 		b.claims.forget(id, uid)
 		b.touch(id)

@@ -193,8 +193,18 @@ func (p *planner) template(key atoll.ItemKey) (t *unstructured.Unstructured, ok 
 
 func (p *planner) freeze(key atoll.ItemKey, state atoll.ItemState) {
 	item := *p.prev[key]
-	item.State = state
+	item.State, item.Recalled = state, ""
+	if t, ok := p.world.Template(key); ok {
+		hold(&item, t)
+	}
 	p.next[key] = item
+}
+
+// hold the item back where members remember that a user deleted its template.
+func hold(item *atoll.Item, t *unstructured.Unstructured) {
+	if note, held := atoll.Recalled(t.GetAnnotations()); held && string(t.GetUID()) == item.UID {
+		item.State, item.Recalled = atoll.ItemRemovalHeld, note
+	}
 }
 
 func (p *planner) claimed(key atoll.ItemKey) {
@@ -219,6 +229,7 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		}
 		item.Object, item.Hash = object, atoll.Hash(object)
 	}
+	hold(&item, t)
 	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.divides() && hasReplicas(t)
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.Finalize = append(p.out.Finalize, key)
@@ -271,7 +282,9 @@ func removable(key atoll.ItemKey) bool {
 // what they need and the source sends along.
 func (p *planner) dependencies() map[atoll.ItemKey]bool {
 	needed := map[atoll.ItemKey]bool{}
+	held := p.heldItems()
 	queue := slices.SortedFunc(maps.Keys(p.next), atoll.ItemKey.Compare)
+	queue = slices.DeleteFunc(queue, func(key atoll.ItemKey) bool { return slices.Contains(held, key) })
 	for len(queue) > 0 {
 		key := queue[0]
 		queue = queue[1:]
@@ -289,10 +302,39 @@ func (p *planner) dependencies() map[atoll.ItemKey]bool {
 			}
 		}
 	}
+	p.holdWith(held, needed)
 	if p.sendsDependencies() {
 		p.out.Wants = slices.SortedFunc(maps.Keys(needed), atoll.ItemKey.Compare)
 	}
 	return needed
+}
+
+// heldItems are those that are held back until somebody decides on their deletion.
+func (p *planner) heldItems() (held []atoll.ItemKey) {
+	for key := range p.next {
+		if p.next[key].State == atoll.ItemRemovalHeld {
+			held = append(held, key)
+		}
+	}
+	slices.SortFunc(held, atoll.ItemKey.Compare)
+	return held
+}
+
+// holdWith holds back the dependencies that only items need that are held back: they
+// neither go nor come before it is decided.
+func (p *planner) holdWith(queue []atoll.ItemKey, needed map[atoll.ItemKey]bool) {
+	for ; len(queue) > 0; queue = queue[1:] {
+		for _, dep := range p.references(queue[0]) {
+			prev := p.prev[dep]
+			if needed[dep] || p.done(dep) || prev == nil || !prev.Dependency {
+				continue
+			}
+			if _, ok := p.template(dep); ok && p.prev[dep] != nil {
+				p.freeze(dep, atoll.ItemRemovalHeld)
+				queue = append(queue, dep)
+			}
+		}
+	}
 }
 
 // references of an item: of its template, or, where that is gone or not followed,

@@ -77,6 +77,9 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		return nil
 	}
 	b.claims.block(id, false)
+	if err := b.settleRecall(ctx, bundle, in.Previous); err != nil {
+		return err
+	}
 	out := Plan(in)
 	b.claims.wants(id, out.Wants)
 	b.reports.problems(id, out.Problems)

@@ -337,6 +337,8 @@ func (in Input) item(b Bundle) string {
 			return "Unclaimed: nothing places it any more; it stays at its last content, and deleting its template removes it"
 		case i.State == atoll.ItemUnaccounted:
 			return "Unaccounted: its template is gone and nobody was seen to delete it; it is kept"
+		case i.State == atoll.ItemRemovalHeld:
+			return "held back: members remember that it was removed before the hub was restored; `atoll restore status` lists what waits for a decision"
 		case i.Dependency:
 			return dependency
 		case i.Divided:
@@ -361,7 +363,7 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 		Phase: row.Spec.Phase, Reason: row.Spec.Reason, Revision: row.Spec.Revision, Number: b.Numbers[row.Spec.Revision],
 		Generation: row.Spec.Generation, Since: time.Unix(row.Spec.Since, 0).UTC(), Orphan: row.Spec.Orphan, Online: row.Online,
 	}
-	if reason := atoll.ParseRowReason(r.Reason); reason.Word == atoll.RowRemovalHeld && !all {
+	if reason := atoll.ParseRowReason(r.Reason); (reason.Word == atoll.RowRemovalHeld || reason.Word == atoll.RowRemovedBefore) && !all {
 		reason.Text = ""
 		r.Reason = reason.String()
 	}

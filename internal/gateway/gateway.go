@@ -108,8 +108,12 @@ type Options struct {
 	// OnAhead is told that a cluster holds a generation above its row's, so that
 	// the row must be raised above it.
 	OnAhead func(bundle, cluster string, generation int64)
-	// OnRemembered gets tombstones that an agent remembers, after Recall.
-	OnRemembered func(cluster string, tombstones []*pb.RememberedTombstone, complete bool)
+	// Recalling tells whether an agent is asked what it remembers of removals, and
+	// the answer settled, before anything is ordered of it.
+	Recalling func() bool
+	// OnRemembered gets what an agent remembers of removals. Agents are asked for it
+	// when a session begins while the gateway holds, or is Recalling.
+	OnRemembered func(Remembered)
 
 	// Version of the hub.
 	Version string
@@ -137,7 +141,7 @@ func (o *Options) complete() error {
 		"Client": o.Client == nil, "Requests": o.Requests == nil, "Sign": o.Sign == nil, "AgentCAs": o.AgentCAs == nil,
 		"Serving": len(o.Serving.Certificate) == 0, "HubKey": len(o.HubKey) == 0, "Position": o.Position == nil,
 		"HubState": o.HubState == nil, "OnRewind": o.OnRewind == nil, "OnAhead": o.OnAhead == nil,
-		"OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
+		"Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
 	} {
 		if missing {
 			return fmt.Errorf("gateway: option %s is missing", name)
@@ -175,7 +179,6 @@ type Gateway struct {
 
 	running context.Context // of Run; streams and writes end with it
 	suspect atomic.Bool     // a rewind was found and not settled yet
-	recall  atomic.Bool
 	highest atomic.Int64
 
 	sessions *sessions
@@ -234,17 +237,6 @@ func (g *Gateway) Reset(reason string) {
 	}
 }
 
-// Recall asks all agents, and those that come, for the tombstones that they
-// remember; false stops asking.
-func (g *Gateway) Recall(on bool) {
-	if g.recall.Swap(on) == on || !on {
-		return
-	}
-	for _, s := range g.sessions.all() {
-		s.control(&pb.FromHub{Frame: &pb.FromHub_Recall{Recall: &pb.Recall{}}})
-	}
-}
-
 // HighestGeneration that any agent said to hold since the Gateway was made.
 func (g *Gateway) HighestGeneration() int64 { return g.highest.Load() }
 
@@ -252,6 +244,16 @@ func (g *Gateway) HighestGeneration() int64 { return g.highest.Load() }
 func (g *Gateway) Holding() bool {
 	st := g.o.HubState()
 	return g.suspect.Load() || st == nil || st.Rewound != nil && st.Rewound.Accepted == ""
+}
+
+// era tells sessions that began before a decision about a rewind from those that
+// began after it: only Reset ends the former, and until then they are held.
+func (g *Gateway) era() string {
+	st := g.o.HubState()
+	if st == nil || st.Rewound == nil {
+		return ""
+	}
+	return st.Rewound.Since.String() + st.Rewound.Accepted
 }
 
 // rowsChanged notes the change at the streams that it concerns.

@@ -103,7 +103,8 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		HubState:     h.hub.Load,
 		OnRewind:     func(reason string) { h.rewinds <- reason },
 		OnAhead:      func(bundle, cluster string, g int64) { h.ahead <- fmt.Sprintf("%s %s %d", bundle, cluster, g) },
-		OnRemembered: func(string, []*pb.RememberedTombstone, bool) {},
+		Recalling:    func() bool { return false },
+		OnRemembered: func(Remembered) {},
 		Version:      "test", Logger: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
 		FlushAfter: 50 * time.Millisecond, JoinWait: 2 * time.Second,
 	}

@@ -21,7 +21,7 @@ func (s *stream) sendAll() error {
 			return nil
 		default:
 		}
-		holding := s.g.Holding()
+		holding := s.held()
 		s.mu.Lock()
 		s.settleTouched()
 		t, ok := s.queue.next(holding)
@@ -98,7 +98,7 @@ func (s *stream) order(o session.Order) error {
 		s.postpone(o, err)
 		return nil
 	}
-	if s.g.Holding() {
+	if s.held() {
 		s.mu.Lock()
 		s.queue.order(o)
 		s.mu.Unlock()

@@ -44,10 +44,15 @@ type stream struct {
 	ended   chan struct{}
 	release func() // of the resync's place; safe to call again
 
+	era   string    // of the gateway when the session began
+	hello *pb.Hello // that waits until what the agent remembers is settled
+
 	mu        sync.Mutex
 	refusal   *pb.Refused // why it ended, if the hub ended it
 	done      bool
 	core      *session.Hub // nil before Hello is answered
+	asked     bool         // what it remembers, and the answer is not complete
+	told      []*pb.RememberedTombstone
 	queue     queue
 	bases     map[string]base // by bundle: what the agent is known to hold
 	unclaimed map[string]struct{}
@@ -150,7 +155,9 @@ func (s *stream) begin(hello *pb.Hello) error {
 	timeout := time.AfterFunc(resyncTimeout, s.release)
 	context.AfterFunc(s.grpc.Context(), func() { timeout.Stop() })
 
+	s.era = s.g.era()
 	holding := s.g.Holding()
+	recalling := !holding && s.g.o.Recalling()
 	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.g.o.Version, Holding: holding}
 	if !holding {
 		welcome.Position = s.g.position()
@@ -160,16 +167,26 @@ func (s *stream) begin(hello *pb.Hello) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if holding || recalling {
+		s.asked = true
+		s.queue.control = append(s.queue.control, &pb.FromHub{Frame: &pb.FromHub_Recall{Recall: &pb.Recall{}}})
+	}
+	if recalling {
+		s.hello = hello
+		return nil
+	}
+	s.start(hello, holding)
+	return nil
+}
+
+// start the comparing. The caller holds the lock.
+func (s *stream) start(hello *pb.Hello, holding bool) {
 	// Rows that change from here on are touched; those that changed before are in
 	// the list, read after the stream could be touched.
 	core, out := session.NewHub(hello, s.wants(), holding)
 	s.core = core
 	s.g.metrics.resyncs.WithLabelValues(fmt.Sprint(out.Synced)).Inc()
-	if s.g.recall.Load() {
-		out.Frames = append(out.Frames, &pb.FromHub{Frame: &pb.FromHub_Recall{Recall: &pb.Recall{}}})
-	}
 	s.apply(out)
-	return nil
 }
 
 // wants of all rows of the cluster.
@@ -220,7 +237,7 @@ func (s *stream) take(f *pb.FromAgent) {
 	if s.core != nil {
 		out = s.core.Frame(f)
 	} else {
-		out.Inventory, out.Renew = f.GetInventory(), f.GetRenew()
+		out.Inventory, out.Renew, out.Remembered = f.GetInventory(), f.GetRenew(), f.GetRemembered()
 		if r := f.GetReport(); r != nil {
 			out.Reports = []*pb.Report{r}
 		}
@@ -264,7 +281,7 @@ func (s *stream) hand(out session.HubOutput) {
 		s.renew(out.Renew)
 	}
 	if out.Remembered != nil {
-		s.g.o.OnRemembered(s.cluster, out.Remembered.GetTombstones(), out.Remembered.GetComplete())
+		s.remembered(out.Remembered)
 	}
 }
 

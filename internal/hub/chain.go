@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,53 +13,61 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/rewind"
 	"atoll.dev/atoll/internal/state"
 )
 
-// chainLimit is how many starts the chain remembers.
-const chainLimit = 1000
-
-// start describes a start of the hub.
-type start struct {
-	id string
-	// revision of the store: where the start before this one ended.
-	revision int64
-	// restored says why the store is known to be an older state; empty if it is not.
-	restored string
-}
-
-// appendStart gives the state after a start: the link is added, and a store that
-// is known to be set back begins to hold, unless it holds already.
-func appendStart(old enginev1.HubState, s start, now time.Time) enginev1.HubState {
-	next := *old.DeepCopy()
-	next.Chain = append(next.Chain, enginev1.ChainLink{ID: s.id, Revision: s.revision})
-	if n := len(next.Chain); n > chainLimit {
-		next.Chain = slices.Clone(next.Chain[n-chainLimit:])
-	}
-	if s.restored != "" {
-		next = rewound(next, s.restored, now)
-	}
-	return next
-}
-
-// rewound gives the state of a hub that found out that its store was set back.
-func rewound(old enginev1.HubState, reason string, now time.Time) enginev1.HubState {
-	next := *old.DeepCopy()
-	if next.Rewound != nil && next.Rewound.Accepted == "" {
-		return next
-	}
-	next.Rewound = &enginev1.Rewound{Since: metav1.NewTime(now), Reason: reason}
-	return next
-}
-
-// recordStart appends this start to the chain in the store and gives its id.
+// recordStart appends this start to the chain in the store and gives what it then
+// says.
 func recordStart(ctx context.Context, c client.Client, etcd *clientv3.Client, restored string) (*enginev1.HubState, error) {
 	resp, err := etcd.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, fmt.Errorf("read the store's revision: %w", err)
 	}
-	s := start{id: rand.Text(), revision: resp.Header.Revision, restored: restored}
-	return updateHub(ctx, c, func(old enginev1.HubState) enginev1.HubState { return appendStart(old, s, time.Now()) })
+	s := rewind.Start{ID: rand.Text(), Revision: resp.Header.Revision, Restored: restored}
+	if s.Restored == "" {
+		if s.Restored, err = jumped(ctx, c, etcd, s.Revision); err != nil {
+			return nil, err
+		}
+	}
+	return updateHub(ctx, c, func(old enginev1.HubState) enginev1.HubState { return rewind.Append(old, s, time.Now()) })
+}
+
+// keysPerLook bounds what jumped holds in memory at a time.
+const keysPerLook = 500
+
+// jumped says why the store must have been restored with a revision bump; empty when
+// it was not. Keys are looked at only where that is possible, the busiest ones
+// first, and only until one is new enough.
+func jumped(ctx context.Context, c client.Client, etcd *clientv3.Client, revision int64) (string, error) {
+	var old enginev1.HubState
+	if err := c.Get(ctx, client.ObjectKey{Name: state.HubName}, &old); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	if !rewind.Suspicious(old.Chain, revision) {
+		return "", nil
+	}
+	reason := ""
+	for _, from := range []string{"/registry/engine.atoll.dev/targetslices/", "\x00"} {
+		newest := int64(0)
+		for key := from; ; {
+			resp, err := etcd.Get(ctx, key, clientv3.WithFromKey(), clientv3.WithKeysOnly(), clientv3.WithLimit(keysPerLook))
+			if err != nil {
+				return "", fmt.Errorf("look for the newest key of the store: %w", err)
+			}
+			for _, kv := range resp.Kvs {
+				newest = max(newest, kv.ModRevision)
+			}
+			if reason = rewind.Jumped(newest, revision); reason == "" {
+				return "", nil
+			}
+			if !resp.More {
+				break
+			}
+			key = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		}
+	}
+	return reason, nil
 }
 
 // updateHub changes the one HubState, making it where it is missing.

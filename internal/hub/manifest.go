@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rewind"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -33,6 +35,9 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 		if !ok {
 			return atoll.Manifest{}, fmt.Errorf("cluster %s is gone", row.Cluster)
 		}
+		if held := r.heldBack(content); len(held) > 0 {
+			return atoll.Manifest{}, fmt.Errorf("%s was deleted before the hub was restored; the Revision that holds it back is about to follow", held[0])
+		}
 		rules, variant := render.Rules(content, atoll.ViewOf(cluster))
 		if variant != row.Spec.Variant {
 			return atoll.Manifest{}, fmt.Errorf("cluster %s changed since its row of bundle %s/%s was written; the row is about to follow", row.Cluster, row.Bundle.Namespace, row.Bundle.Name)
@@ -49,6 +54,25 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 	return render.BuildManifest(in), nil
 }
 
+// heldBack lists the items of the content that are not to be sent, while the content
+// does not say so yet: members remember that they were deleted.
+func (r rowRenderer) heldBack(content *atoll.Content) (held []string) {
+	if !rewind.Recalling(r.state.Hub.Get(), time.Now()) {
+		return nil
+	}
+	for i := range content.Items {
+		item := &content.Items[i]
+		t, ok := r.state.Templates.Get(item.Key)
+		if !ok || item.State == atoll.ItemRemovalHeld || string(t.GetUID()) != item.UID {
+			continue
+		}
+		if _, recalled := atoll.Recalled(t.GetAnnotations()); recalled {
+			held = append(held, item.Key.String())
+		}
+	}
+	return held
+}
+
 // doomed: the hub's namespace is deleted, or about to be.
 func (r rowRenderer) doomed(ns string) bool {
 	o, ok := r.state.Namespaces.Get(ns)
@@ -62,8 +86,8 @@ func (r rowRenderer) here(bundle, cluster string) bool {
 }
 
 // salt names what manifest looks at besides the row: the namespace's labels and
-// annotations, whether it is doomed, and which of the Bundles that took items over
-// are in the cluster.
+// annotations, whether it is doomed, which of the Bundles that took items over are in
+// the cluster, and what is held back.
 func (r rowRenderer) salt(row state.Row) string {
 	var parts []any
 	if ns := row.Bundle.Namespace; ns != "" {
@@ -75,6 +99,9 @@ func (r rowRenderer) salt(row state.Row) string {
 	content, err := r.state.Revisions.Content(r.ctx, row.Spec.Revision)
 	if err != nil {
 		return atoll.HashJSON(parts)
+	}
+	if held := r.heldBack(content); len(held) > 0 {
+		parts = append(parts, held)
 	}
 	var here []string
 	for _, t := range content.Tombstones {

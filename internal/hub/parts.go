@@ -111,7 +111,8 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Client: p.state.Client, Requests: kube.CertificatesV1().CertificateSigningRequests(),
 		Serving: serving, HubCA: p.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
 		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.state.Hub.Get,
-		OnRewind: p.rewinds.onRewind, OnAhead: p.rewinds.onAhead, OnRemembered: p.rewinds.onRemembered,
+		OnRewind: p.rewinds.onRewind, OnAhead: p.rewinds.onAhead,
+		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered,
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
 	})
 	p.rewinds.fleet = p.gateway
@@ -134,7 +135,7 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		p.bind.Run, p.place.Run, p.summarise.Run, p.recorder.Run, p.inventory.Run, p.rewinds.run,
+		p.bind.Run, p.place.Run, p.summarise.Run, p.recorder.Run, p.inventory.Run, p.rewinds.run, p.rewinds.recall,
 		func(context.Context) error { return p.gateway.Serve(p.listener) },
 	} {
 		group.Go(func() error { return run(ctx) })

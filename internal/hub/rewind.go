@@ -7,7 +7,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/rewind"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -19,6 +19,7 @@ type rewinds struct {
 	found chan string
 	ahead chan aheadOf
 	moved chan struct{} // the HubState changed
+	told  *recalls
 	// fleet is what the hub's agents are told, and asked, when a decision is made.
 	fleet fleet
 }
@@ -26,7 +27,6 @@ type rewinds struct {
 // fleet is the gateway, as far as rewinds go.
 type fleet interface {
 	Reset(reason string)
-	Recall(on bool)
 	HighestGeneration() int64
 }
 
@@ -40,6 +40,7 @@ func newRewinds(s *state.State, log *slog.Logger) *rewinds {
 	r := &rewinds{
 		state: s, log: log,
 		found: make(chan string, 1), ahead: make(chan aheadOf, 1024), moved: make(chan struct{}, 1),
+		told: newRecalls(),
 	}
 	s.Hub.Subscribe(func() {
 		select {
@@ -68,10 +69,9 @@ func (r *rewinds) onAhead(bundle, cluster string, generation int64) {
 	}
 }
 
-// onRemembered is told which tombstones a cluster remembers.
-func (r *rewinds) onRemembered(cluster string, tombstones []*pb.RememberedTombstone, complete bool) {
-	r.log.Info("a cluster told what it remembers of removals", "cluster", cluster, "tombstones", len(tombstones), "complete", complete)
-}
+// recalling tells whether members are asked what they remember before anything is
+// ordered of them.
+func (r *rewinds) recalling() bool { return rewind.Recalling(r.state.Hub.Get(), time.Now()) }
 
 // run writes until ctx ends.
 func (r *rewinds) run(ctx context.Context) error {
@@ -82,13 +82,14 @@ func (r *rewinds) run(ctx context.Context) error {
 			return nil
 		case reason := <-r.found:
 			hub, err := updateHub(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
-				return rewound(old, reason, time.Now())
+				return rewind.Hold(old, reason, time.Now())
 			})
 			if err != nil {
 				r.log.Error("the hub holds, but could not write that down; it holds until it is told otherwise or restarts", "err", err)
 				continue
 			}
 			r.state.Hub.Put(hub)
+			r.fleet.Reset("the hub was set back to an older state, and holds")
 		case <-r.moved:
 			now := r.holding()
 			if holding && !now {
@@ -109,8 +110,8 @@ func (r *rewinds) holding() bool {
 }
 
 // goOn after an administrator decided: generations start above what any agent
-// holds, members are asked what they remember if their word counts, and all
-// sessions begin anew.
+// holds, and all sessions begin anew; where the members' word counts, with what they
+// remember.
 func (r *rewinds) goOn(ctx context.Context) {
 	floor := r.fleet.HighestGeneration()
 	hub, err := updateHub(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
@@ -128,7 +129,6 @@ func (r *rewinds) goOn(ctx context.Context) {
 		accepted = st.Rewound.Accepted
 	}
 	r.log.Info("the hub goes on after its restore", "accepted", accepted, "generationsAbove", floor)
-	r.fleet.Recall(accepted == "members")
 	r.fleet.Reset("the hub goes on after a restore")
 }
 

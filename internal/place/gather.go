@@ -63,11 +63,22 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target,
 		Variants: variants(content, target, clusters, specs, v), OwnVariants: own,
 		Removal: b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
-		Confirm:  b.Meta.Annotations[atoll.AnnotationConfirm],
+		Confirm: b.Meta.Annotations[atoll.AnnotationConfirm], Keep: b.Meta.Annotations[atoll.AnnotationKeep],
+		Placement: atoll.PlacementHash(b.Spec.Placement), Recalled: recalled(b.Ref.UID, content),
 		Deleting: r.deleting(b), Deletes: deletes,
 		Holding: holding, Floor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil
+}
+
+// recalled deletions that the content holds back.
+func recalled(bundle string, content *atoll.Content) rollout.Recalled {
+	plan, items := atoll.RecallPlan(bundle, content)
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		names = append(names, fmt.Sprintf("%s %s %s", item.Key.Kind, item.Key.Name, item.Recalled))
+	}
+	return rollout.Recalled{Plan: plan, Text: strings.Join(names, "; ")}
 }
 
 // target revision of the Bundle, and its content; empty and nil before the first.

@@ -47,6 +47,7 @@ type entry struct {
 	busy    bool
 	rows    int
 	plan    string
+	recall  string
 	intent  *intent
 }
 
@@ -54,6 +55,7 @@ type entry struct {
 type intent struct {
 	spec     v1alpha1.BundleSpec
 	confirm  string
+	keep     string
 	deleting bool
 }
 
@@ -95,7 +97,7 @@ func (x *index) entry(uid string) *entry {
 
 // edited notes what the Bundle says and tells whether that is new.
 func (x *index) edited(b state.Bundle) bool {
-	is := &intent{b.Spec, b.Meta.Annotations[atoll.AnnotationConfirm], b.Meta.DeletionTimestamp != nil}
+	is := &intent{b.Spec, b.Meta.Annotations[atoll.AnnotationConfirm], b.Meta.Annotations[atoll.AnnotationKeep], b.Meta.DeletionTimestamp != nil}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)
@@ -164,6 +166,18 @@ func (x *index) newPlan(uid, hash string) bool {
 		return false
 	}
 	e.plan = hash
+	return true
+}
+
+// newRecall does the same for the plan of recalled deletions.
+func (x *index) newRecall(uid, hash string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.entries[uid]
+	if e == nil || e.recall == hash {
+		return false
+	}
+	e.recall = hash
 	return true
 }
 

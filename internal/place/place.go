@@ -173,7 +173,7 @@ func (r *Reconciler) restore() {
 	defer r.ledgerMu.Unlock()
 	for _, b := range r.Bundles.List() {
 		for _, row := range r.Rows.OfBundle(b.Ref.UID) {
-			if row.Spec.Phase != atoll.RowRemoving || row.Spec.Orphan {
+			if row.Spec.Phase != atoll.RowRemoving || row.Spec.Orphan || row.Spec.Recall != nil {
 				continue
 			}
 			if at := time.Unix(row.Spec.Since, 0); atoll.ParseRowReason(row.Spec.Reason).Word == atoll.RowBundleDeleted {
@@ -219,8 +219,11 @@ func (r *Reconciler) bundleChanged(uid string) {
 // when a row is taken away, by whomever.
 func (r *Reconciler) rowsChanged(uid string, clusters []string) {
 	for _, c := range clusters {
-		if _, ok := r.Rows.Get(uid, c); !ok {
+		row, ok := r.Rows.Get(uid, c)
+		if !ok {
 			r.index.touch(uid, c)
+		}
+		if !ok || row.Spec.Recall != nil && row.Spec.Reason == "" {
 			r.now(uid)
 			return
 		}
@@ -290,7 +293,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		return fmt.Errorf("place bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
 	settle(true)
-	r.report(b, out)
+	r.report(b, snap.in.Recalled, out)
 	r.index.done(view, out, len(snap.base), snap.in.Revision != "" && !snap.in.Holding)
 	if !out.RequeueAt.IsZero() {
 		r.add(uid, priorityUser, max(time.Until(out.RequeueAt), time.Millisecond))
@@ -320,15 +323,19 @@ func (r *Reconciler) advance(s snapshot) (out rollout.Output, settle func(writte
 }
 
 // report what people must know: a plan that waits, once, and what was given up.
-func (r *Reconciler) report(b state.Bundle, out rollout.Output) {
+func (r *Reconciler) report(b state.Bundle, recalled rollout.Recalled, out rollout.Output) {
 	for _, g := range out.GivenUp {
 		r.warn(b, "GivenUp", fmt.Sprintf("cluster %s is deleted: what it holds of revision %s is left behind there", g.Cluster, g.Revision))
 	}
+	kind, ns := "bundle", " -n "+b.Ref.Namespace
+	if b.Ref.Namespace == "" {
+		kind, ns = "clusterbundle", ""
+	}
+	if recalled.Plan != "" && r.index.newRecall(b.Ref.UID, recalled.Plan) {
+		r.warn(b, atoll.RowRemovalHeld, fmt.Sprintf("members remember deletions from before the hub was restored: %s; `atoll confirm %s/%s%s --plan %s` deletes exactly these, `atoll restore keep` with the same arguments keeps them",
+			recalled.Text, kind, b.Ref.Name, ns, recalled.Plan))
+	}
 	if out.Plan != nil && r.index.newPlan(b.Ref.UID, out.Plan.Hash) {
-		kind, ns := "bundle", " -n "+b.Ref.Namespace
-		if b.Ref.Namespace == "" {
-			kind, ns = "clusterbundle", ""
-		}
 		r.warn(b, atoll.RowRemovalHeld, fmt.Sprintf("%d removals wait; `atoll confirm %s/%s%s --plan %s` releases exactly these: %s",
 			len(out.Plan.Lines), kind, b.Ref.Name, ns, out.Plan.Hash, out.Plan.Summary(5)))
 	}

@@ -166,6 +166,7 @@ func (s *step) ask() {
 			s.plan.held(c, *spec)
 		}
 	}
+	s.askRecalled()
 	p := s.plan.plan(s.Bundle)
 	if p == nil {
 		return

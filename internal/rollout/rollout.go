@@ -50,6 +50,15 @@ type Input struct {
 	Budget *intstr.IntOrString
 	// Confirm is the hash of the plan that an administrator released.
 	Confirm string
+	// Keep is the hash of the plan of which an administrator takes back what is in it
+	// of rows that are recalled.
+	Keep string
+	// Placement is the hash of the Bundle's placement.
+	Placement string
+	// Recalled is about deletions that the target revision holds back, since members
+	// remember them and the hub, which was set back, did not. Somebody else carries
+	// out what is decided.
+	Recalled Recalled
 	// Deleting: the Bundle is deleted, or the namespace of its templates.
 	Deleting bool
 	// Deletes lists, by the revision that a row is at, what users deleted between
@@ -93,6 +102,12 @@ type Output struct {
 	Outs    []string
 }
 
+// Recalled deletions, and the plan under which they are confirmed or kept; zero:
+// there are none.
+type Recalled struct {
+	Plan, Text string
+}
+
 // GivenUp is a row that nobody will act on any more.
 type GivenUp struct {
 	Cluster  string         `json:"cluster"`
@@ -108,8 +123,9 @@ func Advance(in Input) Output {
 	}
 	s := newStep(in, false)
 	s.run()
-	if p := s.plan.plan(in.Bundle); p != nil && p.Hash == in.Confirm {
-		s = newStep(in, true)
+	if p := s.plan.plan(in.Bundle); p != nil && (p.Hash == in.Confirm || p.Hash == in.Keep) {
+		s = newStep(in, p.Hash == in.Confirm)
+		s.keep = !s.released
 		s.run()
 	}
 	return s.output()
@@ -120,10 +136,15 @@ type step struct {
 	Input
 	// released: what waits for a confirmation has got it.
 	released bool
-	now      int64
-	next     map[string]*atoll.RowSpec
+	// keep: rows that are recalled come back.
+	keep bool
+	now  int64
+	next map[string]*atoll.RowSpec
 	// stays are to be Active, the others to go, by the phase in which they are.
 	stays, outs, held, leaving []string
+	// recalls are those that the placement wants and the member remembers to have
+	// removed before the hub was set back.
+	recalls []string
 	// moving is when the move began that this step goes on with, or begins: what has
 	// to give way while a move is under way waits for its replacements too.
 	moving int64
@@ -163,6 +184,9 @@ func (s *step) run() {
 	for _, c := range s.leavers() {
 		s.leave(c, holds[c])
 	}
+	for _, c := range s.recalls {
+		s.recall(c)
+	}
 	s.gateShares(shares)
 	s.gateLeavers()
 	s.gateDeletes()
@@ -184,11 +208,13 @@ func (s *step) sort() {
 		}
 		wanted := !s.Deleting && (v.Outcome == schedule.Placed || v.Outcome == schedule.Kept)
 		switch {
+		case wanted && has && s.recalled(row.Spec):
+			s.recalls = append(s.recalls, c)
 		case wanted && (has || v.Outcome == schedule.Placed && s.Revision != ""):
 			s.stays = append(s.stays, c)
 		case !has:
 		case row.Spec.Phase == atoll.RowRemoving:
-			s.orphan(c, row)
+			s.removing(c, row)
 		case row.Spec.Phase == atoll.RowLeaving:
 			s.leaving = append(s.leaving, c)
 		case row.Spec.Phase == atoll.RowHeld:
@@ -199,12 +225,16 @@ func (s *step) sort() {
 	}
 }
 
-// orphan spares what is not removed yet, when the mode was changed to Orphan
-// meanwhile. The other way round, what was to be left is left.
-func (s *step) orphan(c string, row Row) {
-	if s.Removal == v1alpha1.RemoveOrphan && !row.Spec.Orphan {
-		spec := row.Spec
-		spec.Orphan = true
+// removing spares what is not removed yet, when the mode was changed to Orphan
+// meanwhile. The other way round, what was to be left is left. A row that was
+// recalled and is not wanted any more goes like any other.
+func (s *step) removing(c string, row Row) {
+	spec := row.Spec
+	if spec.Recall != nil {
+		spec.Recall, spec.Reason = nil, s.cause(c).String()
+	}
+	spec.Orphan = spec.Orphan || s.Removal == v1alpha1.RemoveOrphan
+	if spec.Orphan != row.Spec.Orphan || !spec.Recall.Equal(row.Spec.Recall) {
 		s.next[c] = &spec
 	}
 }
@@ -223,7 +253,7 @@ func (s *step) stay(c string, share schedule.Share) {
 		s.came[c] = true
 		spec.Phase, spec.Since, spec.Orphan, spec.Grown, spec.Moving = atoll.RowActive, s.now, false, 0, 0
 	}
-	spec.Placement, spec.Reason = v.Placement, ""
+	spec.Placement, spec.Reason, spec.Recall = v.Placement, "", nil
 	if v.Outcome == schedule.Kept {
 		spec.Reason = atoll.RowReason{Word: v.Word, Text: v.Reason}.String()
 	}
@@ -305,7 +335,7 @@ func sameWork(a, b atoll.RowSpec) bool {
 // sameNotes tells whether rows of the same work also remember the same.
 func sameNotes(a, b atoll.RowSpec) bool {
 	return a.Reason == b.Reason && a.Since == b.Since && a.Placement == b.Placement &&
-		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home)
+		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home) && a.Recall.Equal(b.Recall)
 }
 
 func (s *step) output() Output {

@@ -76,7 +76,11 @@ func (s *step) wait(c string, spec atoll.RowSpec, plan *Plan) Wait {
 		}
 		return Wait{For: fmt.Sprintf("a confirmation of plan %s: %s", plan.Hash, r.Text), Who: WhoConfirm, Since: since}
 	}
-	switch {
+	switch r := atoll.ParseRowReason(spec.Reason); {
+	case r.Plan != "" && r.Plan == s.Recalled.Plan:
+		return Wait{For: fmt.Sprintf("a decision on plan %s: %s", r.Plan, r.Text), Who: WhoConfirm, Since: since}
+	case spec.Recall != nil:
+		return Wait{}
 	case spec.Phase == atoll.RowLeaving:
 		return Wait{For: names(s.blocked[c]) + " to become ready", Who: WhoAtoll, Since: since}
 	case len(s.blocked[c]) > 0:

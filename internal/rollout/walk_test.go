@@ -388,6 +388,8 @@ func TestEveryFieldOfARowIsCompared(t *testing.T) {
 			v.Set(reflect.ValueOf(map[string]int64{"x": 1}))
 		case reflect.Slice:
 			v.Set(reflect.ValueOf([]string{"x"}))
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
 		default:
 			t.Fatalf("a row's field of kind %s", v.Kind())
 		}

@@ -218,7 +218,7 @@ func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) erro
 	for _, row := range s.rows {
 		base = append(base, row.Row)
 		switch {
-		case row.removed():
+		case row.removed() && row.Spec.Recall == nil:
 			gone[row.Cluster] = nil
 		case !s.alive && !row.Known:
 			r.Log.Warn("a cluster was given up: what it holds of a deleted bundle is left behind there",

@@ -182,7 +182,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) interpret.RowI
 	case report != nil:
 		ri.Reflected, ri.Health = report.Reflected, report.Health
 		ri.Stale = !applied || report.Error
-	case applied:
+	case applied && item.State != atoll.ItemRemovalHeld:
 		ri.Health = atoll.Healthy
 	default:
 		ri.Stale = true

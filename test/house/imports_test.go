@@ -33,7 +33,7 @@ var layers = []layer{
 	},
 	{
 		name:     "cores",
-		packages: []string{"internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session"},
+		packages: []string{"internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session", "internal/rewind"},
 		below:    []string{"api", "vocabulary", "wire"},
 		why:      "a core is values in, values out, so that preview, explain and tests can call it like the acting code does",
 	},
@@ -228,7 +228,7 @@ var foreign = []struct {
 		why: "whoever uses the API's types must get apimachinery and nothing else",
 	},
 	{
-		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session"},
+		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session", "internal/rewind"},
 		forbidden: []string{
 			"log", "net", "os", "io/fs", "sync", "database/", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
 			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",

@@ -184,6 +184,25 @@ type Rewound struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";hub;members
 	Accepted string `json:"accepted,omitempty"`
+	// Told sums up which removals members remember that this hub does not, by those
+	// members that were heard since.
+	// +optional
+	Told *Told `json:"told,omitempty"`
+}
+
+// Told is what members told of removals.
+type Told struct {
+	// Clusters that told what they remember, be it nothing.
+	Clusters int32 `json:"clusters"`
+	// Templates that are here and were deleted by a user.
+	Templates int32 `json:"templates"`
+	// Rows that are here and were removed, because a Bundle left the cluster.
+	Rows int32 `json:"rows"`
+	// Examples of both, in words, at most 10.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Examples []string `json:"examples,omitempty"`
 }
 
 // RevisionList is a list of Revisions.

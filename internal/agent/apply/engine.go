@@ -180,6 +180,18 @@ func (e *Engine) Tombstones(bundle string) []atoll.Tombstone {
 	return nil
 }
 
+// Holds tells whether what was removed once is here again: the Bundle, or, where a
+// tombstone is given, the item made from that very template, for any Bundle.
+func (e *Engine) Holds(bundle string, t *atoll.Tombstone) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t == nil {
+		h := e.book.Holding(bundle)
+		return h != nil && !h.Manifest.Remove
+	}
+	return e.book.Wants(t.Key, t.UID)
+}
+
 // Held lists every Bundle that is held, with its generation and content hash.
 func (e *Engine) Held() []Held {
 	e.mu.Lock()

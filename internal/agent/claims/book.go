@@ -67,6 +67,18 @@ func (b *Book) Record(key atoll.ItemKey) (Record, bool) {
 	return Record{}, false
 }
 
+// Wants tells whether some Bundle claims the key's object, made from that template.
+func (b *Book) Wants(key atoll.ItemKey, template string) bool {
+	if r := b.records[key]; r != nil {
+		for _, c := range r.Claims {
+			if c.live() && c.Template == template {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Keys lists the keys of all records, in no order.
 func (b *Book) Keys() []atoll.ItemKey { return slices.Collect(maps.Keys(b.records)) }
 

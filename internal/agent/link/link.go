@@ -50,6 +50,7 @@ type Engine interface {
 	Status(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool)
 	Tombstones(bundle string) []atoll.Tombstone
 	Held() []apply.Held
+	Holds(bundle string, t *atoll.Tombstone) bool
 }
 
 // Options of a Link. All are required but RefusedPause.

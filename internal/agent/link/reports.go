@@ -113,9 +113,13 @@ func (l *Link) keep(t store.Tombstone) {
 	}
 }
 
-// remembered answers Recall. The caller holds mu.
+// remembered answers Recall with all removals that still hold: what came back since
+// is not gone. The caller holds mu.
 func (l *Link) remembered() (frames []*pb.FromAgent) {
-	chunks := slices.Collect(slices.Chunk(l.memory.Tombstones, 500))
+	standing := slices.DeleteFunc(slices.Clone(l.memory.Tombstones), func(t store.Tombstone) bool {
+		return l.engine.Holds(t.Bundle, t.Tombstone)
+	})
+	chunks := slices.Collect(slices.Chunk(standing, 500))
 	if len(chunks) == 0 {
 		chunks = [][]store.Tombstone{nil}
 	}

@@ -8,6 +8,8 @@ package confirm
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,8 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm KIND/NAME [-n NAMESPACE] --plan HASH",
 		Short: "Release a removal that waits because it is larger than its budget",
-		Long: `Release a removal that waits because it is larger than its budget.
+		Long: `Release a removal that waits because it is larger than its budget, or because
+members remember it and the hub was restored from before it.
 
 KIND is bundle or clusterbundle. Without --plan, the command shows what waits and
 under which hash. A confirmation is good for exactly that plan: when what would
@@ -64,17 +67,15 @@ func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string
 	if err != nil {
 		return err
 	}
-	waiting := plans(bundle, rows)
+	waiting := client.Plans(bundle.Annotations, rows)
 	switch {
 	case len(waiting) == 0:
 		return fmt.Errorf("%s/%s holds no removal: nothing to confirm", o.Resource.Resource, o.Name)
 	case plan == "":
-		for hash, lines := range waiting {
-			fmt.Fprintf(cmd.OutOrStdout(), "plan %s waits:\n  %s\nrelease it with --plan %s\n", hash, strings.Join(lines, "\n  "), hash)
-		}
-		return nil
-	case waiting[plan] == nil:
-		return fmt.Errorf("%s/%s does not wait for plan %s; run the command without --plan to see what it waits for", o.Resource.Resource, o.Name, plan)
+		_, err := fmt.Fprint(cmd.OutOrStdout(), list(waiting))
+		return err
+	case waiting[plan].Lines == nil:
+		return fmt.Errorf("%s/%s does not wait for plan %s; look at what waits now, and release that if it is meant:\n%s", o.Resource.Resource, o.Name, plan, list(waiting))
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": bundle.UID, "annotations": map[string]string{atoll.AnnotationConfirm: plan}},
@@ -90,15 +91,11 @@ func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string
 	return err
 }
 
-// plans that the Bundle's rows wait for, by hash, with a line per row.
-func plans(bundle *v1alpha1.Bundle, rows []client.Row) map[string][]string {
-	waiting := map[string][]string{}
-	for _, r := range rows {
-		reason := atoll.ParseRowReason(r.Spec.Reason)
-		if reason.Plan == "" || reason.Plan == bundle.Annotations[atoll.AnnotationConfirm] {
-			continue
-		}
-		waiting[reason.Plan] = append(waiting[reason.Plan], strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", r.Cluster, reason.Word, reason.Text), ": "))
+// list plans that wait, for people.
+func list(waiting map[string]client.Plan) string {
+	var out strings.Builder
+	for _, hash := range slices.Sorted(maps.Keys(waiting)) {
+		fmt.Fprintf(&out, "plan %s waits:\n  %s\nrelease it with --plan %s\n", hash, strings.Join(waiting[hash].Lines, "\n  "), hash)
 	}
-	return waiting
+	return out.String()
 }

@@ -1,11 +1,13 @@
-// Package restore is the command `atoll restore accept`, which lets a hub go on
-// after it was restored from an older state.
+// Package restore is the command `atoll restore`, by which a hub that was restored
+// from an older state is looked at and goes on.
 //
-// Contract: it writes one field of HubState, fenced by the version that it showed;
-// what the two answers do is the hub's.
+// Contract: accept writes one field of HubState, fenced by the version that it
+// showed; keep writes one annotation, for exactly the plan that it is given; what
+// either does is the hub's. status writes nothing.
 package restore
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,19 +18,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 )
 
 // hubState is the one HubState's name.
 const hubState = "hub"
 
+const stamp = "2006-01-02 15:04:05 MST"
+
 // NewCommand makes the command.
 func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Let a hub go on that was restored from an older state",
+		Short: "See to a hub that was restored from an older state",
 	}
-	cmd.AddCommand(acceptCommand(flags))
+	cmd.AddCommand(statusCommand(flags), acceptCommand(flags), keepCommand(flags))
 	return cmd
 }
 
@@ -42,10 +48,16 @@ func acceptCommand(flags *client.Flags) *cobra.Command {
 After a restore from an older state the hub holds: it serves and observes, and
 orders nothing. Two answers let it go on:
 
-  --hub      what the hub has now counts. What it does not know is kept in the
+  --hub      what the hub has now counts: what was removed after the state that it
+             was restored to comes back. What it does not know is kept in the
              members and reported as unclaimed.
   --members  removals that members remember come back, held until they are
-             confirmed; what the hub forgot is not made up.`,
+             confirmed ("atoll confirm") or taken back ("atoll restore keep"); what
+             the hub forgot is not made up. A member that is away tells when it
+             comes back, for 30 days.
+
+Either way nothing is deleted by this command. "atoll restore status" says what
+each would mean here.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			answer := "hub"
@@ -56,30 +68,7 @@ orders nothing. Two answers let it go on:
 			if err != nil {
 				return err
 			}
-			ctx := cmd.Context()
-			state, err := client.Get[enginev1.HubState](ctx, c, client.HubStates, "", hubState)
-			if apierrors.IsNotFound(err) && !client.NoHub(err) || err == nil && state.Rewound == nil {
-				return errors.New("this hub does not hold: nothing to accept")
-			}
-			if err != nil {
-				return err
-			}
-			patch, err := json.Marshal(map[string]any{
-				"metadata": map[string]any{"resourceVersion": state.ResourceVersion},
-				"rewound":  map[string]any{"accepted": answer},
-			})
-			if err != nil {
-				return err
-			}
-			_, err = c.Dynamic.Resource(client.HubStates).Patch(ctx, hubState, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
-			if apierrors.IsConflict(err) {
-				return errors.New("the hub's state changed meanwhile: look again, then repeat the command")
-			}
-			if err != nil {
-				return c.Explain(err)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the hub goes on; it held since %s because %s\n", state.Rewound.Since.UTC().Format("2006-01-02 15:04:05 MST"), state.Rewound.Reason)
-			return err
+			return accept(cmd, c, answer)
 		},
 	}
 	cmd.Flags().BoolVar(&hub, "hub", false, "what the hub has now counts")
@@ -87,4 +76,107 @@ orders nothing. Two answers let it go on:
 	cmd.MarkFlagsMutuallyExclusive("hub", "members")
 	cmd.MarkFlagsOneRequired("hub", "members")
 	return cmd
+}
+
+func accept(cmd *cobra.Command, c *client.Cluster, answer string) error {
+	state, err := read(cmd.Context(), c)
+	switch {
+	case err != nil:
+		return err
+	case state.Rewound == nil:
+		return errors.New("this hub does not hold: nothing to accept")
+	case state.Rewound.Accepted != "":
+		return fmt.Errorf("this hub goes on already: --%s was accepted. To change single answers, see: atoll restore status", state.Rewound.Accepted)
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": state.ResourceVersion},
+		"rewound":  map[string]any{"accepted": answer},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.Dynamic.Resource(client.HubStates).Patch(cmd.Context(), hubState, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	if apierrors.IsConflict(err) {
+		return errors.New("the hub's state changed meanwhile: look again, then repeat the command")
+	}
+	if err != nil {
+		return c.Explain(err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the hub goes on; it held since %s because %s\n", state.Rewound.Since.UTC().Format(stamp), state.Rewound.Reason)
+	return err
+}
+
+// read the HubState; empty where the hub has none.
+func read(ctx context.Context, c *client.Cluster) (*enginev1.HubState, error) {
+	state, err := client.Get[enginev1.HubState](ctx, c, client.HubStates, "", hubState)
+	if apierrors.IsNotFound(err) && !client.NoHub(err) {
+		return &enginev1.HubState{}, nil
+	}
+	return state, err
+}
+
+func keepCommand(flags *client.Flags) *cobra.Command {
+	var plan string
+	cmd := &cobra.Command{
+		Use:   "keep KIND/NAME [-n NAMESPACE] --plan HASH",
+		Short: "Take back removals that members remember and the restored hub does not",
+		Long: `Take back removals that members remember and the restored hub does not: what they
+are about is placed again, as the hub has it.
+
+KIND is bundle or clusterbundle. The opposite is "atoll confirm" with the same
+arguments. The answer is good for exactly that plan.`,
+		Example: "  atoll restore status\n  atoll restore keep bundle/web -n shop --plan 3f9c2a17",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			o, err := c.ParseObject(args[0])
+			if err != nil {
+				return err
+			}
+			if o.Resource != client.Bundles && o.Resource != client.ClusterBundles {
+				return fmt.Errorf("removals are decided per Bundle, and %s is none: `atoll restore status` names the Bundles", args[0])
+			}
+			return keep(cmd, c, o, plan)
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	cmd.Flags().StringVar(&plan, "plan", "", "hash of the plan to take back (required)")
+	if err := cmd.MarkFlagRequired("plan"); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+func keep(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) error {
+	ctx := cmd.Context()
+	bundle, err := client.Get[v1alpha1.Bundle](ctx, c, o.Resource, o.Namespace, o.Name)
+	if err != nil {
+		return err
+	}
+	rows, err := client.Rows(ctx, c, func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
+	if err != nil {
+		return err
+	}
+	waiting, ok := client.Plans(bundle.Annotations, rows)[plan]
+	switch {
+	case !ok:
+		return fmt.Errorf("%s/%s does not wait for plan %s; `atoll restore status` lists what waits", o.Resource.Resource, o.Name, plan)
+	case !waiting.Recalled:
+		return fmt.Errorf("plan %s is not about removals before a restore: undo the edit that asks for it, or release it with `atoll confirm`", plan)
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": bundle.UID, "annotations": map[string]string{atoll.AnnotationKeep: plan}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	if err != nil {
+		return c.Explain(err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "what plan %s would remove is placed again; follow it with: atoll get rows %s -n %s\n", plan, o.Name, o.Namespace)
+	return err
 }

@@ -1,0 +1,34 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Plan is what waits for a decision about one Bundle.
+type Plan struct {
+	// Recalled: members remember the removals, and the hub was restored from before
+	// them, so that they may be kept as well as confirmed.
+	Recalled bool
+	// Lines say what waits, one per row.
+	Lines []string
+}
+
+// Plans that rows of one Bundle wait for, by hash, but for those that its annotations
+// have decided already.
+func Plans(annotations map[string]string, rows []Row) map[string]Plan {
+	waiting := map[string]Plan{}
+	for _, r := range rows {
+		reason := atoll.ParseRowReason(r.Spec.Reason)
+		if reason.Plan == "" || reason.Plan == annotations[atoll.AnnotationConfirm] || reason.Plan == annotations[atoll.AnnotationKeep] {
+			continue
+		}
+		p := waiting[reason.Plan]
+		p.Recalled = p.Recalled || reason.Word == atoll.RowRemovedBefore
+		p.Lines = append(p.Lines, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", r.Cluster, reason.Word, reason.Text), ": "))
+		waiting[reason.Plan] = p
+	}
+	return waiting
+}

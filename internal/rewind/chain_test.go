@@ -1,0 +1,65 @@
+package rewind_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/rewind"
+)
+
+var noon = time.Unix(1_800_000_000, 0)
+
+func TestStartsAreChained(t *testing.T) {
+	var st enginev1.HubState
+	for i := range rewind.ChainLimit + 5 {
+		st = rewind.Append(st, rewind.Start{ID: fmt.Sprint("id", i), Revision: int64(i * 10)}, noon)
+	}
+	last := st.Chain[len(st.Chain)-1]
+	if len(st.Chain) != rewind.ChainLimit || st.Chain[0].ID != "id5" || last.Revision != int64((rewind.ChainLimit+4)*10) {
+		t.Fatalf("chain of %d, from %+v to %+v", len(st.Chain), st.Chain[0], last)
+	}
+	if st.Rewound != nil {
+		t.Fatal("an ordinary start holds")
+	}
+}
+
+func TestARestoredHubHoldsUntilItIsTold(t *testing.T) {
+	st := rewind.Append(enginev1.HubState{}, rewind.Start{ID: "a", Revision: 7, Restored: "restored from a backup"}, noon)
+	if st.Rewound == nil || st.Rewound.Accepted != "" || !st.Rewound.Since.Time.Equal(noon) {
+		t.Fatalf("after a restore: %+v", st.Rewound)
+	}
+	later := rewind.Hold(st, "an agent saw a newer state", noon.Add(time.Hour))
+	if later.Rewound.Reason != "restored from a backup" || !later.Rewound.Since.Time.Equal(noon) {
+		t.Fatalf("a second proof took the first one's place: %+v", later.Rewound)
+	}
+	later.Rewound.Accepted = rewind.AcceptedHub
+	again := rewind.Hold(later, "restored once more", noon.Add(2*time.Hour))
+	if again.Rewound.Accepted != "" || again.Rewound.Reason != "restored once more" {
+		t.Fatalf("a rewind after a decision: %+v", again.Rewound)
+	}
+}
+
+func TestABumpedStoreShowsByItself(t *testing.T) {
+	chain := []enginev1.ChainLink{{ID: "a", Revision: 40}, {ID: "b", Revision: 100}}
+	for _, c := range []struct {
+		name             string
+		newest, revision int64
+		look, hold       bool
+	}{
+		{"the next start", 180, 181, false, false},
+		{"after much work", 1_500_000_090, 1_500_000_100, true, false},
+		{"restored with a bump", 150, 1_000_000_150, true, true},
+	} {
+		if got := rewind.Suspicious(chain, c.revision); got != c.look {
+			t.Errorf("%s: Suspicious = %v, want %v", c.name, got, c.look)
+		}
+		if why := rewind.Jumped(c.newest, c.revision); (why != "") != c.hold {
+			t.Errorf("%s: Jumped = %q, want a reason: %v", c.name, why, c.hold)
+		}
+	}
+	if rewind.Suspicious(nil, 1_000_000_150) {
+		t.Error("a store without a start is looked at")
+	}
+}
