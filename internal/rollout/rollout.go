@@ -353,8 +353,12 @@ func (s *step) output() Output {
 }
 
 func (s *step) awaited() []string {
-	all := map[string]bool{}
+	all, seen := map[string]bool{}, map[*string]bool{}
 	for _, blockers := range s.blocked {
+		if seen[&blockers[0]] { // rows that wait for the same share the list
+			continue
+		}
+		seen[&blockers[0]] = true
 		for _, c := range blockers {
 			all[c] = true
 		}

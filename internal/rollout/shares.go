@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -59,10 +60,10 @@ func (s *step) keepShare(old map[string]int64) map[string]int64 {
 // are judged before any shrinks, since a row that changes is not known to be
 // healthy.
 func (s *step) gateShares(shares map[string]schedule.Share) {
-	blockers := map[string][]string{}
+	g, blockers := gate{step: s}, map[string]*crowd{}
 	for _, c := range s.stays {
 		if since := s.next[c].Moving; since != 0 {
-			blockers[c] = s.replacements(c, since)
+			blockers[c] = g.replacements(since).without(s, c)
 		}
 	}
 	for _, c := range s.stays {
@@ -70,19 +71,52 @@ func (s *step) gateShares(shares map[string]schedule.Share) {
 		if spec.Moving == 0 {
 			continue
 		}
-		if len(blockers[c]) > 0 {
-			s.blocked[c] = blockers[c]
-			if !s.patienceOver(spec.Moving, blockers[c]) {
+		if b := blockers[c]; len(b.rows) > 0 {
+			s.blocked[c] = b.rows
+			if !s.patienceOver(spec.Moving, b) {
 				continue
 			}
 			if !s.released {
-				s.plan.shrink(c, *spec, shares[c].Replicas, blockers[c])
+				s.plan.shrink(c, *spec, shares[c].Replicas, b.rows)
 				continue
 			}
 			delete(s.blocked, c)
 		}
 		spec.Assigned, spec.Moving = shares[c].Replicas, 0
 	}
+}
+
+// crowd of rows that others wait for. Many wait for the same, so that it is found
+// out once, and shared.
+type crowd struct {
+	rows []string
+	came int64 // the last of them, in Unix seconds
+}
+
+func (w *crowd) add(s *step, c string) {
+	w.rows, w.came = append(w.rows, c), max(w.came, s.next[c].Came())
+}
+
+// without one of them: no row waits for itself.
+func (w *crowd) without(s *step, c string) *crowd {
+	if _, has := slices.BinarySearch(w.rows, c); !has {
+		return w
+	}
+	rest := &crowd{}
+	for _, r := range w.rows {
+		if r != c {
+			rest.add(s, r)
+		}
+	}
+	return rest
+}
+
+// gate holds what is asked for many rows of one step. It may be used as long as no
+// row that stays is changed.
+type gate struct {
+	*step
+	moves    map[int64]*crowd
+	standing *crowd // see keepers; nil before it was asked for
 }
 
 // young tells whether a row that is not healthy came so shortly before that it may
@@ -96,16 +130,44 @@ func (s *step) young(c string) bool {
 	return true
 }
 
-// replacements of row c, which gives way in the move that began then, that are not
+// replacements of rows that give way in the move that began then, that are not
 // healthy: rows that came or grew in that move or later.
-func (s *step) replacements(c string, move int64) (unready []string) {
-	for _, r := range s.stays {
-		part := s.came[r] || s.begun && s.next[r].Came() >= move
-		if r != c && part && !s.ready(r) {
-			unready = append(unready, r)
+func (g *gate) replacements(move int64) *crowd {
+	if w, ok := g.moves[move]; ok {
+		return w
+	}
+	w := &crowd{}
+	for _, r := range g.stays {
+		if (g.came[r] || g.begun && g.next[r].Came() >= move) && !g.ready(r) {
+			w.add(g.step, r)
 		}
 	}
-	return unready
+	if g.moves == nil {
+		g.moves = map[int64]*crowd{}
+	}
+	g.moves[move] = w
+	return w
+}
+
+// last are the rows that a healthy row is kept for though they do not replace it:
+// all that stay, when none of them is healthy, else those that are still young.
+func (g *gate) last() *crowd {
+	if g.standing != nil {
+		return g.standing
+	}
+	healthy, all, young := len(g.stays) == 0, &crowd{}, &crowd{}
+	for _, r := range g.stays {
+		all.add(g.step, r)
+		if g.ready(r) {
+			healthy = true
+		} else if g.young(r) {
+			young.add(g.step, r)
+		}
+	}
+	if g.standing = young; !healthy {
+		g.standing = all
+	}
+	return g.standing
 }
 
 // ready tells whether the row, as it is about to be, is known to be healthy. A row
@@ -117,11 +179,8 @@ func (s *step) ready(c string) bool {
 
 // patienceOver tells whether the wait for these rows, which began then or when the
 // last of them came, is over; if not, it asks to be called when it is.
-func (s *step) patienceOver(since int64, blockers []string) bool {
-	for _, c := range blockers {
-		since = max(since, s.next[c].Came())
-	}
-	end := time.Unix(since, 0).Add(Patience)
+func (s *step) patienceOver(since int64, blockers *crowd) bool {
+	end := time.Unix(max(since, blockers.came), 0).Add(Patience)
 	if s.Now.Before(end) {
 		s.wake(end)
 		return false
@@ -131,18 +190,19 @@ func (s *step) patienceOver(since int64, blockers []string) bool {
 
 // gateLeavers lets rows go whose replacements are healthy.
 func (s *step) gateLeavers() {
+	g := gate{step: s}
 	for _, c := range s.leavers() {
 		spec := s.next[c]
 		if spec.Phase != atoll.RowLeaving {
 			continue
 		}
-		if blockers := s.keepers(c, *spec); len(blockers) > 0 {
-			s.blocked[c] = blockers
+		if blockers := g.keepers(c, *spec); len(blockers.rows) > 0 {
+			s.blocked[c] = blockers.rows
 			if !s.patienceOver(spec.Since, blockers) {
 				continue
 			}
 			if !s.released {
-				s.plan.unready(c, *spec, blockers)
+				s.plan.unready(c, *spec, blockers.rows)
 				continue
 			}
 			delete(s.blocked, c)
@@ -157,28 +217,17 @@ func (s *step) gateLeavers() {
 // none that stays is: that the others came by an earlier edit makes no difference
 // to who uses the application. Third, for the same reason, it waits a while for
 // rows that came shortly before it was told to go and are still on their way.
-func (s *step) keepers(c string, spec atoll.RowSpec) []string {
-	if s.Deleting {
-		return nil
+func (g *gate) keepers(c string, spec atoll.RowSpec) *crowd {
+	if g.Deleting {
+		return &crowd{}
 	}
-	if blockers := s.replacements(c, spec.Moving); len(blockers) > 0 {
-		return blockers
+	if w := g.replacements(spec.Moving); len(w.rows) > 0 {
+		return w
 	}
-	if st := s.Rows[c].Status; st == nil || st.State != atoll.RowReady {
-		return nil
+	if st := g.Rows[c].Status; st == nil || st.State != atoll.RowReady {
+		return &crowd{}
 	}
-	healthy, young := len(s.stays) == 0, []string(nil)
-	for _, r := range s.stays {
-		if s.ready(r) {
-			healthy = true
-		} else if s.young(r) {
-			young = append(young, r)
-		}
-	}
-	if !healthy {
-		return s.stays
-	}
-	return young
+	return g.last()
 }
 
 // remove gives the tombstone of a row: all of it stays as it was, no revision is
