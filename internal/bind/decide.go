@@ -72,11 +72,11 @@ func annotation(value string, level int) (Candidate, error) {
 
 // choose among candidates that are sorted best first.
 func choose(all []Candidate, holder *v1alpha1.BundleSource) (int, string) {
-	if all[0].level >= levelNamespace {
-		return 0, "annotations win over policies"
-	}
 	if len(all) == 1 {
 		return 0, "only it selects the object"
+	}
+	if all[0].level >= levelNamespace {
+		return 0, "annotations win over policies"
 	}
 	held := -1
 	if holder != nil {

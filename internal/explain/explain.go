@@ -83,6 +83,8 @@ type Bundle struct {
 	Latest  string
 	Numbers map[string]int64
 	Rows    map[string]rollout.Row
+	// Away is since when clusters that hold rows have been away, as far as known.
+	Away map[string]time.Time
 	// Decision over the whole fleet, and the next step.
 	Decision schedule.Decision
 	Output   rollout.Output
@@ -174,6 +176,8 @@ type RowExplanation struct {
 	Assigned map[string]int64 `json:"assigned,omitempty"`
 	Orphan   bool             `json:"orphan,omitempty"`
 	Online   bool             `json:"online"`
+	// AwaySince is since when the cluster is not online, as far as known.
+	AwaySince *time.Time `json:"awaySince,omitempty"`
 	// State that the agent reported, of which generation, since when.
 	State      atoll.RowState `json:"state,omitempty"`
 	Reported   int64          `json:"reported,omitempty"`
@@ -375,6 +379,9 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 			}
 			r.Assigned[item] = n
 		}
+	}
+	if at, away := b.Away[cluster]; away && !row.Online {
+		r.AwaySince = &at
 	}
 	if st := row.Status; st != nil {
 		since := time.Unix(st.Since, 0).UTC()

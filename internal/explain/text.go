@@ -137,7 +137,7 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	}
 	b.WriteString("\nBundle " + strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"))
 	if x.Number > 0 {
-		fmt.Fprintf(b, ", revision %d, %d items", x.Number, x.Items)
+		fmt.Fprintf(b, ", revision %d, %s", x.Number, count(x.Items, "item"))
 	} else {
 		b.WriteString(", no revision yet")
 	}
@@ -148,7 +148,7 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	if x.NoFit {
 		b.WriteString("  No cluster fits the placement; what runs is kept.\n")
 	}
-	if x.WaitsFor != "" && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil && c.Row.WaitsFor != "" }) {
+	if x.WaitsFor != "" && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil }) {
 		fmt.Fprintf(b, "  Waits for %s.\n", x.WaitsFor)
 	}
 	if x.Plan != nil {
@@ -244,13 +244,16 @@ func (e Explanation) cells(r *RowExplanation) string {
 		revision = fmt.Sprint(r.Number)
 	}
 	state := cmp.Or(string(r.State), "not reported")
-	if r.Health != "" && string(r.Health) != state && r.State != atoll.RowReady {
+	if r.Health != "" && r.Health != atoll.Unknown && string(r.Health) != state && r.State != atoll.RowReady {
 		state += fmt.Sprintf(" (this: %s)", r.Health)
 	}
 	for _, item := range slices.Sorted(maps.Keys(r.Assigned)) {
 		state += fmt.Sprintf(", %s=%d", item[strings.LastIndexByte(item, '/')+1:], r.Assigned[item])
 	}
-	if !r.Online {
+	switch {
+	case !r.Online && r.AwaySince != nil:
+		state += ", away for " + e.age(*r.AwaySince)
+	case !r.Online:
 		state += ", away"
 	}
 	since := r.Since
@@ -287,7 +290,8 @@ func (e Explanation) notes(x BundleExplanation, c ClusterExplanation) (out []str
 		}
 		out = append(out, fmt.Sprintf("%s; for %s; %s", state, e.age(*r.WaitsSince), who))
 	}
-	if r.Problem != "" && r.Health != atoll.Healthy && !strings.Contains(r.WaitsFor, r.Problem) {
+	_, message, _ := strings.Cut(r.Problem, ": ")
+	if r.Problem != "" && r.Health != atoll.Healthy && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
 		out = append(out, "this: "+r.Problem)
 	}
 	if r.Next != "" {

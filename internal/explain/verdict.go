@@ -164,11 +164,13 @@ func (e Explanation) whereabouts() string {
 	return s + leaves
 }
 
-func clusters(n int) string {
+func clusters(n int) string { return count(n, "cluster") }
+
+func count(n int, what string) string {
 	if n == 1 {
-		return "1 cluster"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d clusters", n)
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // some of the names, and how many more there are.

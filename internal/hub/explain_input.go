@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -231,7 +233,7 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 	}
 	out := explain.Bundle{
 		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Decision: p.Decision, Output: p.Output,
-		Numbers: map[string]int64{}, Rows: map[string]rollout.Row{},
+		Numbers: map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{},
 	}
 	for _, r := range st.Revisions.OfBundle(b.Ref.UID) {
 		out.Numbers[r.Name], out.Latest = r.Spec.Number, r.Name
@@ -249,6 +251,9 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 		out.Rows[row.Cluster] = rollout.Row{Spec: row.Spec, Status: row.Status, Online: st.Clusters.Online(row.Spec.UID)}
 		if c, ok := st.Clusters.Get(row.Cluster); ok {
 			views[row.Cluster] = atoll.ViewOf(c)
+			if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionTrue {
+				out.Away[row.Cluster] = ready.LastTransitionTime.Time
+			}
 		}
 		read(row.Spec.Revision)
 	}

@@ -59,7 +59,7 @@ func TestStatus(t *testing.T) {
 		{"nothing fits", nil, nil, v1alpha1.BundleClusters{Summary: "0/0"}, "a cluster that fits", "NoClusterFits NotScheduled NotScheduled"},
 		{"nowhere on purpose", nil, func(b *state.Bundle) { b.Spec.Placement = atoll.Nowhere() }, v1alpha1.BundleClusters{Summary: "0/0"}, "", "Nowhere NotScheduled NotScheduled"},
 		{"just placed", []Row{row("a", nil), row("b", nil)}, nil, v1alpha1.BundleClusters{Desired: 2, Summary: "0/2"},
-			"a: generation 5 to be applied (and 1 cluster more); the agent acts", "+Placed Applying Progressing"},
+			"a: the latest change to be applied (and 1 cluster more); the agent acts", "+Placed Applying Progressing"},
 		{"another revision", []Row{row("a", old), row("b", ready())}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 1, Ready: 1, Summary: "1/2"},
 			"a: generation 5", "+Placed Applying Progressing"},
 		{"still applying", []Row{row("a", applying)}, nil, v1alpha1.BundleClusters{Desired: 1, Summary: "0/1"},

@@ -102,7 +102,7 @@ func TestWritesOfOneDeploymentOverThreeClusters(t *testing.T) {
 	run(t, m, func(step func(time.Duration)) {
 		m.apply("a", "b", "c")
 		step(300 * time.Millisecond)
-		if got := m.bundle().Status.WaitsFor; !strings.HasPrefix(got, "a: generation 1 to be applied") {
+		if got := m.bundle().Status.WaitsFor; !strings.HasPrefix(got, "a: the latest change to be applied") {
 			t.Errorf("the first words come late: %q", got)
 		}
 		for _, available := range []int64{0, 1, 2} {

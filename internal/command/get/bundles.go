@@ -93,6 +93,9 @@ func bundleWait(b v1alpha1.Bundle) string {
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundleScheduled); c != nil && c.Status == metav1.ConditionFalse {
 		return c.Message
 	}
+	if n := b.Status.Clusters.Away; n > 0 && b.Status.Clusters.Ready < b.Status.Clusters.Desired {
+		return fmt.Sprintf("clusters that are away: %d; nobody waits for them", n)
+	}
 	return ""
 }
 

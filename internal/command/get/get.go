@@ -21,6 +21,8 @@ type options struct {
 	all    bool
 	// now is read once per command, so that all ages of a table agree.
 	now time.Time
+	// away are the clusters that are not there; for rows.
+	away map[string]bool
 }
 
 // NewCommand makes the command.

@@ -65,7 +65,7 @@ func TestRowsAreShownWithTheirReasons(t *testing.T) {
 	}
 	want := `NAMESPACE   BUNDLE         CLUSTER   PHASE    STATE    ITEMS   SINCE   REASON
 shop        web            a         Active   Ready    2/2     60s     -
-shop        web            b         Active   Ready    2/2     60s     generation 2 not reported yet
+shop        web            b         Active   Ready    2/2     60s     no report of the latest change yet
 shop        web            c         Active   Failed   1/2     60s     Deployment/web: Conflict: it is not ours
 -           cluster-wide   d         Held     -        -       60s     RemovalHeld plan=abc; no report yet
 `

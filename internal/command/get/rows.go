@@ -1,6 +1,7 @@
 package get
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -8,7 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
@@ -40,6 +44,9 @@ Rows lie in TargetSlices, which only administrators may read.`,
 			if done, err := o.format.Structured(cmd.OutOrStdout(), rows); done {
 				return err
 			}
+			if o.away, err = away(cmd.Context(), c); err != nil {
+				return err
+			}
 			return o.printRows(cmd.OutOrStdout(), rows, c.Namespace)
 		},
 	}
@@ -47,6 +54,19 @@ Rows lie in TargetSlices, which only administrators may read.`,
 	o.addNamespaces(cmd)
 	o.format.AddTo(cmd.Flags(), "json", "yaml", "wide")
 	return cmd
+}
+
+// away are the clusters that are not there, by name.
+func away(ctx context.Context, c *client.Cluster) (map[string]bool, error) {
+	clusters, err := client.List[v1alpha1.Cluster](ctx, c, client.Clusters, "", metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, one := range clusters {
+		out[one.Name] = !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)
+	}
+	return out, nil
 }
 
 func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) error {
@@ -61,7 +81,7 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 	}
 	table := output.NewTable(out, headings...)
 	for _, r := range rows {
-		cells := []string{r.Namespace, r.Bundle, r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r)}
+		cells := []string{r.Namespace, r.Bundle, r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r, o.away[r.Cluster])}
 		reported := ""
 		if r.Status != nil {
 			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
@@ -77,21 +97,27 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 }
 
 // reason says why the row is not done, the hub's word before the cluster's.
-func reason(r client.Row) string {
+func reason(r client.Row, away bool) string {
 	var words []string
 	if r.Spec.Reason != "" {
 		words = append(words, r.Spec.Reason)
+	}
+	if away {
+		words = append(words, "the cluster is away")
 	}
 	switch {
 	case r.Status == nil:
 		words = append(words, "no report yet")
 	case r.Status.Generation < r.Spec.Generation:
-		words = append(words, fmt.Sprintf("generation %d not reported yet", r.Spec.Generation))
+		words = append(words, "no report of the latest change yet")
 	case r.Status.Reason != "":
 		words = append(words, strings.TrimSuffix(r.Status.Reason+": "+r.Status.Message, ": "))
 	}
 	if r.Status != nil {
 		for _, item := range r.Status.Items {
+			if item.Message != "" && strings.HasSuffix(r.Status.Message, item.Message) {
+				break // said already
+			}
 			if item.Error || (item.Health != atoll.Healthy && item.Reason != "") {
 				words = append(words, strings.TrimSuffix(fmt.Sprintf("%s/%s: %s: %s", item.Key.Kind, item.Key.Name, item.Reason, item.Message), ": "))
 				break
