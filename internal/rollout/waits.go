@@ -112,7 +112,7 @@ func WaitOf(row Row) Wait {
 	case !row.Online && (behind || st.State != atoll.RowReady):
 		return Wait{For: "the cluster to come back", Who: WhoMember, Since: since}
 	case behind:
-		return Wait{For: fmt.Sprintf("generation %d to be applied", row.Spec.Generation), Who: WhoAgent, Since: since}
+		return Wait{For: "the latest change to be applied", Who: WhoAgent, Since: since}
 	case st.State == atoll.RowProgressing:
 		return Wait{For: detail(st, "items to become healthy"), Who: WhoAtoll, Since: since}
 	case st.State == atoll.RowDegraded:
