@@ -18,14 +18,59 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
+// replicas is the field that HPAs own.
+const replicas = "/spec/replicas"
+
+func isHPA(key atoll.ItemKey) bool {
+	return key.Group == "autoscaling" && key.Kind == "HorizontalPodAutoscaler"
+}
+
+// stillScaled adds to the fields that are to be left the replicas that were left so
+// far, while an HPA of the namespace that may have scaled the object is not yet
+// gone, or does not yet have its new target: taken back before, they would go to and
+// fro. The caller holds mu.
+func (e *Engine) stillScaled(r *claims.Record, left []string) []string {
+	if !slices.Contains(r.Left, replicas) || slices.Contains(left, replicas) {
+		return left
+	}
+	for _, key := range e.book.Inside(r.Key.Namespace) {
+		if !isHPA(key) {
+			continue
+		}
+		switch s := e.book.Next(key); s.Verb {
+		case claims.Delete, claims.Release, claims.Replace, claims.Search:
+		case claims.Apply:
+			if s.Record.UID == "" {
+				continue
+			}
+		default:
+			continue
+		}
+		left = append(slices.Clone(left), replicas)
+		slices.Sort(left)
+		return left
+	}
+	return left
+}
+
+// takeBackFrom lets the fields be looked at that were left in the HPA's namespace,
+// after something was done about the HPA. The caller holds mu.
+func (e *Engine) takeBackFrom(hpa atoll.ItemKey) {
+	for _, key := range e.book.Inside(hpa.Namespace) {
+		if r, _ := e.book.Record(key); len(r.Left) > 0 {
+			e.soon(key)
+		}
+	}
+}
+
 // left lists the fields of the item that the member owns: those that the hub
 // names, and the replicas of what an HPA of some manifest scales. The caller
 // holds mu.
 func (e *Engine) left(item *atoll.Rendered) []string {
 	out := slices.Clone(item.Leave)
 	for _, targets := range e.scaled {
-		if targets[item.Key] && !slices.Contains(out, "/spec/replicas") {
-			out = append(out, "/spec/replicas")
+		if targets[item.Key] && !slices.Contains(out, replicas) {
+			out = append(out, replicas)
 		}
 	}
 	slices.Sort(out)
@@ -37,7 +82,7 @@ func (e *Engine) left(item *atoll.Rendered) []string {
 func (e *Engine) rescale(h claims.Holding) []atoll.ItemKey {
 	uid, now := h.Manifest.Bundle, map[atoll.ItemKey]bool{}
 	for _, key := range e.book.ClaimedBy(uid) {
-		if key.Group != "autoscaling" || key.Kind != "HorizontalPodAutoscaler" {
+		if !isHPA(key) {
 			continue
 		}
 		item := e.book.Content(uid, key)
@@ -46,8 +91,12 @@ func (e *Engine) rescale(h claims.Holding) []atoll.ItemKey {
 		}
 		var hpa struct {
 			Spec struct {
-				ScaleTargetRef struct{ APIVersion, Kind, Name string }
-			}
+				ScaleTargetRef struct {
+					APIVersion string `json:"apiVersion"`
+					Kind       string `json:"kind"`
+					Name       string `json:"name"`
+				} `json:"scaleTargetRef"`
+			} `json:"spec"`
 		}
 		if json.Unmarshal(item.Object, &hpa) != nil {
 			continue

@@ -7,7 +7,7 @@ import (
 
 // tiers is the number of steps in which a pass applies. Deletions go in the
 // opposite order.
-const tiers = 6
+const tiers = 7
 
 // tier of a key: what others need comes before them, and what watches others
 // comes after them.
@@ -19,6 +19,8 @@ func tier(key atoll.ItemKey) int {
 		return 1
 	case key.Group == "admissionregistration.k8s.io", key.Group == "apiregistration.k8s.io":
 		return tiers - 1
+	case isHPA(key):
+		return tiers - 2 // its target hands its replicas over first, and takes them back last
 	case key.Group == "rbac.authorization.k8s.io", key.Group == "scheduling.k8s.io",
 		key.Group == "storage.k8s.io", key.Group == "node.k8s.io":
 		return 2

@@ -199,6 +199,9 @@ func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure
 		}
 	}
 	told := append(e.concerned(key), e.book.Stirred()...)
+	if isHPA(key) {
+		e.takeBackFrom(key)
+	}
 	e.drop(key, t)
 	e.mu.Unlock()
 	e.tell(ctx, key, old, failure)

@@ -108,7 +108,10 @@ func name(key atoll.ItemKey) string {
 // update changes an object that is ours.
 func (e *Engine) update(ctx context.Context, p plan, res member.Resource) *Failure {
 	newly := slices.DeleteFunc(slices.Clone(p.left), func(path string) bool { return slices.Contains(p.Record.Left, path) })
-	if len(newly) > 0 && p.Record.Applied != "" {
+	if p.Record.Applied == "" {
+		newly = p.left // what an interrupted apply left us with is not known
+	}
+	if len(newly) > 0 {
 		if failure := e.handOver(ctx, p, res, newly); failure != nil {
 			return failure
 		}

@@ -238,13 +238,17 @@ func (e *Engine) isOurs(key atoll.ItemKey, uid string) bool {
 func served(crd interface{ UnstructuredContent() map[string]any }) (out []member.Resource) {
 	var def struct {
 		Spec struct {
-			Group, Scope string
-			Names        struct{ Plural, Kind string }
-			Versions     []struct {
-				Name   string
-				Served bool
-			}
-		}
+			Group string `json:"group"`
+			Scope string `json:"scope"`
+			Names struct {
+				Plural string `json:"plural"`
+				Kind   string `json:"kind"`
+			} `json:"names"`
+			Versions []struct {
+				Name   string `json:"name"`
+				Served bool   `json:"served"`
+			} `json:"versions"`
+		} `json:"spec"`
 	}
 	raw, err := json.Marshal(map[string]any{"spec": crd.UnstructuredContent()["spec"]})
 	if err != nil || json.Unmarshal(raw, &def) != nil {

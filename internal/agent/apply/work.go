@@ -47,7 +47,7 @@ func (e *Engine) plan(key atoll.ItemKey) plan {
 	p.view, p.hasView = e.views[key]
 	r := &p.Record
 	if p.Item != nil {
-		p.left = e.left(p.Item)
+		p.left = e.stillScaled(r, e.left(p.Item))
 		if p.Verb == claims.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
 			p.Verb = claims.Apply
 		}

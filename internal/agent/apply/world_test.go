@@ -35,12 +35,13 @@ func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
 // world is an engine on the shared member, with its state in a namespace of its
 // own.
 type world struct {
-	t      *testing.T
+	t *testing.T
+	// client is the test's own, which no fault hurts.
 	client *member.Client
+	line   *line  // of the engine to the member
 	state  string // namespace of the agent's state
 	ns     string // namespace that the test's objects live in
 	fenced atomic.Bool
-	writes *countingStore
 	// told are the Bundles whose status the engine said may have changed; reported
 	// is what the status of each was when that was last said.
 	told     chan string
@@ -51,19 +52,11 @@ type world struct {
 	stop func()
 }
 
-type countingStore struct {
-	*store.Store
-	mu     sync.Mutex
-	writes int
-	// fail makes writes of records fail.
-	fail bool
-}
-
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	agenttest.Need(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, state: "state-" + name, ns: name, told: make(chan string, 10_000)}
+	w := &world{t: t, state: "state-" + name, ns: name, line: &line{}, told: make(chan string, 10_000)}
 	client, err := member.New(agenttest.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +74,16 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	s, err := store.New(agenttest.Config(), w.state, func(context.Context) bool { return true })
+	config := agenttest.Config()
+	config.Wrap(w.line.wrap)
+	client, err := member.New(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := client.Discover(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := store.New(config, w.state, func(context.Context) bool { return true })
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -89,10 +91,9 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.writes = &countingStore{Store: s}
-	watcher := observe.NewWatcher(w.client)
+	watcher := observe.NewWatcher(client)
 	w.Engine = New(Options{
-		Client: w.client, Store: w.writes, Held: func() bool { return true }, Fence: func(context.Context) bool { return !w.fenced.Load() },
+		Client: client, Store: s, Held: func() bool { return true }, Fence: func(context.Context) bool { return !w.fenced.Load() },
 		Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
@@ -105,7 +106,8 @@ func (w *world) start() {
 		w.told <- b
 	}
 	running.Go(func() { w.report(ctx, engine) })
-	w.stop = func() { cancel(); running.Wait() }
+	var once sync.Once
+	w.stop = func() { once.Do(func() { cancel(); running.Wait() }) }
 }
 
 // report as the link does: only what it was told of.
@@ -193,13 +195,19 @@ func (w *world) status(bundle string, want func(atoll.RowStatus) bool) atoll.Row
 	w.t.Helper()
 	var last atoll.RowStatus
 	w.eventually("status of "+bundle, func() (bool, string) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		s, told := w.reported[bundle]
+		s, told := w.said(bundle)
 		last = s
 		return told && want(s), s.Encode()
 	})
 	return last
+}
+
+// said is what was reported of the bundle last.
+func (w *world) said(bundle string) (s atoll.RowStatus, told bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, told = w.reported[bundle]
+	return s, told
 }
 
 func (w *world) ready(bundle string, generation int64) atoll.RowStatus {
@@ -207,6 +215,13 @@ func (w *world) ready(bundle string, generation int64) atoll.RowStatus {
 	return w.status(bundle, func(s atoll.RowStatus) bool {
 		return s.Generation == generation && s.State == atoll.RowReady && s.Applied
 	})
+}
+
+// applied waits until the member has the content; healthy or not, as autoscalers
+// are in a member without metrics.
+func (w *world) applied(bundle string, generation int64) {
+	w.t.Helper()
+	w.status(bundle, func(s atoll.RowStatus) bool { return s.Generation == generation && s.Applied })
 }
 
 func (w *world) eventually(what string, done func() (bool, string)) {

@@ -1,0 +1,236 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// line is what the engine and its store reach the member by. It can go dead at a
+// write, as if the agent were killed there: nothing comes through afterwards, and
+// what the member did is not known.
+type line struct {
+	mu     sync.Mutex
+	writes int
+	dies   func(*http.Request) bool
+	after  bool
+	dead   bool
+	died   chan struct{}
+}
+
+var errDead = errors.New("the agent was killed")
+
+func (l *line) wrap(next http.RoundTripper) http.RoundTripper { return &end{l, next} }
+
+// die before or after the first write that matches; the channel is closed then.
+func (l *line) die(after bool, dies func(*http.Request) bool) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dies, l.after, l.died = dies, after, make(chan struct{})
+	return l.died
+}
+
+// dieAt the n-th write from now.
+func (l *line) dieAt(n int, after bool) {
+	l.mu.Lock()
+	l.writes = 0
+	l.mu.Unlock()
+	l.die(after, func(*http.Request) bool { return l.writes == n })
+}
+
+func (l *line) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dies, l.dead = nil, false
+}
+
+type end struct {
+	line *line
+	next http.RoundTripper
+}
+
+// RoundTrip is one at a time for writes, so that there is an order of them.
+func (e *end) RoundTrip(r *http.Request) (*http.Response, error) {
+	l := e.line
+	if r.Method == http.MethodGet {
+		l.mu.Lock()
+		dead := l.dead
+		l.mu.Unlock()
+		if dead {
+			return nil, errDead
+		}
+		return e.next.RoundTrip(r)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return nil, errDead
+	}
+	l.writes++
+	if l.dies == nil || !l.dies(r) {
+		return e.next.RoundTrip(r)
+	}
+	l.dead = true
+	defer close(l.died)
+	if l.after {
+		if resp, err := e.next.RoundTrip(r); err == nil {
+			resp.Body.Close()
+		}
+	}
+	return nil, errDead
+}
+
+func (l *line) isDead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+// runs counts the Jobs that were made for each template, from now until the
+// function is called.
+func (w *world) runs() func() map[string]int {
+	w.t.Helper()
+	jobs := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	got, err := w.client.Dynamic().Resource(jobs).Namespace(w.ns).Watch(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	counts := map[string]int{}
+	running.Go(func() {
+		for event := range got.ResultChan() {
+			if obj, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Added {
+				counts[obj.GetLabels()[claims.LabelTemplateUID]]++
+			}
+		}
+	})
+	return func() map[string]int { got.Stop(); running.Wait(); return counts }
+}
+
+// chapter is one thing that the hub says, and what has to come true of it.
+type chapter struct {
+	manifest atoll.Manifest
+	want     func(atoll.RowStatus) bool
+}
+
+// story of a Bundle's life: made, changed and made anew, partly removed, removed.
+func (w *world) story() []chapter {
+	conf, web, once := w.item("t-conf", configMap), w.item("t-web", deployment), w.item("t-job", job)
+	next, again := w.item("t-conf", strings.ReplaceAll(configMap, `"1"`, `"2"`)), w.item("t-job-2", job)
+	fresh := w.item("t-web-2", deployment)
+	done := func(generation int64, gone int) func(atoll.RowStatus) bool {
+		return func(s atoll.RowStatus) bool { return s.Generation == generation && s.Applied && len(s.Gone) == gone }
+	}
+	return []chapter{
+		{manifest("b1", 1, conf, web, once), done(1, 0)},
+		{withTombstones(manifest("b1", 2, next, fresh, again), tombstone(web), tombstone(once)), done(2, 2)},
+		{withTombstones(manifest("b1", 3, fresh), tombstone(conf), tombstone(web), tombstone(once), tombstone(again)), done(3, 4)},
+		{remove("b1", 4), func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved }},
+	}
+}
+
+// live the story, with a restart after the agent's death. As the hub does, it says
+// everything again to an agent that was restarted.
+func (w *world) live() (killed bool) {
+	w.t.Helper()
+	for _, c := range w.story() {
+		c.manifest.Content = atoll.HashJSON(c.manifest)
+		said := false
+		w.eventually(fmt.Sprintf("generation %d", c.manifest.Generation), func() (bool, string) {
+			if w.line.isDead() {
+				w.rise()
+				killed, said = true, false
+			}
+			if !said {
+				said = w.Upsert(w.t.Context(), c.manifest, store.Position{}) == nil
+			}
+			s, told := w.said("b1")
+			return told && c.want(s), s.Encode()
+		})
+	}
+	return killed
+}
+
+// rise from the dead.
+func (w *world) rise() {
+	w.t.Helper()
+	w.stop()
+	w.line.mend()
+	w.start()
+}
+
+// labelled lists what carries the label of the Bundle.
+func (w *world) labelled() (out []string) {
+	w.t.Helper()
+	for _, resource := range []schema.GroupVersionResource{
+		{Version: "v1", Resource: "configmaps"}, {Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "batch", Version: "v1", Resource: "jobs"},
+	} {
+		list, err := w.client.Dynamic().Resource(resource).Namespace(w.ns).List(w.t.Context(), metav1.ListOptions{LabelSelector: atoll.LabelBundleUID})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			out = append(out, o.GetKind()+" "+o.GetName())
+		}
+	}
+	return out
+}
+
+// killStride is how many tests at a time share the writes.
+const killStride = 4
+
+// Killed at any write, to its store or to an object, before or after the member
+// took it, and started again, the agent ends where it would have ended: with
+// exactly the objects that are wanted, Jobs run once, and nothing left behind.
+func TestKilledAtEveryWrite(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for first := range killStride {
+			t.Run(fmt.Sprintf("%s-%d", map[bool]string{false: "before", true: "after"}[after], first+1), func(t *testing.T) {
+				t.Parallel()
+				killed := true
+				for n := first + 1; killed; n += killStride {
+					t.Run(strconv.Itoa(n), func(t *testing.T) { killed = killedAt(t, n, after) && !t.Failed() })
+				}
+			})
+		}
+	}
+}
+
+// killedAt lives a story with a death at the n-th write, if there are so many.
+func killedAt(t *testing.T, n int, after bool) bool {
+	w := newWorld(t)
+	runs := w.runs()
+	w.line.dieAt(n, after)
+	killed := w.live()
+	if left := w.labelled(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	for w.Forget(t.Context(), "b1", testNow) != nil && w.line.isDead() {
+		w.rise()
+		killed = true
+	}
+	for template, n := range runs() {
+		if n > 1 {
+			t.Errorf("%s was run %d times", template, n)
+		}
+	}
+	w.stop()
+	w.start()
+	if held, keys := w.Bundles(), w.book.Keys(); len(held) > 0 || len(keys) > 1 || len(keys) == 1 && keys[0] != claims.Namespace(w.ns) {
+		t.Errorf("the store still tells of %v and %v", held, keys)
+	}
+	return killed
+}
