@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,8 +34,6 @@ const (
 	complainAfter = 100
 	// tellAfter is how long further members may join one write of what was told.
 	tellAfter = time.Second
-	// mostExamples of removals are written down.
-	mostExamples = 10
 )
 
 // errTableBehind: a template is marked, and the hub's table does not show it yet.
@@ -307,29 +306,17 @@ func (r *rewinds) sumUp(ctx context.Context, t told) error {
 }
 
 func (t told) sum(s *state.State) *enginev1.Told {
-	out := &enginev1.Told{Clusters: int32(len(t))}
-	templates, examples := map[string]bool{}, map[string]bool{}
+	var all []rewind.Testimony
 	for cluster, f := range t {
-		for _, d := range f.templates {
-			templates[d.UID] = true
-			examples[fmt.Sprintf("%s %s was deleted", d.Key.Kind, nameIn(d.Key.Namespace, d.Key.Name))] = true
-		}
-		for bundle := range f.rows {
-			out.Rows++
-			if b, ok := s.Bundles.Get(bundle); ok {
-				examples[fmt.Sprintf("Bundle %s left cluster %s", nameIn(b.Ref.Namespace, b.Ref.Name), cluster)] = true
+		one := rewind.Testimony{Cluster: cluster, Deleted: f.templates}
+		for uid := range f.rows {
+			name := ""
+			if b, ok := s.Bundles.Get(uid); ok {
+				name = strings.TrimPrefix(b.Ref.Namespace+"/"+b.Ref.Name, "/")
 			}
+			one.Left = append(one.Left, name)
 		}
+		all = append(all, one)
 	}
-	out.Templates = int32(len(templates))
-	out.Examples = slices.Sorted(maps.Keys(examples))
-	out.Examples = out.Examples[:min(len(out.Examples), mostExamples)]
-	return out
-}
-
-func nameIn(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
+	return rewind.SumUp(all)
 }
