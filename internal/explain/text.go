@@ -257,7 +257,7 @@ func (e Explanation) cells(r *RowExplanation) string {
 		state += ", away"
 	}
 	since := r.Since
-	if r.StateSince != nil && r.StateSince.After(since) {
+	if r.StateSince != nil && r.Reported >= r.Generation && r.Phase == atoll.RowActive {
 		since = *r.StateSince
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%s", r.Phase, revision, state, e.age(since))

@@ -61,7 +61,7 @@ func TestStatus(t *testing.T) {
 		{"just placed", []Row{row("a", nil), row("b", nil)}, nil, v1alpha1.BundleClusters{Desired: 2, Summary: "0/2"},
 			"a: the latest change to be applied (and 1 cluster more); the agent acts", "+Placed Applying Progressing"},
 		{"another revision", []Row{row("a", old), row("b", ready())}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 1, Ready: 1, Summary: "1/2"},
-			"a: generation 5", "+Placed Applying Progressing"},
+			"a: the latest change", "+Placed Applying Progressing"},
 		{"still applying", []Row{row("a", applying)}, nil, v1alpha1.BundleClusters{Desired: 1, Summary: "0/1"},
 			"a: items to become healthy; nobody has to act", "+Placed Applying Progressing"},
 		{"applied, not ready", []Row{row("a", progressing), row("b", ready())}, nil, v1alpha1.BundleClusters{Desired: 2, Updated: 2, Ready: 1, Summary: "1/2"},

@@ -85,7 +85,9 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 		reported := ""
 		if r.Status != nil {
 			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
-			cells[6] = output.Age(o.now, time.Unix(max(r.Status.Since, r.Spec.Since), 0))
+			if r.Status.Generation >= r.Spec.Generation && r.Spec.Phase == atoll.RowActive {
+				cells[6] = output.Age(o.now, time.Unix(r.Status.Since, 0))
+			}
 			reported = fmt.Sprint(r.Status.Generation)
 		}
 		if wide {
