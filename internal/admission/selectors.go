@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,7 +61,7 @@ func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, a
 		}
 	}
 	if rs.Name != "" {
-		for _, msg := range path.IsValidPathSegmentName(rs.Name) {
+		for _, msg := range content.IsPathSegmentName(rs.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), rs.Name, msg))
 		}
 	}
