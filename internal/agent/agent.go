@@ -34,8 +34,8 @@ import (
 type Options struct {
 	// MemberConfig reaches the member's API server. It is not changed.
 	MemberConfig *rest.Config
-	// HubAddress is HOST:PORT of the hub's gateway, CAHash the hash of its CA's key
-	// ("sha256:…").
+	// HubAddress is HOST:PORT of the hub's gateway, several by commas for several
+	// hubs on one etcd, CAHash the hash of their CA's key ("sha256:…").
 	HubAddress, CAHash string
 	// Token lets the cluster join; of no use once it has.
 	Token string
@@ -195,8 +195,10 @@ func open(ctx context.Context, log *slog.Logger, client *member.Client, stored *
 		if _, err := client.Discover(ctx); err != nil {
 			return err
 		}
-		contents, err = stored.Open(ctx)
-		return err
+		if contents, err = stored.Open(ctx); err != nil {
+			return err
+		}
+		return apply.Recover(ctx, client, &contents)
 	})
 	for _, broken := range contents.Broken {
 		log.Error("a part of the agent's state cannot be read; what it was about stays in the member, and the hub sends it again", "part", broken)

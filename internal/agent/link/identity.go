@@ -137,12 +137,12 @@ func (l *Link) join(ctx context.Context) error {
 			if err := l.accept(ctx, reply.GetCertificate(), reply.GetHubCa()); err != nil {
 				return err
 			}
-			l.o.Log.Info("joined", "hub", l.o.Hub, "cluster", l.id.ClusterName, "uid", l.id.ClusterUID)
+			l.o.Log.Info("joined", "hub", l.hub(), "cluster", l.id.ClusterName, "uid", l.id.ClusterUID)
 			return nil
 		case err == nil:
 			if told != reply.GetMessage() {
 				told = reply.GetMessage()
-				l.o.Log.Info("waiting to be accepted by the hub", "hub", l.o.Hub, "cluster", l.o.Name, "message", told)
+				l.o.Log.Info("waiting to be accepted by the hub", "hub", l.hub(), "cluster", l.o.Name, "message", told)
 			}
 			wait.reset()
 			if !pause(ctx, 500*time.Millisecond) {
@@ -154,13 +154,14 @@ func (l *Link) join(ctx context.Context) error {
 		switch status.Code(err) {
 		case codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument:
 			d = l.o.RefusedPause
-			l.o.Log.Error("the hub refuses to let this cluster in", "hub", l.o.Hub, "cluster", l.o.Name,
+			l.o.Log.Error("the hub refuses to let this cluster in", "hub", l.hub(), "cluster", l.o.Name,
 				"reason", status.Code(err), "message", status.Convert(err).Message(), "nextTry", d)
 		default:
 			if told != err.Error() {
 				told = err.Error()
-				l.o.Log.Warn("cannot join; trying on", "hub", l.o.Hub, "err", err)
+				l.o.Log.Warn("cannot join; trying on", "hub", l.hub(), "err", err)
 			}
+			l.nextHub()
 		}
 		if !pause(ctx, d) {
 			return ctx.Err()
@@ -170,9 +171,9 @@ func (l *Link) join(ctx context.Context) error {
 
 // ask the hub once.
 func (l *Link) ask(ctx context.Context) (*pb.JoinReply, error) {
-	host, _, err := net.SplitHostPort(l.o.Hub)
+	host, _, err := net.SplitHostPort(l.hub())
 	if err != nil {
-		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.o.Hub, err)
+		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.hub(), err)
 	}
 	config, err := trust.PinnedConfig(host, l.o.CAHash, func(ca []byte) { l.seenCA(ca) })
 	if err != nil {
@@ -214,7 +215,6 @@ const joinTimeout = 90 * time.Second
 // ioBuffer of each direction; frames are few.
 const ioBuffer = 4 << 10
 
-// dial makes a connection with small buffers that finds half-open links by itself.
 const (
 	// dialTimeout of TCP; a third try of the kernel falls into it.
 	dialTimeout = 3500 * time.Millisecond
@@ -222,34 +222,35 @@ const (
 	connectTimeout = 20 * time.Second
 )
 
+// dial makes a connection with small buffers that finds half-open links by itself.
 func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("passthrough:///"+l.o.Hub,
+	conn, err := grpc.NewClient("passthrough:///"+l.hub(),
 		grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true,
 		}),
-		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer), grpc.WithSharedWriteBuffer(true),
 		grpc.WithContextDialer(dialTCP),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
+		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer), grpc.WithSharedWriteBuffer(true),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(session.MaxFrameBytes), grpc.MaxCallSendMsgSize(session.MaxFrameBytes)),
 		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("dial the hub at %s: %w", l.o.Hub, err)
+		return nil, fmt.Errorf("dial the hub at %s: %w", l.hub(), err)
 	}
 	return conn, nil
 }
 
-// sessionTLS shows our certificate and trusts the hub's CAs.
 // dialTCP gives up early: a host that cannot be reached does not answer later.
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext(ctx, "tcp", address)
 }
 
+// sessionTLS shows our certificate and trusts the hub's CAs.
 func (l *Link) sessionTLS() (*tls.Config, error) {
-	host, _, err := net.SplitHostPort(l.o.Hub)
+	host, _, err := net.SplitHostPort(l.hub())
 	if err != nil {
-		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.o.Hub, err)
+		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.hub(), err)
 	}
 	pair, err := tls.X509KeyPair(l.id.CertificatePEM, l.id.KeyPEM)
 	if err != nil {

@@ -55,7 +55,9 @@ type Engine interface {
 
 // Options of a Link. All are required but RefusedPause.
 type Options struct {
-	// Hub is HOST:PORT, CAHash the pin of its CA, Token and Name for joining.
+	// Hub is HOST:PORT, several by commas where several hubs share one store: of
+	// those one serves agents. CAHash is the pin of their CA, Token and Name are for
+	// joining.
 	Hub, CAHash, Token, Name string
 	Version                  string
 	Store                    Store
@@ -71,6 +73,8 @@ type Link struct {
 	o      Options
 	engine Engine
 	id     *identity
+	hubs   []string
+	at     int // of hubs; only the goroutine of Run uses it
 
 	manifests chan struct{} // capacity 1: there are manifests to store
 	changed   chan struct{} // capacity 1: there are statuses to report
@@ -92,7 +96,7 @@ func New(o Options, stored store.Contents) *Link {
 		o.RefusedPause = RefusedPause
 	}
 	l := &Link{
-		o: o, manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
+		o: o, hubs: strings.Split(o.Hub, ","), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
 		dirty: map[string]bool{}, told: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
 	}
 	l.memory.Position = stored.Position
@@ -214,27 +218,37 @@ func (l *Link) connectLoop(ctx context.Context) {
 			l.id.known = true
 		case told != err.Error():
 			told = err.Error()
-			l.o.Log.Warn("no link to the hub; what is placed here is kept as it is; trying on", "hub", l.o.Hub, "err", err)
+			l.o.Log.Warn("no link to the hub; what is placed here is kept as it is; trying on", "hub", l.hub(), "err", err)
+		}
+		if refused == nil {
+			l.nextHub()
 		}
 		pause(ctx, d)
 	}
 }
 
+// hub is the address to dial now.
+func (l *Link) hub() string { return l.hubs[l.at] }
+
+// nextHub goes on to the next address, since this one does not serve.
+func (l *Link) nextHub() { l.at = (l.at + 1) % len(l.hubs) }
+
 // refused decides how long to wait after the hub refused a session.
 func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
 	if r.reason == "Unknown" && l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID {
-		l.o.Log.Info("the hub does not know this cluster any more; joining anew by the new token", "hub", l.o.Hub)
+		l.o.Log.Info("the hub does not know this cluster any more; joining anew by the new token", "hub", l.hub())
 		l.id.cert, l.id.known = nil, false
 		return d
 	}
-	if r.final {
+	switch {
+	case r.final:
 		d = l.o.RefusedPause
 	case r.reason == "Superseded":
 		d = SupersededPause
 	default:
 		d = max(d, 5*time.Second)
 	}
-	l.o.Log.Error("the hub refuses this agent; what is placed here is kept as it is", "hub", l.o.Hub,
+	l.o.Log.Error("the hub refuses this agent; what is placed here is kept as it is", "hub", l.hub(),
 		"reason", r.reason, "message", r.message, "nextTry", d.String())
 	return d
 }

@@ -53,7 +53,7 @@ func (l *Link) session(ctx context.Context) error {
 	defer cancel()
 	stream, err := pb.NewSessionClient(conn).Connect(ctx)
 	if err != nil {
-		return fmt.Errorf("open a session with the hub at %s: %w", l.o.Hub, err)
+		return fmt.Errorf("open a session with the hub at %s: %w", l.hub(), err)
 	}
 	out := &outbox{wake: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -99,7 +99,7 @@ func (l *Link) receive(ctx context.Context, stream pb.Session_ConnectClient, out
 			return errors.New("the hub closed the session")
 		}
 		if err != nil {
-			return fmt.Errorf("session with the hub at %s: %w", l.o.Hub, err)
+			return fmt.Errorf("session with the hub at %s: %w", l.hub(), err)
 		}
 		l.o.Metrics.frame("down", f.GetFrame())
 		l.mu.Lock()
@@ -143,7 +143,7 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput) error {
 	}
 	if w := result.Welcome; w != nil {
 		l.o.Metrics.connected.Set(1)
-		l.o.Log.Info("linked to the hub", "hub", l.o.Hub, "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
+		l.o.Log.Info("linked to the hub", "hub", l.hub(), "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
 	}
 	if r := result.Renewed; r != nil {
 		if err := l.accept(ctx, r.GetCertificate(), r.GetHubCa()); err != nil {

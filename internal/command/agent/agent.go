@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +29,8 @@ import (
 )
 
 type options struct {
-	hub, token, caHash, name  string
+	hubs                      []string
+	token, caHash, name       string
 	kubeconfig, kubeContext   string
 	metricsAddress, logFormat string
 	verbose                   bool
@@ -53,7 +55,7 @@ Without --kubeconfig the agent uses the service account of the pod that it runs 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "name of the cluster (required)")
-	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway (required)")
+	f.StringSliceVar(&o.hubs, "hub", nil, "HOST:PORT of the hub's gateway (required); repeated, or by commas, for several hubs on one etcd, of which one serves agents at a time")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
 	f.StringVar(&o.token, "token", os.Getenv("ATOLL_TOKEN"), "join token; not needed once the cluster has joined (default $ATOLL_TOKEN)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the member (default: in-cluster)")
@@ -74,8 +76,10 @@ func (o *options) run(ctx context.Context) error {
 	if !trust.ValidHash(o.caHash) {
 		return fmt.Errorf("--ca-hash: %q is no CA hash; it looks like sha256:<64 hexadecimal digits>", o.caHash)
 	}
-	if _, _, err := net.SplitHostPort(o.hub); err != nil {
-		return fmt.Errorf("--hub: %q is not HOST:PORT: %w", o.hub, err)
+	for _, hub := range o.hubs {
+		if _, _, err := net.SplitHostPort(hub); err != nil {
+			return fmt.Errorf("--hub: %q is not HOST:PORT: %w", hub, err)
+		}
 	}
 	config, err := o.memberConfig()
 	if err != nil {
@@ -95,7 +99,7 @@ func (o *options) run(ctx context.Context) error {
 		defer stop()
 	}
 	return agent.Run(ctx, agent.Options{
-		MemberConfig: config, HubAddress: o.hub, CAHash: o.caHash, Token: o.token, Name: o.name,
+		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Token: o.token, Name: o.name,
 		Registry: registry, Log: log,
 	})
 }

@@ -65,7 +65,7 @@ atoll-agent says: print the manifest and edit it to allow less.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway (required)")
+	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway, several by commas for several hubs on one etcd (required)")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
 	f.StringVar(&o.token, "token", "", "join token (required)")
 	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; deploy/Dockerfile builds it")
