@@ -69,7 +69,7 @@ type Revisions interface {
 	Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error)
 }
 
-// Options of a Binder; all are required.
+// Options of a Binder; all but ReadOnly are required.
 type Options struct {
 	Templates  Templates
 	Namespaces Namespaces
@@ -82,6 +82,9 @@ type Options struct {
 	// Defaults of the API that this hub serves.
 	Defaults render.Defaulter
 	Log      *slog.Logger
+	// ReadOnly makes a Binder that only answers who places what, on a hub that does
+	// not lead: it plans, follows what the leader does, and writes nothing.
+	ReadOnly bool
 }
 
 // workers plan Bundles at the same time, each another one.
@@ -149,10 +152,12 @@ func (b *Binder) Run(ctx context.Context) error {
 			}
 		})
 	}
-	wg.Go(func() {
-		for b.reports.work(ctx) {
-		}
-	})
+	if !b.ReadOnly {
+		wg.Go(func() {
+			for b.reports.work(ctx) {
+			}
+		})
+	}
 	for {
 		e, ok := b.inbox.next(ctx)
 		if !ok {

@@ -197,10 +197,11 @@ func (b *Binder) namespace(name string) {
 	b.touch(b.claims.ofSource(v1alpha1.SourceNamespaceAnnotation, name, name)...)
 }
 
-// bundle hears of Bundles that are gone, and of what was decided of held removals.
+// bundle hears of Bundles that are gone, of what was decided of held removals, and,
+// where another hub writes them, of what they have now.
 func (b *Binder) bundle(uid string) {
 	if bundle, ok := b.Bundles.Get(uid); ok {
-		if now := decision(bundle); b.decided[uid] != now {
+		if now := decision(bundle); b.ReadOnly || b.decided[uid] != now {
 			b.decided[uid] = now
 			b.touch(BundleID{bundle.Ref.Namespace, bundle.Ref.Name})
 		}

@@ -77,11 +77,16 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		return nil
 	}
 	b.claims.block(id, false)
-	if err := b.settleRecall(ctx, bundle, in.Previous); err != nil {
-		return err
+	if !b.ReadOnly {
+		if err := b.settleRecall(ctx, bundle, in.Previous); err != nil {
+			return err
+		}
 	}
 	out := Plan(in)
 	b.claims.wants(id, out.Wants)
+	if b.ReadOnly {
+		return nil
+	}
 	b.reports.problems(id, out.Problems)
 	return b.carryOut(ctx, id, bundle, exists, plan{in, out, from, intent})
 }

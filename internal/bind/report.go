@@ -105,7 +105,7 @@ func (r *reporter) write(ctx context.Context, old, now client.Object, same bool)
 	if same {
 		return nil
 	}
-	return r.b.Client.Status().Patch(ctx, now, client.MergeFrom(old), owner)
+	return r.b.Client.Status().Patch(ctx, now, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), owner)
 }
 
 // status of a policy that places these objects now.
