@@ -11,12 +11,15 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/hub"
 )
 
 func main() {
+	// Linked components leave flags of their own in the global set.
+	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
@@ -36,7 +39,16 @@ func newCommand() *cobra.Command {
 
 The hub serves the real Kubernetes API with Atoll's kinds, on an embedded etcd or
 on yours. It writes DIR/hub.kubeconfig for its administrator. What is to be kept is
-etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.`,
+etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.
+
+Several hubs may share one etcd (--etcd-servers). All of them serve the API, and one,
+which they elect, decides and serves agents; where it ends, or cannot renew its lease
+kube-system/atoll-hub, another one follows within ` + hub.Takeover.String() + `. They share one key set:
+take it from the first hub with ` + "`atoll-hub backup`" + ` and give it to each other one, which
+has a data directory of its own, with ` + "`atoll-hub restore`" + `. A hub that loses its lease
+ends with exit code 1, so let something start it again. Agents are to know the
+gateway of every hub: give all hubs the same --gateway-address with all of them.`,
+		Version:       atoll.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -58,8 +70,8 @@ etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.`,
 	f.StringVar(&a.ServingCert, "tls-cert-file", "", "serving certificate of your own, with --tls-private-key-file")
 	f.StringVar(&a.ServingKey, "tls-private-key-file", "", "key of --tls-cert-file")
 	f.IntVar(&o.GatewayPort, "gateway-port", 0, "port that agents dial; 0 keeps the last one, else 6444 or a free one")
-	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents are told to dial (default: the advertise address and the gateway's port)")
-	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of an existing etcd; without them, etcd is embedded")
+	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents are told to dial, those of several hubs by commas (default: the advertise address and the gateway's port)")
+	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of an existing etcd, which several hubs may share; without them, etcd is embedded")
 	f.StringVar(&a.EtcdCAFile, "etcd-cafile", "", "CA of --etcd-servers")
 	f.StringVar(&a.EtcdCertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	f.StringVar(&a.EtcdKeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
@@ -68,11 +80,13 @@ etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.`,
 	f.StringVar(&a.AuditLogPath, "audit-log-path", "", "file for the audit log; - for standard output")
 	f.StringVar(&a.EncryptionProviderConfig, "encryption-provider-config", "", "upstream's EncryptionConfiguration (default: Secrets under a key of the hub's own)")
 	f.BoolVar(&a.Profiling, "profiling", false, "serve /debug/pprof to those whom RBAC allows it")
+	f.Bool("version", false, "print the version and end")
 	f.BoolVar(&verbose, "verbose", false, "log details")
 	f.StringVar(&logFormat, "log-format", "text", "text or json")
 	if err := cmd.MarkFlagRequired("data-dir"); err != nil {
 		panic(err)
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newVersionCommand())
 	return cmd
 }

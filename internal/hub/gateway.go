@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"cmp"
+	"context"
 	"crypto"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,12 +10,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/gateway"
+	"atoll.dev/atoll/internal/trust"
 )
 
 // preferredGatewayPort is tried where no port is given and none was chosen before.
@@ -21,6 +26,64 @@ const preferredGatewayPort = 6444
 
 // servingLifetime of the gateway's certificate, which is issued anew at each start.
 const servingLifetime = 10 * 365 * 24 * time.Hour
+
+// door is where agents dial, and by what they know that it is this hub's.
+type door struct {
+	listener net.Listener
+	opened   bool   // listener is open and nobody's yet
+	self     string // HOST:PORT of this hub
+	address  string // what agents are told, maybe that of other hubs too
+	serving  tls.Certificate
+	caHash   string
+	caPEM    []byte
+}
+
+// newDoor opens the port that the options ask for.
+func newDoor(o Options, server *apiserver.Server) (*door, error) {
+	listener, err := listenGateway(o)
+	if err != nil {
+		return nil, err
+	}
+	ca := server.Keys().ClusterCA
+	self := ownAddress(o, server, listener)
+	d := &door{
+		listener: listener, opened: true, self: self, address: cmp.Or(o.GatewayAddress, self),
+		caHash: trust.CertificateHash(ca.Cert), caPEM: ca.CertPEM,
+	}
+	if d.serving, err = servingCertificate(o, ca, d.self+","+d.address, time.Now()); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// open gives the listener, opened again where it was closed; who takes it closes it.
+func (d *door) open(ctx context.Context) (net.Listener, error) {
+	if d.opened {
+		d.opened = false
+		return d.listener, nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", d.listener.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("listen for agents again: %w", err)
+	}
+	return l, nil
+}
+
+// standBy sends agents to the hub that leads until ctx ends.
+func (d *door) standBy(ctx context.Context, leader func() string) error {
+	l, err := d.open(ctx)
+	if err != nil {
+		return err
+	}
+	return gateway.StandBy(ctx, l, d.serving, leader)
+}
+
+func (d *door) close() {
+	if d.opened {
+		d.listener.Close()
+	}
+}
 
 // listenGateway opens the port that the options ask for, and remembers the choice in
 // the data directory, since agents dial it for as long as they live.
@@ -58,11 +121,8 @@ func bindAddress(o Options) string {
 
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
-// gatewayAddress is what agents are told to dial.
-func gatewayAddress(o Options, server *apiserver.Server, l net.Listener) string {
-	if o.GatewayAddress != "" {
-		return o.GatewayAddress
-	}
+// ownAddress is where others reach this hub's gateway, as far as the hub knows.
+func ownAddress(o Options, server *apiserver.Server, l net.Listener) string {
 	host, _, err := net.SplitHostPort(server.Address())
 	if o.API.AdvertiseAddress != "" {
 		host = o.API.AdvertiseAddress
@@ -78,11 +138,15 @@ func servingCertificate(o Options, ca *keys.Authority, address string, now time.
 		CommonName: "atoll-gateway", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		NotBefore: now, Lifetime: servingLifetime, DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("gateway address %q: %w", address, err)
+	names := slices.Clone(o.API.ExtraSANs)
+	for one := range strings.SplitSeq(address, ",") {
+		host, _, err := net.SplitHostPort(one)
+		if err != nil {
+			return tls.Certificate{}, fmt.Errorf("--gateway-address: %q is not HOST:PORT: %w", one, err)
+		}
+		names = append(names, host)
 	}
-	for _, name := range append([]string{host}, o.API.ExtraSANs...) {
+	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			r.IPs = append(r.IPs, ip)
 		} else {

@@ -4,6 +4,9 @@
 // Contract: Run returns when ctx ends and all is down, or with the error of the
 // first part that failed, the others being stopped. Nothing is ordered of any
 // member before the tables have their first lists and this start is in the chain.
+// Of several hubs on one etcd all serve the API and one leads: it alone decides,
+// writes and serves agents. A hub that may have lost its lease writes and orders
+// nothing from that moment on, and Run ends with an error that says so.
 package hub
 
 import (
@@ -11,11 +14,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/backup"
@@ -33,41 +39,48 @@ type Options struct {
 	// GatewayPort is where agents dial. 0 takes the port of the last start when it
 	// is free, else 6444 when it is free, else a free one.
 	GatewayPort int
-	// GatewayAddress, HOST:PORT, is what agents are told to dial. Default: the API
-	// server's advertise address and the gateway's port.
+	// GatewayAddress, HOST:PORT, is what agents are told to dial; several by commas
+	// where several hubs share one etcd. Default: the API server's advertise address
+	// and the gateway's port.
 	GatewayAddress string
 }
 
-// Run runs a hub until ctx ends.
+// hub is a running hub.
+type hub struct {
+	o      Options
+	log    *slog.Logger
+	server *apiserver.Server
+	door   *door
+	late   *lateParts
+	began  time.Time
+
+	mu    sync.Mutex
+	leads bool // the parts that others see are a leader's
+}
+
+// Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
+// shares that with other hubs and stands for election.
 func Run(ctx context.Context, o Options) error {
-	log := o.API.Logger
-	began := time.Now()
-	late := newLateParts()
-	o.API.Admission = late.admission()
-	o.API.Handlers = late.handlers
-	server, err := apiserver.Start(ctx, o.API)
-	if err != nil {
+	h := &hub{o: o, log: o.API.Logger, late: newLateParts(), began: time.Now()}
+	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
+	h.o.API.NoControllers = h.several()
+	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))
+	var err error
+	if h.server, err = apiserver.Start(ctx, h.o.API); err != nil {
 		return fmt.Errorf("start the hub's API server: %w", err)
 	}
-	defer stop(ctx, server, log)
-	group, gctx := errgroup.WithContext(ctx)
-	p, err := prepare(gctx, o, server)
-	if err != nil {
+	defer stop(ctx, h.server, h.log)
+	if err := h.prepare(ctx); err != nil {
 		return err
 	}
-	ready := make(chan struct{})
-	group.Go(func() error { return p.state.Run(gctx, ready) })
-	group.Go(func() error { return watch(gctx, server) })
-	group.Go(func() error {
-		select {
-		case <-gctx.Done():
-			return nil
-		case <-ready:
-		}
-		late.set(p)
-		log.Info("the hub is ready", "api", server.Address(), "gateway", p.address, "kubeconfig", server.AdminKubeconfigPath(), "after", time.Since(began).Round(time.Millisecond))
-		return p.run(gctx)
-	})
+	defer h.door.close()
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return watch(gctx, h.server) })
+	if h.several() {
+		group.Go(func() error { return h.standForElection(gctx) })
+	} else {
+		group.Go(func() error { return h.lead(gctx, nil) })
+	}
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil
@@ -75,37 +88,146 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// prepare installs what the hub needs in its own API, records this start, and makes
-// all parts. Nothing runs yet.
-func prepare(ctx context.Context, o Options, server *apiserver.Server) (*parts, error) {
-	cfg := clientConfig(server)
+// several hubs may run on the etcd.
+func (h *hub) several() bool { return len(h.o.API.EtcdServers) > 0 }
+
+// prepare installs what the hub needs in its own API, and opens the gateway's port.
+func (h *hub) prepare(ctx context.Context) error {
+	c, err := client.New(clientConfig(h.server), client.Options{Scheme: state.Scheme()})
+	if err != nil {
+		return fmt.Errorf("client of the hub's API: %w", err)
+	}
+	if err := install(ctx, c); err != nil {
+		return err
+	}
+	h.door, err = newDoor(h.o, h.server)
+	return err
+}
+
+// standForElection follows, which is to serve the API with Atoll's admission and to
+// send agents to the leader, until this hub is elected; then it leads.
+func (h *hub) standForElection(ctx context.Context) error {
+	e, err := newElection(h.server.LoopbackConfig(), h.door.self, h.log.With("component", "leader"))
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	group.Go(func() error {
+		select {
+		case <-reading.Done():
+			return nil
+		case <-e.follows:
+			return h.read(reading)
+		}
+	})
+	group.Go(func() error {
+		return e.run(ctx,
+			func(ctx context.Context) error { return h.door.standBy(ctx, e.leader) },
+			func(ctx context.Context) error { return h.leadAfter(ctx, e.tenure, stopReading) })
+	})
+	return group.Wait()
+}
+
+// read keeps the tables and decides over them for admission's sake, writing nothing,
+// until ctx ends.
+func (h *hub) read(ctx context.Context) error {
+	st, err := state.New(clientConfig(h.server), h.server.Keys().HubKey)
+	if err != nil {
+		return err
+	}
+	p := newDeciders(h.o, st, false)
+	group, gctx := errgroup.WithContext(ctx)
+	ready := make(chan struct{})
+	group.Go(func() error { return st.Run(gctx, ready) })
+	group.Go(func() error {
+		select {
+		case <-gctx.Done():
+			return nil
+		case <-ready:
+		}
+		h.publish(p, false)
+		h.log.Info("the hub is ready and follows", "api", h.server.Address(), "gateway", h.door.address, "kubeconfig", h.server.AdminKubeconfigPath(), "after", time.Since(h.began).Round(time.Millisecond))
+		return p.bind.Run(gctx)
+	})
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// lead decides and serves agents until ctx ends.
+func (h *hub) lead(ctx context.Context, t *tenure) error { return h.leadAfter(ctx, t, func() {}) }
+
+// leadAfter leads over tables of its own, read now, as after a start: what a
+// follower's tables hold may lag. handedOver is called once they are synced and
+// others see them.
+func (h *hub) leadAfter(ctx context.Context, t *tenure, handedOver func()) error {
+	group, ctx := errgroup.WithContext(ctx)
+	p, err := h.leaderParts(ctx, t)
+	if err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	group.Go(func() error { return p.state.Run(ctx, ready) })
+	if h.several() {
+		group.Go(func() error { return h.server.RunControllers(ctx) })
+	}
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ready:
+		}
+		h.publish(p, true)
+		handedOver()
+		h.log.Info("the hub is ready", "api", h.server.Address(), "gateway", h.door.address, "kubeconfig", h.server.AdminKubeconfigPath(), "after", time.Since(h.began).Round(time.Millisecond))
+		return p.run(ctx)
+	})
+	return group.Wait()
+}
+
+// leaderParts records that this hub begins to lead, and makes all parts. Nothing
+// runs yet.
+func (h *hub) leaderParts(ctx context.Context, t *tenure) (*parts, error) {
+	cfg := t.fenced(clientConfig(h.server))
 	c, err := client.New(cfg, client.Options{Scheme: state.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("client of the hub's API: %w", err)
 	}
-	if err := install(ctx, c); err != nil {
-		return nil, err
-	}
-	restored, err := restoredFrom(o.API.DataDir)
+	restored, err := restoredFrom(h.o.API.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	started, err := recordStart(ctx, c, server.EtcdClient(), restored)
+	started, err := recordStart(ctx, c, h.server.EtcdClient(), restored)
 	if err != nil {
 		return nil, err
 	}
 	if restored != "" {
-		o.API.Logger.Warn("this hub was restored from a backup: it holds until an administrator decides with: atoll restore accept --hub|--members")
-		if err := backup.ClearMarker(o.API.DataDir); err != nil {
+		h.log.Warn("this hub was restored from a backup: it holds until an administrator decides with: atoll restore accept --hub|--members")
+		if err := backup.ClearMarker(h.o.API.DataDir); err != nil {
 			return nil, err
 		}
 	}
-	st, err := state.New(cfg, server.Keys().HubKey)
+	st, err := state.New(cfg, h.server.Keys().HubKey)
 	if err != nil {
 		return nil, err
 	}
 	st.Hub.Put(started)
-	return newParts(ctx, o, server, st)
+	p := newDeciders(h.o, st, true)
+	p.tenure = t
+	return p, p.newGateway(ctx, h.o, h.server, h.door)
+}
+
+// publish the parts to admission and the API's endpoints; a leader's stay.
+func (h *hub) publish(p *parts, leads bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if leads || !h.leads {
+		h.leads = leads
+		h.late.set(p)
+	}
 }
 
 // clientConfig for typed clients, which choose the content type by kind: custom

@@ -11,16 +11,16 @@ import (
 
 // lateParts is what the API server, which is there first, needs of the parts.
 type lateParts struct {
-	parts  *apiserver.Late[*parts]
+	parts  published
 	plugin *admission.Plugin
 }
 
 func newLateParts() *lateParts {
-	l := &lateParts{parts: apiserver.NewLate[*parts]()}
+	l := &lateParts{}
 	l.plugin = admission.New(admission.Options{
 		Own: apiserver.Own,
 		Hub: func() (admission.Hub, bool) {
-			p, ok := l.get()
+			p, ok := l.parts.Get()
 			if !ok {
 				return nil, false
 			}
@@ -29,9 +29,6 @@ func newLateParts() *lateParts {
 	})
 	return l
 }
-
-// get the parts, if there are any yet.
-func (l *lateParts) get() (*parts, bool) { return l.parts.Get() }
 
 // set the parts, once their tables are synced.
 func (l *lateParts) set(p *parts) { l.parts.Set(p) }
@@ -47,7 +44,7 @@ func (l *lateParts) handlers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {
 			u, _ := request.UserFrom(r.Context())
-			if _, ready := l.get(); !ready && !apiserver.Own(u) {
+			if _, ready := l.parts.Get(); !ready && !apiserver.Own(u) {
 				http.Error(w, "the API is ready; Atoll's tables are being read", http.StatusServiceUnavailable)
 				return
 			}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bind"
@@ -22,7 +21,6 @@ import (
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/summarise"
-	"atoll.dev/atoll/internal/trust"
 )
 
 // parts is everything that runs over the tables.
@@ -34,18 +32,17 @@ type parts struct {
 	summarise *summarise.Reconciler
 	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
-	gateway   *gateway.Gateway
 	rewinds   *rewinds
 
-	listener net.Listener
-	address  string
-	caHash   string
-	caPEM    []byte
+	// The rest is a leader's only.
+	tenure  *tenure
+	gateway *gateway.Gateway
+	door    *door
 }
 
-// newParts makes the parts and subscribes them to the tables, which are still
-// empty. ctx is the life of the gateway.
-func newParts(ctx context.Context, o Options, server *apiserver.Server, st *state.State) (*parts, error) {
+// newDeciders makes the parts that decide and subscribes them to the tables, which
+// are still empty. On a hub that does not lead they are there to be asked.
+func newDeciders(o Options, st *state.State, leads bool) *parts {
 	log := o.API.Logger
 	p := &parts{state: st, log: log, rewinds: newRewinds(st, log.With("component", "rewind"))}
 	defaults := defaulting.New(func(gk schema.GroupKind) *unstructured.Unstructured { return definition(st, gk) })
@@ -53,7 +50,7 @@ func newParts(ctx context.Context, o Options, server *apiserver.Server, st *stat
 	p.bind = bind.New(bind.Options{
 		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Bundles: st.Bundles,
 		Rows: st.Rows, Revisions: st.Revisions, Client: st.Client,
-		Defaults: defaults, Log: log.With("component", "bind"),
+		Defaults: defaults, Log: log.With("component", "bind"), ReadOnly: !leads,
 	})
 	p.place = place.New(place.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
@@ -65,13 +62,12 @@ func newParts(ctx context.Context, o Options, server *apiserver.Server, st *stat
 		Writer: &summarise.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Log:    log.With("component", "summarise"),
 	})
-	p.inventory = inventory.New(inventory.Options{
-		Clusters: st.Clusters, Client: st.Client, Logger: log.With("component", "inventory"), Metrics: legacyregistry.Registerer(),
-	})
-	if err := p.listen(o, server); err != nil {
-		return nil, err
+	observed := inventory.Options{Clusters: st.Clusters, Client: st.Client, Logger: log.With("component", "inventory")}
+	if leads { // at most once in a process
+		observed.Metrics = legacyregistry.Registerer()
 	}
-	return p, p.newGateway(ctx, o, server)
+	p.inventory = inventory.New(observed)
+	return p
 }
 
 // definition gives the CRD of a kind, nil where it has none.
@@ -86,21 +82,10 @@ func definition(st *state.State, gk schema.GroupKind) *unstructured.Unstructured
 	return crd
 }
 
-func (p *parts) listen(o Options, server *apiserver.Server) (err error) {
-	if p.listener, err = listenGateway(o); err != nil {
-		return err
-	}
-	ca := server.Keys().ClusterCA
-	p.address, p.caHash, p.caPEM = gatewayAddress(o, server, p.listener), trust.CertificateHash(ca.Cert), ca.CertPEM
-	return nil
-}
-
-func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Server) error {
-	serving, err := servingCertificate(o, server.Keys().ClusterCA, p.address, time.Now())
-	if err != nil {
-		return err
-	}
-	kube, err := kubernetes.NewForConfig(server.LoopbackConfig())
+// newGateway makes the gateway; ctx is its life.
+func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Server, d *door) error {
+	p.door = d
+	kube, err := kubernetes.NewForConfig(p.tenure.fenced(server.LoopbackConfig()))
 	if err != nil {
 		return fmt.Errorf("client of certificate requests: %w", err)
 	}
@@ -109,8 +94,8 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Clusters: p.state.Clusters, Rows: p.state.Rows, Inventory: p.inventory,
 		Render: rows.manifest, RenderSalt: rows.salt,
 		Client: p.state.Client, Requests: kube.CertificatesV1().CertificateSigningRequests(),
-		Serving: serving, HubCA: p.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
-		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.state.Hub.Get,
+		Serving: d.serving, HubCA: d.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
+		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.hubState,
 		OnRewind: p.rewinds.onRewind, OnAhead: p.rewinds.onAhead,
 		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered,
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
@@ -119,24 +104,38 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 	return err
 }
 
-// position of the store now: this start, and the newest slice.
+// position of the store now: this start, and the newest slice; none once another hub
+// may lead, whose start is where this one's positions end. So the revision is read
+// first.
 func (p *parts) position() (string, int64) {
-	chain := p.state.Hub.Chain()
-	if len(chain) == 0 {
+	chain, revision := p.state.Hub.Chain(), p.state.Rows.Revision()
+	if len(chain) == 0 || !p.tenure.leads() {
 		return "", 0
 	}
-	return chain[len(chain)-1].ID, p.state.Rows.Revision()
+	return chain[len(chain)-1].ID, revision
+}
+
+// hubState for the gateway, which orders nothing without one.
+func (p *parts) hubState() *enginev1.HubState {
+	if !p.tenure.leads() {
+		return nil
+	}
+	return p.state.Hub.Get()
 }
 
 // run everything until ctx ends or one part fails.
 func (p *parts) run(ctx context.Context) error {
-	if err := publishInfo(ctx, p.state.Client, p.address, p.caHash, p.caPEM); err != nil {
+	listener, err := p.door.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := publishInfo(ctx, p.state.Client, p.door.address, p.door.caHash, p.door.caPEM); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
 		p.bind.Run, p.place.Run, p.summarise.Run, p.recorder.Run, p.inventory.Run, p.rewinds.run, p.rewinds.recall,
-		func(context.Context) error { return p.gateway.Serve(p.listener) },
+		func(context.Context) error { return p.gateway.Serve(listener) },
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

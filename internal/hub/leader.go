@@ -1,0 +1,185 @@
+package hub
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// Of the hubs on one etcd, one leads: the one that holds this lease.
+const (
+	leaseNamespace = metav1.NamespaceSystem
+	leaseName      = "atoll-hub"
+	// leaseDuration is how long others wait for a leader that says nothing.
+	leaseDuration = 15 * time.Second
+	// Takeover is how long at most it takes others to begin when a leader vanishes.
+	Takeover = leaseDuration + 2*renewEvery
+	// renewDeadline bounds the tries of one renewal, renewEvery their distance.
+	renewDeadline = 10 * time.Second
+	renewEvery    = 2 * time.Second
+	// tenureLength is below leaseDuration, so that a leader stops writing before
+	// another one begins, whichever of their clocks runs faster.
+	tenureLength = renewDeadline + renewEvery
+	// watchEvery is how soon a leader sees that its own lease lapsed unnoticed.
+	watchEvery = 500 * time.Millisecond
+)
+
+// election is this hub's part in choosing the one that leads. It leads at most once:
+// a hub that lost its lease ends, and what starts it again makes it a follower.
+type election struct {
+	log     *slog.Logger
+	tenure  *tenure
+	elector *leaderelection.LeaderElector
+	won     chan struct{}
+	// follows is closed when another hub is first seen to lead.
+	follows chan struct{}
+}
+
+// newElection under the gateway's address, which people see as the lease's holder.
+func newElection(cfg *rest.Config, address string, log *slog.Logger) (*election, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client of the leader's lease: %w", err)
+	}
+	e := &election{log: log, tenure: newTenure(tenureLength), won: make(chan struct{}), follows: make(chan struct{})}
+	lock := &lease{
+		Interface: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaseName},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: address + "_" + strings.ToLower(rand.Text()[:8])},
+		},
+		tenure: e.tenure,
+	}
+	var once sync.Once
+	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name: leaseName, Lock: lock, ReleaseOnCancel: true,
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: renewEvery,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(e.won) },
+			OnStoppedLeading: func() {},
+			OnNewLeader: func(holder string) {
+				if holder != "" && holder != lock.Identity() {
+					log.Info("another hub leads", "gateway", addressOf(holder))
+					once.Do(func() { close(e.follows) })
+				}
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("elect the hub that leads: %w", err)
+	}
+	return e, nil
+}
+
+// addressOf the holder of the lease.
+func addressOf(holder string) string {
+	address, _, _ := strings.Cut(holder, "_")
+	return address
+}
+
+// leader is the gateway's address of the hub that leads, as last seen; empty when
+// none was.
+func (e *election) leader() string { return addressOf(e.elector.GetLeader()) }
+
+// run follows until this hub is elected, then leads. It returns nil when ctx ended,
+// the lease being free for others once lead has returned, and an error when either
+// function failed or the lease was lost; lead's context ends at that moment.
+func (e *election) run(ctx context.Context, follow, lead func(context.Context) error) error {
+	held, release := context.WithCancel(context.WithoutCancel(ctx))
+	var elector sync.WaitGroup
+	elector.Go(func() {
+		e.elector.Run(held)
+		e.tenure.end()
+	})
+	defer elector.Wait()
+	defer release()
+
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	followed := make(chan error, 1)
+	go func() { followed <- follow(following) }()
+	select {
+	case err := <-followed:
+		return err
+	case <-ctx.Done():
+		return <-followed
+	case <-e.won:
+	}
+	stop()
+	if err := <-followed; err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	e.log.Info("this hub leads: it decides and serves agents from now on")
+	return e.lead(ctx, lead)
+}
+
+func (e *election) lead(ctx context.Context, lead func(context.Context) error) error {
+	leading, stop := context.WithCancel(ctx)
+	defer stop()
+	led := make(chan error, 1)
+	go func() { led <- lead(leading) }()
+	watch := time.NewTicker(watchEvery)
+	defer watch.Stop()
+	for {
+		select {
+		case err := <-led:
+			return err
+		case <-watch.C:
+			e.tenure.may() // sees by itself that it lapsed
+		case <-e.tenure.over:
+			stop()
+			<-led
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("this hub lost its lease %s/%s to lead: it stops at once, so that nothing that it decides is late; started again it follows",
+				leaseNamespace, leaseName)
+		}
+	}
+}
+
+// lease is the lock of the election; it keeps the tenure, and never asks for what a
+// lapsed tenure may not have: client-go would renew, or release, what belongs to
+// another hub by now.
+type lease struct {
+	resourcelock.Interface
+	tenure *tenure
+}
+
+// Create the lease, and hold it.
+func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	asked := time.Now()
+	if err := l.Interface.Create(ctx, r); err != nil {
+		return err
+	}
+	l.tenure.renew(asked)
+	return nil
+}
+
+// Update takes, renews or, without a holder, releases the lease.
+func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if !l.tenure.may() {
+		return errNotLeading
+	}
+	if r.HolderIdentity == "" {
+		l.tenure.end()
+		return l.Interface.Update(ctx, r)
+	}
+	asked := time.Now()
+	if err := l.Interface.Update(ctx, r); err != nil {
+		return err
+	}
+	l.tenure.renew(asked)
+	return nil
+}

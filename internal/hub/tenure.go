@@ -1,0 +1,106 @@
+package hub
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// errNotLeading is what writes of a hub end with that may have lost its lease.
+var errNotLeading = errors.New("this hub does not lead, or not surely: another one may, so that nothing is written")
+
+// tenure is for how long this hub surely leads, by its own clock: it counts from
+// before a renewal was asked for, never from its answer, so that a process that was
+// stopped in between does not take an old answer for a new lease. Once lapsed it
+// never begins again. It is safe for concurrent use; nil leads always, alone on an
+// embedded etcd.
+type tenure struct {
+	length time.Duration
+	over   chan struct{} // closed when it has lapsed, or was ended
+
+	mu      sync.Mutex
+	renewed time.Time // zero before the first renewal
+	ended   bool
+}
+
+func newTenure(length time.Duration) *tenure {
+	return &tenure{length: length, over: make(chan struct{})}
+}
+
+// leads tells whether no other hub can lead now.
+func (t *tenure) leads() bool {
+	if t == nil {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.renewed.IsZero() && t.current(time.Now())
+}
+
+// current ends the tenure when it has lapsed. A machine that slept may show that by
+// either clock. The caller holds mu.
+func (t *tenure) current(now time.Time) bool {
+	if !t.ended && !t.renewed.IsZero() && (now.Sub(t.renewed) > t.length || now.Round(0).Sub(t.renewed.Round(0)) > t.length) {
+		t.ended = true
+		close(t.over)
+	}
+	return !t.ended
+}
+
+// may tells whether a renewal, or the first acquisition, may be asked for.
+func (t *tenure) may() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current(time.Now())
+}
+
+// renew from the moment at which the renewal that succeeded was asked for.
+func (t *tenure) renew(asked time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current(time.Now()) {
+		t.renewed = asked
+	}
+}
+
+// end the tenure; safe to call again.
+func (t *tenure) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.ended = true
+		close(t.over)
+	}
+}
+
+// fenced gives the configuration with which clients write only while this hub leads.
+func (t *tenure) fenced(cfg *rest.Config) *rest.Config {
+	if t == nil {
+		return cfg
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{next, t} })
+	return cfg
+}
+
+// fence lets reads pass always, and writes while this hub surely leads. What was
+// sent before is fenced by the resource versions that writes carry.
+type fence struct {
+	next   http.RoundTripper
+	tenure *tenure
+}
+
+func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || f.tenure.leads() {
+		return f.next.RoundTrip(r)
+	}
+	if r.Body != nil {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_ = r.Body.Close()
+	}
+	return nil, errNotLeading
+}
