@@ -9,8 +9,9 @@
 // further changes join (longer for Bundles of many rows, so that a change never
 // costs what the fleet costs). A status is written at once when it says something
 // new in kind (first words, another generation observed, a condition turned, all
-// done), and at most every 5 s while only counts move. What did not change is not
-// written.
+// done). While only counts move, a Bundle's is written at most every 5 s, and a
+// template's at most every second, or every 5 s where rows are many. What did not
+// change is not written.
 //
 // Nothing here removes anything from a member. A finalizer goes only when every
 // cluster that holds a stream has confirmed; a row goes only when its cluster has

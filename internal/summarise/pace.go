@@ -15,13 +15,19 @@ import (
 // write them.
 const placing = 2 * time.Second
 
+// templateEvery is the least time between writes of a template's status while only
+// counts move: people watch these. Of few rows the gateway paces what comes in.
+func templateEvery(rows int) time.Duration {
+	return min(time.Second+time.Duration(rows)*50*time.Millisecond, countsEvery)
+}
+
 // writeBundle writes the Bundle's status if it is due.
 func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) error {
 	if !s.alive {
 		return nil
 	}
 	old, now := s.bundle.Status, time.Now()
-	in := Input{Bundle: s.bundle, Rows: s.rows, Now: now}
+	in := Input{Bundle: s.bundle, Rows: s.rows, Content: s.content, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
 	}

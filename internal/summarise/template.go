@@ -97,7 +97,7 @@ func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l 
 		return nil
 	}
 	now := time.Now()
-	if left := l.memo.written.Add(countsEvery).Sub(now); left > 0 && !done && !news(old, next) {
+	if left := l.memo.written.Add(templateEvery(len(s.rows))).Sub(now); left > 0 && !done && !news(old, next) {
 		m.wake(left)
 		return nil
 	}
