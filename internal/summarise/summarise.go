@@ -120,8 +120,7 @@ const (
 	settleRow  = 200 * time.Microsecond
 	settleMost = 5 * time.Second
 	// countsEvery is the least time between writes of a Bundle's status, and of the
-	// templates of a Bundle of many rows, while only counts
-	// move.
+	// templates of a Bundle of many rows, while only counts move.
 	countsEvery = 5 * time.Second
 	// graceAtStart is how long a cluster that was Ready when the hub started counts
 	// as reachable without a stream.
