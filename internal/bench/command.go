@@ -7,6 +7,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,8 @@ type number struct {
 	Unit  string  `json:"unit"`
 	Goal  string  `json:"goal,omitempty"`
 	How   string  `json:"how"`
+	// Detail is what the value is made up of.
+	Detail string `json:"detail,omitempty"`
 }
 
 type options struct {
@@ -37,6 +40,7 @@ type options struct {
 	idle    time.Duration
 	objects int
 	json    bool
+	table   bool
 }
 
 // NewCommand makes the command `atoll-lab bench`.
@@ -51,10 +55,13 @@ func NewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.json {
+			switch {
+			case o.json:
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
 				return e.Encode(numbers)
+			case o.table:
+				return printMarkdown(cmd.OutOrStdout(), numbers)
 			}
 			return print(cmd.OutOrStdout(), numbers)
 		},
@@ -63,24 +70,49 @@ func NewCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&o.idle, "idle", 30*time.Second, "how long to leave a process alone before its memory is read")
 	cmd.Flags().IntVar(&o.objects, "objects", 50, "objects that the agent holds when its memory is read")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&o.table, "markdown", false, "print the table of the README")
+	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
 	return cmd
 }
 
+// machine that the numbers are of.
+func machine() string {
+	return fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+}
+
+func (n number) value() string {
+	if n.Unit == "s" {
+		return fmt.Sprintf("%.2f s", n.Value)
+	}
+	return fmt.Sprintf("%.0f %s", n.Value, n.Unit)
+}
+
+// print a table, and below it what the values are made up of.
 func print(out io.Writer, numbers []number) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(table, "NUMBER\tVALUE\tGOAL\tHOW (%d CPUs, %s/%s)\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(table, "NUMBER\tVALUE\tGOAL\tHOW (%s)\n", machine())
 	for _, n := range numbers {
-		value := fmt.Sprintf("%.0f %s", n.Value, n.Unit)
-		if n.Unit == "s" {
-			value = fmt.Sprintf("%.2f s", n.Value)
-		}
-		goal := n.Goal
-		if goal == "" {
-			goal = "-"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", n.What, value, goal, n.How)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", n.What, n.value(), cmp.Or(n.Goal, "-"), n.How)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if n.Detail != "" {
+			fmt.Fprintf(out, "\n%s: %s\n", n.What, n.Detail)
+		}
+	}
+	return nil
+}
+
+func printMarkdown(out io.Writer, numbers []number) error {
+	fmt.Fprintf(out, "| Number | Value | Goal | How (%s) |\n|---|---|---|---|\n", machine())
+	for _, n := range numbers {
+		if _, err := fmt.Fprintf(out, "| %s | %s | %s | %s |\n", n.What, n.value(), n.Goal, n.How); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o options) run(ctx context.Context, progress io.Writer) (numbers []number, err error) {

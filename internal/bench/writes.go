@@ -76,7 +76,7 @@ func (b *bench) writes(ctx context.Context, _ options) (numbers []number, err er
 				words = append(words, fmt.Sprintf("%s %.0f", key, n))
 			}
 		}
-		numbers = append(numbers, number{What: c.what, Value: total, Unit: "requests", Goal: c.goal, How: c.how + ": " + strings.Join(words, ", ")})
+		numbers = append(numbers, number{What: c.what, Value: total, Unit: "requests", Goal: c.goal, How: c.how, Detail: strings.Join(words, ", ")})
 		before = after
 	}
 	return numbers, nil
