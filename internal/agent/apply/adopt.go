@@ -46,6 +46,7 @@ func bare(obj *unstructured.Unstructured) map[string]any {
 	labels := c.GetLabels()
 	delete(labels, atoll.LabelBundleUID)
 	delete(labels, claims.LabelTemplateUID)
+	delete(labels, claims.LabelAdopted)
 	if len(labels) == 0 {
 		labels = nil
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
@@ -206,6 +207,44 @@ func TestKilledAtEveryWrite(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What was there before stays after the removal, also when the agent is killed when
+// it takes it over, or when its records are lost.
+func TestAdoptedStaysWhateverIsLost(t *testing.T) {
+	for name, lose := range map[string]func(*world){"killed": func(*world) {}, "state-lost": (*world).forgetState} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.makeNamespace()
+			uid := w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: {a: \"9\"}").GetUID()
+			conf := w.item("t-conf", configMap)
+			m := manifest("b1", 1, conf)
+			m.ConflictResolution = v1alpha1.ConflictOverwrite
+			taken := w.line.die(true, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/configmaps/conf") })
+			w.upsert(m)
+			<-taken
+			w.rise()
+			w.ready("b1", 1)
+			w.stop()
+			lose(w)
+			w.start()
+			w.upsert(remove("b1", 2))
+			w.removed("b1")
+			if live := w.exists(conf.Key); live.GetUID() != uid || len(live.GetLabels()) > 0 {
+				t.Fatalf("labels %v", live.GetLabels())
+			}
+		})
+	}
+}
+
+// forgetState deletes what the agent stored in the member, as somebody might.
+func (w *world) forgetState() {
+	w.t.Helper()
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	err := w.client.Dynamic().Resource(secrets).Namespace(w.state).DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -155,33 +152,30 @@ func TestStateDeletedByHand(t *testing.T) {
 	w.upsert(m)
 	w.ready("b1", 1)
 	before := w.exists(web.Key)
-	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	forget := func() {
-		t.Helper()
-		err := w.client.Dynamic().Resource(secrets).Namespace(w.state).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-
 	t.Run("while it runs", func(t *testing.T) {
-		forget()
+		w.forgetState()
 		next := manifest("b1", 2, w.item("t-conf", strings.ReplaceAll(configMap, `"1"`, `"2"`)), web)
 		w.upsert(next)
 		w.ready("b1", 2)
 	})
 	t.Run("while it is down", func(t *testing.T) {
 		w.stop()
-		forget()
+		w.forgetState()
 		w.start()
 		w.holds("nothing is deleted", 300*time.Millisecond, func() (bool, string) { return w.get(conf.Key) != nil, "it is gone" })
 		w.upsert(withTombstones(manifest("b1", 3, web), tombstone(conf)))
 		w.ready("b1", 3)
+		w.absent(conf.Key)
 		if after := w.exists(web.Key); after.GetUID() != before.GetUID() || after.GetGeneration() != before.GetGeneration() {
 			t.Fatal("the deployment was touched")
 		}
 	})
-	w.upsert(remove("b1", 4))
-	w.removed("b1")
-	w.absent(web.Key)
+	t.Run("before the removal", func(t *testing.T) {
+		w.stop()
+		w.forgetState()
+		w.start()
+		w.upsert(remove("b1", 4))
+		w.removed("b1")
+		w.absent(web.Key)
+	})
 }

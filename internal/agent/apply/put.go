@@ -197,6 +197,9 @@ func body(p plan, s sending) ([]byte, *Failure) {
 		labels = map[string]string{}
 	}
 	labels[atoll.LabelBundleUID], labels[claims.LabelTemplateUID] = p.Owner, p.Item.UID
+	if s.adopt || p.Record.Adopted {
+		labels[claims.LabelAdopted] = "true"
+	}
 	u.SetLabels(labels)
 	if s.uid != "" {
 		_ = unstructured.SetNestedField(obj, s.uid, "metadata", "uid")

@@ -124,7 +124,7 @@ func (e *Engine) release(ctx context.Context, p plan) *Failure {
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": p.Record.UID, "resourceVersion": live.ResourceVersion, "managedFields": fields,
-		"labels": map[string]any{atoll.LabelBundleUID: nil, claims.LabelTemplateUID: nil},
+		"labels": map[string]any{atoll.LabelBundleUID: nil, claims.LabelTemplateUID: nil, claims.LabelAdopted: nil},
 	}})
 	if err != nil {
 		return explain(err, p.Key)

@@ -270,6 +270,6 @@ func (e *Engine) adoptOwn(p plan, v observe.View) bool {
 	if !claimed && v.Label != p.Record.Owner {
 		return false
 	}
-	e.book.Found(p.Key, v.UID, v.Label, template)
+	e.book.Found(p.Key, claims.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted})
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/agenttest"
+	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/store"
@@ -91,6 +93,13 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if err := Recover(ctx, client, &contents); err != nil {
+		w.t.Fatal(err)
+	}
+	// The member is shared by tests, each of which has an agent of its own.
+	contents.Records = slices.DeleteFunc(contents.Records, func(r claims.Record) bool {
+		return r.Key.Namespace != w.ns && r.Key.Name != w.ns && !strings.Contains(r.Key.Name, w.ns+".")
+	})
 	watcher := observe.NewWatcher(client)
 	w.Engine = New(Options{
 		Client: client, Store: s, Held: func() bool { return true }, Fence: func(context.Context) bool { return !w.fenced.Load() },

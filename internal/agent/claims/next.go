@@ -149,16 +149,16 @@ func (b *Book) Applied(key atoll.ItemKey, f Fact) {
 }
 
 // Found records that an object which an interrupted apply made exists, with the
-// Bundle and the template that its labels name.
-func (b *Book) Found(key atoll.ItemKey, uid, label, template string) {
+// Bundle and the template that its labels name, and whether it was there before.
+func (b *Book) Found(key atoll.ItemKey, f Fact) {
 	r := b.records[key]
-	if r == nil || r.UID == uid {
+	if r == nil || r.UID == f.UID {
 		return
 	}
-	r.UID, r.Label, r.Template, r.Adopted = uid, label, template, false
+	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
 	r.Applied, r.Owned = "", ""
 	if RunsOnce(key) {
-		r.Ran = template
+		r.Ran = f.Template
 	}
 	b.soil(key)
 	b.settle(key)

@@ -263,7 +263,7 @@ func (s *sim) work(k atoll.ItemKey, crashes bool) bool {
 		s.book.Gone(k, p.Record.UID, nil)
 	case Search:
 		if live != nil && p.Record.Claims[live.label].State != "" {
-			s.book.Found(k, live.uid, live.label, live.template)
+			s.book.Found(k, Fact{UID: live.uid, Label: live.label, Template: live.template})
 		} else {
 			s.book.Gone(k, "", nil)
 		}
@@ -299,7 +299,7 @@ func (s *sim) apply(k atoll.ItemKey, p Step, live *object, crashes bool) {
 		if _, claims := p.Record.Claims[live.label]; !claims && live.label != p.Record.Owner {
 			s.fail("%s: the agent does not know its own object %+v, record %+v", k, live, p.Record)
 		}
-		s.book.Found(k, live.uid, live.label, live.template)
+		s.book.Found(k, Fact{UID: live.uid, Label: live.label, Template: live.template})
 		return
 	case p.Record.UID == "":
 		live = &object{uid: "m-" + s.uid()}

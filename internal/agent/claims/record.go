@@ -86,6 +86,10 @@ func (r *Record) clone() Record {
 // apply made is known for what it is.
 const LabelTemplateUID = "atoll.dev/template-uid"
 
+// LabelAdopted is on every object that was there before Atoll, so that it is known
+// for one also when the record of it is lost.
+const LabelAdopted = "atoll.dev/adopted"
+
 // RunsOnce tells whether objects of the key's kind run to completion, so that
 // one made for a template is never made a second time for it.
 func RunsOnce(key atoll.ItemKey) bool {

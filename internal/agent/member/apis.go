@@ -75,6 +75,18 @@ func (a *APIs) Namespaced() []Resource {
 	return out
 }
 
+// Listable lists all kinds whose objects can be listed and deleted, each in one
+// version.
+func (a *APIs) Listable() []Resource {
+	var out []Resource
+	for _, r := range a.first {
+		if r.Listable {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 func newAPIs(resources []Resource) *APIs {
 	a := &APIs{byKind: map[schema.GroupVersionKind]Resource{}, first: map[schema.GroupKind]Resource{}}
 	for _, r := range resources {

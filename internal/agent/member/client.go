@@ -154,6 +154,28 @@ func (c *Client) List(ctx context.Context, r Resource, namespace string, limit i
 	return list.Items, nil
 }
 
+// Labelled lists the metadata of all objects of a kind that carry a label, in all
+// namespaces.
+func (c *Client) Labelled(ctx context.Context, r Resource, label string) (out []metav1.PartialObjectMetadata, err error) {
+	options := metav1.ListOptions{LabelSelector: label, Limit: 200}
+	for {
+		list, err := c.labelled(ctx, r, options)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list.Items...)
+		if options.Continue = list.Continue; options.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+func (c *Client) labelled(ctx context.Context, r Resource, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	defer cancel()
+	return c.metadata.Resource(r.GroupVersionResource).List(ctx, options)
+}
+
 // Delete exactly the object with the UID, in the background. A NotFound error, or
 // a Conflict (another object has the name), means that it is gone already.
 func (c *Client) Delete(ctx context.Context, r Resource, namespace, name, uid string) error {

@@ -22,6 +22,8 @@ type View struct {
 	Label string
 	// Template is the UID of the template that it was made for.
 	Template string
+	// Adopted: it was there before Atoll.
+	Adopted bool
 	// Owned is a hash over the fields that are ours; it changes when somebody
 	// takes one away from us.
 	Owned string
@@ -80,6 +82,7 @@ func ofMeta(m metav1.Object, group, kind string) View {
 		Version:    m.GetResourceVersion(),
 		Label:      m.GetLabels()[atoll.LabelBundleUID],
 		Template:   m.GetLabels()[claims.LabelTemplateUID],
+		Adopted:    m.GetLabels()[claims.LabelAdopted] != "",
 		Deleting:   m.GetDeletionTimestamp() != nil,
 		Finalizers: m.GetFinalizers(),
 		Controlled: metav1.GetControllerOfNoCopy(m) != nil,
