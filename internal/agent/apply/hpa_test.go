@@ -85,7 +85,7 @@ func (w *world) image(key atoll.ItemKey, want string) {
 // ownReplicas tells whether the agent owns the replicas of the object.
 func (w *world) ownReplicas(key atoll.ItemKey) bool {
 	for _, f := range w.exists(key).GetManagedFields() {
-		if f.Manager == atoll.FieldManager && strings.Contains(string(f.FieldsV1.Raw), `"f:replicas"`) {
+		if f.Manager == atoll.FieldManager && strings.Contains(f.FieldsV1.GetRawString(), `"f:replicas"`) {
 			return true
 		}
 	}
