@@ -20,6 +20,8 @@ type RowItem struct {
 	Reflected json.RawMessage
 	// Health that the cluster reported; empty when it has not reported the item.
 	Health atoll.Health
+	// Reason and Message that the cluster gave for that health.
+	Reason, Message string
 	// Assigned replicas of a divided item in this cluster.
 	Assigned *int64
 	// Away: the cluster has no live stream. It is left out of the status, except
@@ -277,6 +279,18 @@ func (a *aggregation) condition(c condition, updateTime bool) map[string]any {
 		}
 	}
 	return m
+}
+
+// conditions of the row. Their messages are not reflected; but the one that gave the
+// row its health is known.
+func (r row) conditions() []condition {
+	cs := unpackConditions(r.C)
+	for i := range cs {
+		if r.Message != "" && r.Reason == cs[i].reason && r.Health != atoll.Healthy {
+			cs[i].message = "cluster " + r.Cluster + ": " + r.Message
+		}
+	}
+	return cs
 }
 
 // standard builds metav1 conditions, whose message is not optional.

@@ -104,7 +104,7 @@ func aggregateBudget(a *aggregation) (map[string]any, bool) {
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
-	if cs := a.standard(unpackConditions(least.C)); len(cs) > 0 {
+	if cs := a.standard(least.conditions()); len(cs) > 0 {
 		st["conditions"] = cs
 	}
 	return st, true
@@ -131,7 +131,7 @@ func aggregateAutoscaler(a *aggregation) (map[string]any, bool) {
 		return st, true
 	}
 	cs := make([]any, 0, len(least.C))
-	for _, c := range unpackConditions(least.C) {
+	for _, c := range least.conditions() {
 		c.hasObserved = false
 		cs = append(cs, a.condition(c, false))
 	}
@@ -161,7 +161,7 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 	}
 	st := a.copied()
 	delete(st, "conditions")
-	if cs := a.standard(unpackConditions(least.C)); len(cs) > 0 {
+	if cs := a.standard(least.conditions()); len(cs) > 0 {
 		st["conditions"] = cs
 	}
 	delete(st, "phase")

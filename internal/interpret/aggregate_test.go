@@ -2,6 +2,8 @@ package interpret_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +201,23 @@ func asJSON(v any) string {
 		panic(err)
 	}
 	return string(b)
+}
+
+func TestTheLeastFinishedClusterTellsWhy(t *testing.T) {
+	widget := object(t, `{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, status: {conditions: [
+		{type: Ready, status: "False", reason: NoDisk, message: the disk is missing}, {type: Synced, status: "True", reason: Synced}]}}`)
+	row := report("a", widget)
+	_, row.Reason, row.Message = interpret.Health(widget)
+	got, _ := interpret.Aggregate(widget, false, []interpret.RowItem{row}, 1)
+	var messages []string
+	for _, c := range got["conditions"].([]any) {
+		m := c.(map[string]any)
+		messages = append(messages, fmt.Sprint(m["type"], ": ", m["message"]))
+	}
+	slices.Sort(messages)
+	if want := []string{"Ready: cluster a: the disk is missing", "Synced: "}; !slices.Equal(messages, want) {
+		t.Errorf("messages %q, want %q", messages, want)
+	}
 }
 
 func TestTimesAreKeptOrStamped(t *testing.T) {

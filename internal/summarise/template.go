@@ -181,6 +181,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) interpret.RowI
 	switch {
 	case report != nil:
 		ri.Reflected, ri.Health = report.Reflected, report.Health
+		ri.Reason, ri.Message = report.Reason, report.Message
 		ri.Stale = !applied || report.Error
 	case applied && item.State != atoll.ItemRemovalHeld:
 		ri.Health = atoll.Healthy
