@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,7 +34,7 @@ func (s *Server) elsewhere(next http.Handler) http.Handler {
 		}
 		if lacks, found := running[info.Resource][info.Subresource]; found {
 			err := apierrors.NewBadRequest(fmt.Sprintf("%s %s/%s %s here: the hub keeps templates, and runs nothing; ask a cluster that runs it, which `atoll explain` names",
-				info.Resource, info.Namespace, info.Name, lacks))
+				strings.TrimSuffix(info.Resource, "s"), info.Namespace, info.Name, lacks))
 			responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: info.APIVersion}, w, r)
 			return
 		}
