@@ -163,7 +163,9 @@ func eventually(t *testing.T, within time.Duration, what string, check func(ctx 
 	t.Helper()
 	last := "it was never looked at"
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
+		if why := check(ctx); ctx.Err() == nil || why == "" {
+			last = why
+		}
 		return last == "", nil
 	})
 	if err != nil {
