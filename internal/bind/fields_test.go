@@ -240,6 +240,12 @@ type policies struct {
 
 func (x *policies) Propagation(string) []*v1alpha1.PropagationPolicy { return x.own }
 
+// readInFull is a table of templates whose kinds are all read.
+type readInFull struct{ Templates }
+
+func (readInFull) Synced(string, string) bool                         { return true }
+func (readInFull) Namespaced(string, string) (namespaced, known bool) { return true, true }
+
 func newShell(t *testing.T, objects ...client.Object) (*Binder, *bundles, *policies) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -248,7 +254,7 @@ func newShell(t *testing.T, objects ...client.Object) (*Binder, *bundles, *polic
 	}
 	x, y := &bundles{}, &policies{}
 	b := &Binder{claims: newClaims(), Options: Options{
-		Bundles: x, Policies: y, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Templates: readInFull{}, Bundles: x, Policies: y, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.PropagationPolicy{}).Build(),
 	}}
 	b.reports = newReporter(b)
