@@ -317,7 +317,9 @@ func (s *step) seal() {
 		old := row.Spec
 		switch {
 		case !has || old.UID != spec.UID:
-			spec.Generation = max(old.Generation, s.Floor, s.now) + 1
+			// In milliseconds: a row that was taken away and comes again at once is
+			// above what it had before.
+			spec.Generation = max(old.Generation, s.Floor, s.Now.UnixMilli()) + 1
 		case !sameWork(old, *spec):
 			spec.Generation = max(old.Generation, s.Floor) + 1
 		case sameNotes(old, *spec):

@@ -44,6 +44,7 @@ const quietAfter = 10 * time.Minute
 func (r *Reconciler) warn(s *snapshot, m *memo) {
 	now := time.Now()
 	found := refusals(s.rows)
+	frozen(found, s.content)
 	for _, f := range slices.SortedFunc(maps.Keys(found), compareRefusals) {
 		if last, told := m.refused[f]; !told || now.Sub(last) > quietAfter {
 			if f.key == (atoll.ItemKey{}) {
@@ -72,7 +73,10 @@ type refusers struct {
 }
 
 func (f refusers) note() string {
-	note := fmt.Sprintf("cluster %s: %s", f.cluster, f.message)
+	note := f.message
+	if f.cluster != "" {
+		note = fmt.Sprintf("cluster %s: %s", f.cluster, f.message)
+	}
 	if f.more > 0 {
 		note += fmt.Sprintf(" (and %s more)", clusters(f.more))
 	}

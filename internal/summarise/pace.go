@@ -27,7 +27,7 @@ func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) erro
 		return nil
 	}
 	old, now := s.bundle.Status, time.Now()
-	in := Input{Bundle: s.bundle, Rows: s.rows, Now: now}
+	in := Input{Bundle: s.bundle, Rows: s.rows, Content: s.content, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
 	}

@@ -41,6 +41,8 @@ type Input struct {
 	Rows   []Row
 	// Latest Revision; nil before the first.
 	Latest *enginev1.Revision
+	// Content of it; nil where it is not known.
+	Content *atoll.Content
 	Now    time.Time
 }
 
@@ -287,7 +289,7 @@ func (t *tally) waitsFor(in Input) string {
 		case t.reachable == 0:
 			return "a cluster to come back: all are away; the members' administrators must act"
 		}
-		return ""
+		return frozenWait(in.Content)
 	}
 	first := slices.MinFunc(t.waits, func(a, b wait) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cluster, b.cluster))

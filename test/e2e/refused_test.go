@@ -215,7 +215,12 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 // binary runs a built binary and gives all that it printed, whatever its exit status.
 func binary(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(lab.BinDirVariable), name), args...)
+	return binaryFor(t.Context(), t, stdin, name, args...)
+}
+
+func binaryFor(ctx context.Context, t *testing.T, stdin, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(lab.BinDirVariable), name), args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
