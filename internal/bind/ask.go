@@ -23,6 +23,10 @@ type Explanation struct {
 	Lost []string
 }
 
+// Loaded tells whether policies and what Bundles have are read, so that Explain and
+// Skipped answer from all that there is.
+func (b *Binder) Loaded() bool { return b.loaded.Load() }
+
 // Explain who places a template, by the same function that decides; false when there
 // is no such template.
 func (b *Binder) Explain(key atoll.ItemKey) (Explanation, bool) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,6 +103,7 @@ type Binder struct {
 	queue   workqueue.TypedRateLimitingInterface[BundleID]
 	quiet   *debouncer[BundleID]
 	reports *reporter
+	loaded  atomic.Bool
 
 	// Only the goroutine that handles events touches these.
 	kinds      map[policyKey]kindSet    // that policies select
@@ -145,6 +147,7 @@ func (b *Binder) Run(ctx context.Context) error {
 	if err := b.load(ctx); err != nil {
 		return err
 	}
+	b.loaded.Store(true)
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {

@@ -74,6 +74,8 @@ func (l *lateParts) explained(r *http.Request) (explain.Explanation, url.Values,
 		return none, nil, apierrors.NewUnauthorized("nobody asks")
 	case !ready:
 		return none, nil, starting("its tables are being read")
+	case !p.bind.Loaded():
+		return none, nil, starting("what is placed is being read")
 	}
 	x := &explainer{parts: p, access: l.plugin, user: u, now: time.Now(), seen: map[atoll.ItemKey]bool{}}
 	key, err := x.subject(r.Context(), atoll.ItemKey{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -173,6 +174,8 @@ func (c *Cluster) Explain(err error) error {
 
 // Mapper knows the kinds that the cluster serves, short names included.
 func (c *Cluster) Mapper() meta.RESTMapper {
+	// What discovery logs besides, it also gives as an error.
+	utilruntime.ErrorHandlers = nil
 	cached := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(c.Config))
 	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
 }

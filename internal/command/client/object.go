@@ -27,6 +27,10 @@ func (c *Cluster) ParseObject(argument string) (Object, error) {
 	resource, err := resourceFor(mapper, kind)
 	if err != nil {
 		if meta.IsNoMatchError(err) {
+			// Discovery that failed knows no kinds either.
+			if _, down := c.Kube.Discovery().ServerVersion(); down != nil {
+				return Object{}, c.Explain(down)
+			}
 			return Object{}, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)
 		}
 		return Object{}, c.Explain(err)
