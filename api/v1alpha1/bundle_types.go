@@ -82,6 +82,9 @@ const (
 
 // Condition types of a Bundle.
 const (
+	// BundleBound is false while a kind of the Bundle's objects cannot be read on the
+	// hub, so that no Revision is cut. It is there once that has happened.
+	BundleBound = "Bound"
 	// BundleScheduled is false while no cluster fits.
 	BundleScheduled = "Scheduled"
 	// BundleApplied is true when every reachable row has applied its revision.

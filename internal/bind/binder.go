@@ -26,6 +26,7 @@ type Templates interface {
 	Get(key atoll.ItemKey) (*unstructured.Unstructured, bool)
 	InNamespace(ns string) []*unstructured.Unstructured
 	Synced(group, kind string) bool
+	Unread(group, kind string) error
 	Namespaced(group, kind string) (namespaced, known bool)
 	Resource(key atoll.ItemKey) (schema.GroupVersionResource, bool)
 	Subscribe(func(atoll.ItemKey))
@@ -103,6 +104,7 @@ type Binder struct {
 	queue   workqueue.TypedRateLimitingInterface[BundleID]
 	quiet   *debouncer[BundleID]
 	reports *reporter
+	unread  *unread
 	loaded  atomic.Bool
 
 	// Only the goroutine that handles events touches these.
@@ -116,7 +118,7 @@ type Binder struct {
 // them at once and acts in Run.
 func New(o Options) *Binder {
 	b := &Binder{
-		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(),
+		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newUnread(),
 		kinds: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -16,8 +16,8 @@ type claims struct {
 	mu      sync.RWMutex
 	placed  map[atoll.ItemKey]BundleID
 	bundles map[BundleID]*bundleClaims
-	held    keyIndex       // by items of contents
-	wanted  keyIndex       // by dependencies
+	held    keyIndex // by items of contents
+	wanted  keyIndex // by dependencies
 	byUID   map[string]BundleID
 	deleted map[atoll.ItemKey]map[string]bool
 }

@@ -1,9 +1,11 @@
 package bind
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -71,12 +73,14 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 			return !slices.ContainsFunc(rows, func(r state.Row) bool { return !t.Confirmed(r.Spec, r.Status) })
 		}
 	}
-	if kind := b.unsynced(in); kind != "" {
+	if kind, unread := b.unsynced(in); unread {
 		b.claims.block(id, true)
-		b.Log.Debug("waits until a kind is read in full", "bundle", id.String(), "kind", kind)
-		return nil
+		return b.await(ctx, id, bundle, from, kind)
 	}
 	b.claims.block(id, false)
+	if err := b.resume(ctx, bundle, from); err != nil {
+		return err
+	}
 	if !b.ReadOnly {
 		if err := b.settleRecall(ctx, bundle, in.Previous); err != nil {
 			return err
@@ -187,9 +191,9 @@ func annotationIntent(annotations map[string]string) *Intent {
 	return &Intent{annotated(p)}
 }
 
-// unsynced names a kind without which the plan could be wrong; empty when there is
+// unsynced names a kind without which the plan could be wrong; false when there is
 // none.
-func (b *Binder) unsynced(in PlanInput) string {
+func (b *Binder) unsynced(in PlanInput) (schema.GroupKind, bool) {
 	kinds := map[schema.GroupKind]bool{definitions: true}
 	for _, key := range in.Claimed {
 		kinds[groupKind(key)] = true
@@ -211,12 +215,12 @@ func (b *Binder) unsynced(in PlanInput) string {
 			}
 		}
 	}
-	for gk := range kinds {
+	for _, gk := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) }) {
 		if !b.Templates.Synced(gk.Group, gk.Kind) {
-			return gk.String()
+			return gk, true
 		}
 	}
-	return ""
+	return schema.GroupKind{}, false
 }
 
 // writeBundle makes the Bundle, or brings its spec to what the source wants.

@@ -85,7 +85,7 @@ func (r *reporter) report(ctx context.Context, key policyKey) error {
 		for _, p := range r.b.Policies.Propagation(key.namespace) {
 			if p.Name == key.name {
 				now := p.DeepCopy()
-				now.Status = r.status(key, p.Status, p.Generation)
+				now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
 				return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 			}
 		}
@@ -93,7 +93,7 @@ func (r *reporter) report(ctx context.Context, key policyKey) error {
 		for _, p := range r.b.Policies.ClusterPropagation() {
 			if p.Name == key.name {
 				now := p.DeepCopy()
-				now.Status = r.status(key, p.Status, p.Generation)
+				now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
 				return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 			}
 		}
@@ -109,7 +109,7 @@ func (r *reporter) write(ctx context.Context, old, now client.Object, same bool)
 }
 
 // status of a policy that places these objects now.
-func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generation int64) v1alpha1.PropagationStatus {
+func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generation int64, selectors []v1alpha1.ResourceSelector) v1alpha1.PropagationStatus {
 	now := *old.DeepCopy()
 	now.Objects = 0
 	var broken []string
@@ -123,7 +123,15 @@ func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generat
 		r.mu.Unlock()
 	}
 	c := metav1.Condition{Type: conditionApplied, Status: metav1.ConditionTrue, Reason: "Placed", ObservedGeneration: generation, Message: "what it selects is bound to Bundles"}
+	unread := ""
+	for _, rs := range selectors {
+		if _, known := r.b.Templates.Namespaced(kindOf(rs).Group, rs.Kind); known && unread == "" && !r.b.Templates.Synced(kindOf(rs).Group, rs.Kind) {
+			unread = r.b.why(kindOf(rs))
+		}
+	}
 	switch {
+	case unread != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonUnread, unread
 	case len(broken) > 0:
 		slices.Sort(broken)
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "CannotSend", strings.Join(broken, "; ")

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -45,6 +46,7 @@ type templateKind struct {
 	namespaced bool
 	synced     toolscache.InformerSynced
 	stop       context.CancelFunc
+	failure    error // of the last list or watch; guarded by the table's lock
 }
 
 func newTemplates(dyn dynamic.Interface, disco discovery.DiscoveryInterface) *Templates {
@@ -87,6 +89,27 @@ func (t *Templates) Synced(group, kind string) bool {
 	t.mu.RUnlock()
 	return ok && k.synced()
 }
+
+// Unread says why the kind's templates are not all in the table; nil when they are.
+func (t *Templates) Unread(group, kind string) error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	k, ok := t.kinds[schema.GroupKind{Group: group, Kind: kind}]
+	switch {
+	case !ok:
+		return errNotServed
+	case k.synced():
+		return nil
+	case k.failure == nil:
+		return errReading
+	}
+	return k.failure
+}
+
+var (
+	errNotServed = errors.New("the hub does not serve this kind")
+	errReading   = errors.New("the hub is still reading them")
+)
 
 // AllSynced tells whether every kind that the hub serves is synced.
 func (t *Templates) AllSynced() bool {
@@ -202,8 +225,19 @@ func (t *Templates) start(ctx context.Context, gk schema.GroupKind, gvr schema.G
 		return
 	}
 	kctx, stop := context.WithCancel(ctx)
+	kind := &templateKind{resource: gvr, namespaced: namespaced, synced: reg.HasSynced, stop: stop}
+	err = inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+		t.mu.Lock()
+		kind.failure = err
+		t.mu.Unlock()
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	if err != nil {
+		stop()
+		return
+	}
 	t.mu.Lock()
-	t.kinds[gk] = &templateKind{resource: gvr, namespaced: namespaced, synced: reg.HasSynced, stop: stop}
+	t.kinds[gk] = kind
 	t.mu.Unlock()
 	go inf.RunWithContext(kctx)
 	go func() {

@@ -1,0 +1,331 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/lab"
+)
+
+// program is a process that a test started; it ends with the test.
+type program struct {
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{} // closed when it has ended
+}
+
+// run starts a built binary, whose output goes to a file.
+func runProgram(t *testing.T, log, name string, args ...string) *program {
+	t.Helper()
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p := &program{cmd: exec.Command(builtBinary(name), args...), log: log, done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the state tells how it ended
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // no error matters: it may have ended
+		<-p.done
+		if t.Failed() {
+			t.Logf("%s ended with:\n%s", log, tail(log))
+		}
+	})
+	return p
+}
+
+func builtBinary(name string) string { return filepath.Join(os.Getenv(lab.BinDirVariable), name) }
+
+func tail(file string) string {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw[max(0, len(raw)-6000):])
+}
+
+func (p *program) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("signal %v to %s: %v", s, p.log, err)
+	}
+}
+
+// ended gives the exit code of a program that is to end by itself.
+func (p *program) ended(t *testing.T, within time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(within):
+		t.Fatalf("%s still runs after %s", p.log, within)
+		return 0
+	}
+}
+
+// says waits until the program has logged the words.
+func (p *program) says(t *testing.T, words string) {
+	t.Helper()
+	eventually(t, converge, fmt.Sprintf("%s says %q", filepath.Base(p.log), words), func(context.Context) string {
+		raw, err := os.ReadFile(p.log)
+		if err == nil && bytes.Contains(raw, []byte(words)) {
+			return ""
+		}
+		select {
+		case <-p.done:
+			return "it ended"
+		default:
+			return "it does not"
+		}
+	})
+}
+
+// freePort is one that nobody listens on, below those that outgoing connections get.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for port := 14000 + os.Getpid()%3000; port < 18000; port++ {
+		if l, err := net.Listen("tcp", loopbackPort(port)); err == nil {
+			l.Close()
+			if !takenPorts[port] {
+				takenPorts[port] = true
+				return port
+			}
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+var takenPorts = map[int]bool{}
+
+func loopbackPort(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// sharedHub is one of the hubs on an etcd.
+type sharedHub struct {
+	*program
+	dir, kubeconfig, gateway string
+	client                   client.Client
+}
+
+// hubs on one etcd, with member clusters of their own.
+type hubs struct {
+	dir   string
+	etcd  []string // flags with which a hub uses it
+	doors []string // gateways of all
+	a, b  *sharedHub
+	lab   *lab.Lab
+	at    map[string]client.Client // members
+}
+
+// newHubs brings up an etcd.
+func newHubs(t *testing.T) *hubs {
+	t.Helper()
+	h := &hubs{dir: t.TempDir(), at: map[string]client.Client{}}
+	h.startEtcd(t)
+	h.doors = []string{loopbackPort(freePort(t)), loopbackPort(freePort(t))}
+	return h
+}
+
+// twoHubs brings up two hubs, of which a leads, and two members that know both.
+func twoHubs(t *testing.T) *hubs {
+	t.Helper()
+	h := newHubs(t)
+	members := make(chan error, 1)
+	go func() {
+		var err error
+		h.lab, err = lab.Up(t.Context(), lab.Options{Dir: filepath.Join(h.dir, "lab"), Members: 2, Nodes: 1, Hubless: true})
+		members <- err
+	}()
+	t.Cleanup(func() {
+		if l, err := lab.Open(filepath.Join(h.dir, "lab")); err == nil {
+			if err := l.Down(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	h.a = h.startHub(t, "a", h.doors[0])
+	h.a.says(t, "this hub leads")
+	h.a.awaitReady(t)
+	keys := filepath.Join(h.dir, "keys.tar")
+	command(t, "atoll-hub", "backup", "--data-dir", h.a.dir, "--file", keys)
+	command(t, "atoll-hub", "restore", "--data-dir", filepath.Join(h.dir, "b"), "--file", keys)
+	h.b = h.startHub(t, "b", h.doors[1])
+	h.b.says(t, "another hub leads")
+	h.b.awaitReady(t)
+	if err := <-members; err != nil {
+		t.Fatal(err)
+	}
+	h.join(t, "member1", "member2")
+	return h
+}
+
+func (h *hubs) startEtcd(t *testing.T) {
+	t.Helper()
+	dir, port := filepath.Join(h.dir, "store"), freePort(t)
+	runProgram(t, filepath.Join(h.dir, "store.log"), "atoll-lab", "etcd", "--dir", dir, "--port", strconv.Itoa(port))
+	eventually(t, converge, "etcd", func(context.Context) string {
+		if _, err := os.Stat(filepath.Join(dir, lab.MemberReady)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	h.etcd = []string{
+		"--etcd-servers", "https://" + loopbackPort(port), "--etcd-cafile", filepath.Join(dir, "ca.crt"),
+		"--etcd-certfile", filepath.Join(dir, "client.crt"), "--etcd-keyfile", filepath.Join(dir, "client.key"),
+	}
+}
+
+// store is a client of the etcd.
+func (h *hubs) store(t *testing.T) *clientv3.Client {
+	t.Helper()
+	info := transport.TLSInfo{TrustedCAFile: h.etcd[3], CertFile: h.etcd[5], KeyFile: h.etcd[7]}
+	tls, err := info.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{h.etcd[1]}, TLS: tls, Context: t.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// startHub starts a hub, or starts one that ended again.
+func (h *hubs) startHub(t *testing.T, name, door string) *sharedHub {
+	t.Helper()
+	s := &sharedHub{dir: filepath.Join(h.dir, name), gateway: door}
+	s.kubeconfig = filepath.Join(s.dir, "hub.kubeconfig")
+	_, port, err := net.SplitHostPort(door)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{
+		"--data-dir", s.dir, "--gateway-port", port, "--gateway-address", strings.Join(h.doors, ","),
+	}, h.etcd...)
+	if _, err := os.Stat(filepath.Join(s.dir, "port")); err != nil {
+		args = append(args, "--port", strconv.Itoa(freePort(t)))
+	}
+	s.program = runProgram(t, filepath.Join(h.dir, name+".log"), "atoll-hub", args...)
+	return s
+}
+
+func (s *sharedHub) awaitReady(t *testing.T) {
+	t.Helper()
+	eventually(t, 2*converge, s.log+" is ready", func(ctx context.Context) string {
+		cfg, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+		if err != nil {
+			return err.Error()
+		}
+		cfg.QPS = -1
+		if s.client, err = client.New(cfg, client.Options{}); err != nil {
+			return err.Error()
+		}
+		out, err := exec.CommandContext(ctx, builtBinary("atoll-lab"), "kubectl", "--kubeconfig", s.kubeconfig, "get", "--raw", "/readyz").CombinedOutput()
+		if err != nil {
+			return string(out)
+		}
+		return ""
+	})
+}
+
+// join both members, whose agents know both hubs.
+func (h *hubs) join(t *testing.T, names ...string) {
+	t.Helper()
+	var made struct{ Token, Hub, CAHash string }
+	out := command(t, "atoll", "--kubeconfig", h.b.kubeconfig, "token", "create", "--ttl", "1h", "--uses", strconv.Itoa(len(names)), "-o", "json")
+	if err := json.Unmarshal(out, &made); err != nil || made.Hub != strings.Join(h.doors, ",") {
+		t.Fatalf("token %s: %v", out, err)
+	}
+	for _, name := range names {
+		kubeconfig := h.lab.Kubeconfig(name)
+		cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.QPS = -1
+		if h.at[name], err = client.New(cfg, client.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		// The one that stands by comes first: agents are to find the other by themselves.
+		runProgram(t, filepath.Join(h.dir, "agent-"+name+".log"), "atoll", "agent", "--name", name,
+			"--hub", h.doors[1], "--hub", h.doors[0], "--ca-hash", made.CAHash, "--token", made.Token, "--kubeconfig", kubeconfig)
+	}
+	for _, name := range names {
+		eventually(t, converge, "accept "+name, func(ctx context.Context) string {
+			out, err := exec.CommandContext(ctx, builtBinary("atoll"), "--kubeconfig", h.a.kubeconfig, "accept", name).CombinedOutput()
+			if err != nil {
+				return string(out)
+			}
+			return ""
+		})
+	}
+}
+
+// command runs a built binary that is to succeed, and gives what it printed.
+func command(t *testing.T, name string, args ...string) []byte {
+	t.Helper()
+	var failed *exec.ExitError
+	out, err := exec.CommandContext(t.Context(), builtBinary(name), args...).Output()
+	if errors.As(err, &failed) {
+		t.Fatalf("%s %s: %v\n%s", name, args[0], err, failed.Stderr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// apply YAML to the hub as a user.
+func (s *sharedHub) apply(t *testing.T, ns, text string) {
+	t.Helper()
+	for _, o := range objects(t, ns, text) {
+		if err := s.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
+			t.Fatalf("apply %s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+}
+
+func (s *sharedHub) patch(t *testing.T, o *unstructured.Unstructured, json string) {
+	t.Helper()
+	if err := s.client.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(json))); err != nil {
+		t.Fatalf("patch %s: %v", o.GetName(), err)
+	}
+}
+
+// look reads an object; nil when it is not there.
+func look(ctx context.Context, c client.Client, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(o.GroupVersionKind())
+	err := c.Get(ctx, client.ObjectKeyFromObject(o), found)
+	if client.IgnoreNotFound(err) == nil && err != nil {
+		return nil, nil
+	}
+	return found, err
+}
