@@ -25,11 +25,15 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/backup"
+	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/state"
 )
 
 // stopTimeout bounds the graceful stop of the API server and etcd.
 const stopTimeout = 20 * time.Second
+
+// Takeover is how long at most it takes another hub to lead when one vanishes.
+const Takeover = leader.Takeover
 
 // Options of a hub.
 type Options struct {
@@ -107,7 +111,7 @@ func (h *hub) prepare(ctx context.Context) error {
 // standForElection follows, which is to serve the API with Atoll's admission and to
 // send agents to the leader, until this hub is elected; then it leads.
 func (h *hub) standForElection(ctx context.Context) error {
-	e, err := newElection(h.server.LoopbackConfig(), h.door.self, h.log.With("component", "leader"))
+	e, err := leader.New(h.server.LoopbackConfig(), h.door.self, h.log.With("component", "leader"))
 	if err != nil {
 		return err
 	}
@@ -118,14 +122,14 @@ func (h *hub) standForElection(ctx context.Context) error {
 		select {
 		case <-reading.Done():
 			return nil
-		case <-e.follows:
+		case <-e.Follows():
 			return h.read(reading)
 		}
 	})
 	group.Go(func() error {
-		return e.run(ctx,
-			func(ctx context.Context) error { return h.door.standBy(ctx, e.leader) },
-			func(ctx context.Context) error { return h.leadAfter(ctx, e.tenure, stopReading) })
+		return e.Run(ctx,
+			func(ctx context.Context) error { return h.door.standBy(ctx, e.Leader) },
+			func(ctx context.Context) error { return h.leadAfter(ctx, e.Tenure(), stopReading) })
 	})
 	return group.Wait()
 }
@@ -158,12 +162,14 @@ func (h *hub) read(ctx context.Context) error {
 }
 
 // lead decides and serves agents until ctx ends.
-func (h *hub) lead(ctx context.Context, t *tenure) error { return h.leadAfter(ctx, t, func() {}) }
+func (h *hub) lead(ctx context.Context, t *leader.Tenure) error {
+	return h.leadAfter(ctx, t, func() {})
+}
 
 // leadAfter leads over tables of its own, read now, as after a start: what a
 // follower's tables hold may lag. handedOver is called once they are synced and
 // others see them.
-func (h *hub) leadAfter(ctx context.Context, t *tenure, handedOver func()) error {
+func (h *hub) leadAfter(ctx context.Context, t *leader.Tenure, handedOver func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	p, err := h.leaderParts(ctx, t)
 	if err != nil {
@@ -190,8 +196,8 @@ func (h *hub) leadAfter(ctx context.Context, t *tenure, handedOver func()) error
 
 // leaderParts records that this hub begins to lead, and makes all parts. Nothing
 // runs yet.
-func (h *hub) leaderParts(ctx context.Context, t *tenure) (*parts, error) {
-	cfg := t.fenced(clientConfig(h.server))
+func (h *hub) leaderParts(ctx context.Context, t *leader.Tenure) (*parts, error) {
+	cfg := t.Fenced(clientConfig(h.server))
 	c, err := client.New(cfg, client.Options{Scheme: state.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("client of the hub's API: %w", err)

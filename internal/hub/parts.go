@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/internal/bind"
 	"atoll.dev/atoll/internal/bind/defaulting"
 	"atoll.dev/atoll/internal/gateway"
+	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/state"
@@ -35,7 +36,7 @@ type parts struct {
 	rewinds   *rewinds
 
 	// The rest is a leader's only.
-	tenure  *tenure
+	tenure  *leader.Tenure
 	gateway *gateway.Gateway
 	door    *door
 }
@@ -49,7 +50,7 @@ func newDeciders(o Options, st *state.State, leads bool) *parts {
 	p.recorder = summarise.NewRecorder(st.Client, st.Revisions, st.Templates, log.With("component", "events"))
 	p.bind = bind.New(bind.Options{
 		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Bundles: st.Bundles,
-		Rows: st.Rows, Revisions: st.Revisions, Client: st.Client,
+		Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Client: st.Client,
 		Defaults: defaults, Log: log.With("component", "bind"), ReadOnly: !leads,
 	})
 	p.place = place.New(place.Config{
@@ -85,7 +86,7 @@ func definition(st *state.State, gk schema.GroupKind) *unstructured.Unstructured
 // newGateway makes the gateway; ctx is its life.
 func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Server, d *door) error {
 	p.door = d
-	kube, err := kubernetes.NewForConfig(p.tenure.fenced(server.LoopbackConfig()))
+	kube, err := kubernetes.NewForConfig(p.tenure.Fenced(server.LoopbackConfig()))
 	if err != nil {
 		return fmt.Errorf("client of certificate requests: %w", err)
 	}
@@ -109,7 +110,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 // first.
 func (p *parts) position() (string, int64) {
 	chain, revision := p.state.Hub.Chain(), p.state.Rows.Revision()
-	if len(chain) == 0 || !p.tenure.leads() {
+	if len(chain) == 0 || !p.tenure.Leads() {
 		return "", 0
 	}
 	return chain[len(chain)-1].ID, revision
@@ -117,7 +118,7 @@ func (p *parts) position() (string, int64) {
 
 // hubState for the gateway, which orders nothing without one.
 func (p *parts) hubState() *enginev1.HubState {
-	if !p.tenure.leads() {
+	if !p.tenure.Leads() {
 		return nil
 	}
 	return p.state.Hub.Get()

@@ -115,37 +115,7 @@ func TestOneKindThatCannotBeListed(t *testing.T) {
 	h.a = h.startHub(t, "a", h.doors[0])
 	h.a.awaitReady(t)
 	const ns = "broken"
-	h.a.apply(t, ns, widgetsAndGadgets+"\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}")
-	for kind, name := range map[string]string{"Widget": "widgets", "Gadget": "gadgets"} {
-		text := strings.NewReplacer("$KIND", kind, "$NAME", name).Replace(mixed)
-		text = strings.Replace(text, "metadata: {name: "+kind, "metadata: {name: "+name, 1)
-		eventually(t, converge, "the CRD is served", func(ctx context.Context) string {
-			list := &unstructured.UnstructuredList{}
-			list.SetAPIVersion("broken.example/v1")
-			list.SetKind(kind + "List")
-			if err := h.a.client.List(ctx, list); err != nil {
-				return err.Error()
-			}
-			return ""
-		})
-		h.a.apply(t, ns, text)
-	}
-	eventually(t, converge, "first revisions", func(ctx context.Context) string {
-		for _, policy := range []string{"widgets", "gadgets"} {
-			if b, err := h.a.bound(ctx, ns, policy); err != nil || b.items != 2 {
-				return fmt.Sprintf("%s: %d items: %v", policy, b.items, err)
-			}
-		}
-		return ""
-	})
-	widgets, err := h.a.bound(t.Context(), ns, "widgets")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gadgets, err := h.a.bound(t.Context(), ns, "gadgets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	widgets, gadgets := h.placeBoth(t, ns)
 
 	h.a.signal(t, syscall.SIGTERM)
 	if code := h.a.ended(t, 30*time.Second); code != 0 {
@@ -162,36 +132,10 @@ func TestOneKindThatCannotBeListed(t *testing.T) {
 	h.a.patch(t, configMap(ns, "with-widgets"), `{"data":{"value":"2"}}`)
 	h.a.patch(t, configMap(ns, "with-gadgets"), `{"data":{"value":"2"}}`)
 	eventually(t, converge, "other kinds go on", h.a.has(ns, "gadgets", gadgets.number+1, 2))
-	eventually(t, converge, "the Bundle says what it waits for", func(ctx context.Context) string {
-		b, err := h.a.bound(ctx, ns, "widgets")
-		if err != nil {
-			return err.Error()
-		}
-		said := messageOf(b.bundle, "Bound")
-		for _, want := range []string{"Widget.broken.example cannot be read since", "repair or remove"} {
-			if !strings.Contains(said, want) {
-				return fmt.Sprintf("condition Bound says %q, which lacks %q", said, want)
-			}
-		}
-		return ""
-	})
+	h.saysCannotRead(t, ns)
 	if why := h.a.has(ns, "widgets", widgets.number, 2)(t.Context()); why != "" {
 		t.Errorf("a Revision was cut while its source could not be read: %s", why)
 	}
-	eventually(t, converge, "the policy says so too", func(ctx context.Context) string {
-		p := configMap(ns, "widgets")
-		p.SetAPIVersion("atoll.dev/v1alpha1")
-		p.SetKind("PropagationPolicy")
-		o, err := look(ctx, h.a.client, p)
-		if err != nil || o == nil {
-			return fmt.Sprint("no policy: ", err)
-		}
-		if said := messageOf(o, "Applied"); !strings.Contains(said, "cannot be read since") {
-			return fmt.Sprintf("condition Applied says %q", said)
-		}
-		return ""
-	})
-	h.a.says(t, "a kind cannot be read")
 
 	if _, err := store.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
@@ -217,4 +161,72 @@ func messageOf(o *unstructured.Unstructured, kind string) string {
 		}
 	}
 	return ""
+}
+
+// placeBoth places objects of both kinds, each with a ConfigMap in its Bundle.
+func (h *hubs) placeBoth(t *testing.T, ns string) (widgets, gadgets bound) {
+	t.Helper()
+	h.a.apply(t, ns, widgetsAndGadgets+"\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}")
+	for kind, name := range map[string]string{"Widget": "widgets", "Gadget": "gadgets"} {
+		text := strings.NewReplacer("$KIND", kind, "$NAME", name).Replace(mixed)
+		text = strings.Replace(text, "metadata: {name: "+kind, "metadata: {name: "+name, 1)
+		eventually(t, converge, "the CRD is served", func(ctx context.Context) string {
+			list := &unstructured.UnstructuredList{}
+			list.SetAPIVersion("broken.example/v1")
+			list.SetKind(kind + "List")
+			if err := h.a.client.List(ctx, list); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		h.a.apply(t, ns, text)
+	}
+	eventually(t, converge, "first revisions", func(ctx context.Context) string {
+		for _, policy := range []string{"widgets", "gadgets"} {
+			if b, err := h.a.bound(ctx, ns, policy); err != nil || b.items != 2 {
+				return fmt.Sprintf("%s: %d items: %v", policy, b.items, err)
+			}
+		}
+		return ""
+	})
+	var err error
+	if widgets, err = h.a.bound(t.Context(), ns, "widgets"); err != nil {
+		t.Fatal(err)
+	}
+	if gadgets, err = h.a.bound(t.Context(), ns, "gadgets"); err != nil {
+		t.Fatal(err)
+	}
+	return widgets, gadgets
+}
+
+// saysCannotRead: Bundle, policy and log say what waits for whom.
+func (h *hubs) saysCannotRead(t *testing.T, ns string) {
+	t.Helper()
+	eventually(t, converge, "the Bundle says what it waits for", func(ctx context.Context) string {
+		b, err := h.a.bound(ctx, ns, "widgets")
+		if err != nil {
+			return err.Error()
+		}
+		said := messageOf(b.bundle, "Bound")
+		for _, want := range []string{"Widget.broken.example cannot be read since", "repair or remove"} {
+			if !strings.Contains(said, want) {
+				return fmt.Sprintf("condition Bound says %q, which lacks %q", said, want)
+			}
+		}
+		return ""
+	})
+	eventually(t, converge, "the policy says so too", func(ctx context.Context) string {
+		p := configMap(ns, "widgets")
+		p.SetAPIVersion("atoll.dev/v1alpha1")
+		p.SetKind("PropagationPolicy")
+		o, err := look(ctx, h.a.client, p)
+		if err != nil || o == nil {
+			return fmt.Sprint("no policy: ", err)
+		}
+		if said := messageOf(o, "Applied"); !strings.Contains(said, "cannot be read since") {
+			return fmt.Sprintf("condition Applied says %q", said)
+		}
+		return ""
+	})
+	h.a.says(t, "a kind cannot be read")
 }

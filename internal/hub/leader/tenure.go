@@ -1,4 +1,4 @@
-package hub
+package leader
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// errNotLeading is what writes of a hub end with that may have lost its lease.
-var errNotLeading = errors.New("this hub does not lead, or not surely: another one may, so that nothing is written")
+// ErrNotLeading is what writes of a hub end with that may have lost its lease.
+var ErrNotLeading = errors.New("this hub does not lead, or not surely: another one may, so that nothing is written")
 
-// tenure is for how long this hub surely leads, by its own clock: it counts from
+// Tenure is for how long this hub surely leads, by its own clock: it counts from
 // before a renewal was asked for, never from its answer, so that a process that was
 // stopped in between does not take an old answer for a new lease. Once lapsed it
-// never begins again. It is safe for concurrent use; nil leads always, alone on an
-// embedded etcd.
-type tenure struct {
+// never begins again. It is safe for concurrent use; a nil Tenure leads always, as the
+// only hub on an embedded etcd does.
+type Tenure struct {
 	length time.Duration
 	over   chan struct{} // closed when it has lapsed, or was ended
 
@@ -27,12 +27,12 @@ type tenure struct {
 	ended   bool
 }
 
-func newTenure(length time.Duration) *tenure {
-	return &tenure{length: length, over: make(chan struct{})}
+func newTenure(length time.Duration) *Tenure {
+	return &Tenure{length: length, over: make(chan struct{})}
 }
 
-// leads tells whether no other hub can lead now.
-func (t *tenure) leads() bool {
+// Leads tells whether no other hub can lead now.
+func (t *Tenure) Leads() bool {
 	if t == nil {
 		return true
 	}
@@ -43,7 +43,7 @@ func (t *tenure) leads() bool {
 
 // current ends the tenure when it has lapsed. A machine that slept may show that by
 // either clock. The caller holds mu.
-func (t *tenure) current(now time.Time) bool {
+func (t *Tenure) current(now time.Time) bool {
 	if !t.ended && !t.renewed.IsZero() && (now.Sub(t.renewed) > t.length || now.Round(0).Sub(t.renewed.Round(0)) > t.length) {
 		t.ended = true
 		close(t.over)
@@ -52,14 +52,14 @@ func (t *tenure) current(now time.Time) bool {
 }
 
 // may tells whether a renewal, or the first acquisition, may be asked for.
-func (t *tenure) may() bool {
+func (t *Tenure) may() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current(time.Now())
 }
 
 // renew from the moment at which the renewal that succeeded was asked for.
-func (t *tenure) renew(asked time.Time) {
+func (t *Tenure) renew(asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current(time.Now()) {
@@ -68,7 +68,7 @@ func (t *tenure) renew(asked time.Time) {
 }
 
 // end the tenure; safe to call again.
-func (t *tenure) end() {
+func (t *Tenure) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
@@ -77,8 +77,9 @@ func (t *tenure) end() {
 	}
 }
 
-// fenced gives the configuration with which clients write only while this hub leads.
-func (t *tenure) fenced(cfg *rest.Config) *rest.Config {
+// Fenced gives the configuration with which clients write only while this hub leads.
+// Without a Tenure it is cfg itself.
+func (t *Tenure) Fenced(cfg *rest.Config) *rest.Config {
 	if t == nil {
 		return cfg
 	}
@@ -91,16 +92,16 @@ func (t *tenure) fenced(cfg *rest.Config) *rest.Config {
 // sent before is fenced by the resource versions that writes carry.
 type fence struct {
 	next   http.RoundTripper
-	tenure *tenure
+	tenure *Tenure
 }
 
 func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead || f.tenure.leads() {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || f.tenure.Leads() {
 		return f.next.RoundTrip(r)
 	}
 	if r.Body != nil {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_ = r.Body.Close()
 	}
-	return nil, errNotLeading
+	return nil, ErrNotLeading
 }

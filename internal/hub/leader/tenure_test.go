@@ -1,4 +1,4 @@
-package hub
+package leader
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 func TestATenureLapsesForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTenure(12 * time.Second)
-		if tn.leads() {
+		if tn.Leads() {
 			t.Fatal("leads before it was elected")
 		}
 		time.Sleep(time.Hour) // a follower may wait for as long as it takes
 		tn.renew(time.Now())
 		time.Sleep(12 * time.Second)
-		if !tn.leads() {
+		if !tn.Leads() {
 			t.Fatal("does not lead within its time")
 		}
 		time.Sleep(time.Millisecond)
-		if tn.leads() {
+		if tn.Leads() {
 			t.Fatal("leads past its time")
 		}
 		select {
@@ -35,7 +35,7 @@ func TestATenureLapsesForGood(t *testing.T) {
 			t.Fatal("nobody was told")
 		}
 		tn.renew(time.Now())
-		if tn.leads() {
+		if tn.Leads() {
 			t.Fatal("a lapsed tenure began again: another hub may have led in between")
 		}
 	})
@@ -59,19 +59,19 @@ func TestALateAnswerIsNoLease(t *testing.T) {
 		tn, lock := newTenure(12*time.Second), &slowLock{takes: time.Second}
 		l := &lease{Interface: lock, tenure: tn}
 		me := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
-		if err := l.Update(t.Context(), me); err != nil || !tn.leads() {
-			t.Fatalf("elected, and leads=%t: %v", tn.leads(), err)
+		if err := l.Update(t.Context(), me); err != nil || !tn.Leads() {
+			t.Fatalf("elected, and leads=%t: %v", tn.Leads(), err)
 		}
 		lock.takes = 30 * time.Second
 		if err := l.Update(t.Context(), me); err != nil {
 			t.Fatal(err)
 		}
-		if tn.leads() {
+		if tn.Leads() {
 			t.Fatal("an answer that came after 30 s counts as a lease of now")
 		}
 		n := len(lock.updates)
 		for _, r := range []resourcelock.LeaderElectionRecord{me, {}} {
-			if err := l.Update(t.Context(), r); !errors.Is(err, errNotLeading) {
+			if err := l.Update(t.Context(), r); !errors.Is(err, ErrNotLeading) {
 				t.Fatalf("held by %q: %v", r.HolderIdentity, err)
 			}
 		}
@@ -86,7 +86,7 @@ func TestReleaseEndsTheTenureFirst(t *testing.T) {
 	tn.renew(time.Now())
 	released := false
 	l := &lease{tenure: tn, Interface: lockFunc(func() {
-		if released = true; tn.leads() {
+		if released = true; tn.Leads() {
 			t.Error("it still leads while it gives the lease up")
 		}
 	})}
@@ -124,7 +124,7 @@ func TestWritesEndWithTheTenure(t *testing.T) {
 	}
 	writes := []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	for _, method := range writes {
-		if err := try(method); !errors.Is(err, errNotLeading) {
+		if err := try(method); !errors.Is(err, ErrNotLeading) {
 			t.Errorf("%s before the election: %v", method, err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestWritesEndWithTheTenure(t *testing.T) {
 	}
 	tn.end()
 	for _, method := range writes {
-		if err := try(method); !errors.Is(err, errNotLeading) {
+		if err := try(method); !errors.Is(err, ErrNotLeading) {
 			t.Errorf("%s after the end: %v", method, err)
 		}
 	}

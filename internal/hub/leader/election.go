@@ -1,4 +1,11 @@
-package hub
+// Package leader chooses, of several hubs on one etcd, the one that decides and
+// serves agents.
+//
+// Contract: at most one hub's Tenure leads at any moment, by each hub's own clock,
+// whatever is stopped, slow or cut off; clocks may differ, but must not run at rates
+// that differ by a fifth. What a client of a Fenced configuration writes is refused
+// from the moment on at which another hub may lead. An Election leads at most once.
+package leader
 
 import (
 	"context"
@@ -35,24 +42,24 @@ const (
 	watchEvery = 500 * time.Millisecond
 )
 
-// election is this hub's part in choosing the one that leads. It leads at most once:
+// Election is this hub's part in choosing the one that leads. It leads at most once:
 // a hub that lost its lease ends, and what starts it again makes it a follower.
-type election struct {
+type Election struct {
 	log     *slog.Logger
-	tenure  *tenure
+	tenure  *Tenure
 	elector *leaderelection.LeaderElector
 	won     chan struct{}
-	// follows is closed when another hub is first seen to lead.
 	follows chan struct{}
 }
 
-// newElection under the gateway's address, which people see as the lease's holder.
-func newElection(cfg *rest.Config, address string, log *slog.Logger) (*election, error) {
+// New stands under the gateway's address, which people see as the lease's
+// holder; Run begins.
+func New(cfg *rest.Config, address string, log *slog.Logger) (*Election, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client of the leader's lease: %w", err)
 	}
-	e := &election{log: log, tenure: newTenure(tenureLength), won: make(chan struct{}), follows: make(chan struct{})}
+	e := &Election{log: log, tenure: newTenure(tenureLength), won: make(chan struct{}), follows: make(chan struct{})}
 	lock := &lease{
 		Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaseName},
@@ -88,14 +95,20 @@ func addressOf(holder string) string {
 	return address
 }
 
-// leader is the gateway's address of the hub that leads, as last seen; empty when
+// Leader is the gateway's address of the hub that leads, as last seen; empty when
 // none was.
-func (e *election) leader() string { return addressOf(e.elector.GetLeader()) }
+func (e *Election) Leader() string { return addressOf(e.elector.GetLeader()) }
 
-// run follows until this hub is elected, then leads. It returns nil when ctx ended,
+// Tenure of this hub; it leads once elected.
+func (e *Election) Tenure() *Tenure { return e.tenure }
+
+// Follows is closed when another hub is first seen to lead.
+func (e *Election) Follows() <-chan struct{} { return e.follows }
+
+// Run follows until this hub is elected, then leads. It returns nil when ctx ended,
 // the lease being free for others once lead has returned, and an error when either
 // function failed or the lease was lost; lead's context ends at that moment.
-func (e *election) run(ctx context.Context, follow, lead func(context.Context) error) error {
+func (e *Election) Run(ctx context.Context, follow, lead func(context.Context) error) error {
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	var elector sync.WaitGroup
 	elector.Go(func() {
@@ -124,7 +137,7 @@ func (e *election) run(ctx context.Context, follow, lead func(context.Context) e
 	return e.lead(ctx, lead)
 }
 
-func (e *election) lead(ctx context.Context, lead func(context.Context) error) error {
+func (e *Election) lead(ctx context.Context, lead func(context.Context) error) error {
 	leading, stop := context.WithCancel(ctx)
 	defer stop()
 	led := make(chan error, 1)
@@ -154,7 +167,7 @@ func (e *election) lead(ctx context.Context, lead func(context.Context) error) e
 // another hub by now.
 type lease struct {
 	resourcelock.Interface
-	tenure *tenure
+	tenure *Tenure
 }
 
 // Create the lease, and hold it.
@@ -170,7 +183,7 @@ func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord)
 // Update takes, renews or, without a holder, releases the lease.
 func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if !l.tenure.may() {
-		return errNotLeading
+		return ErrNotLeading
 	}
 	if r.HolderIdentity == "" {
 		l.tenure.end()

@@ -1,0 +1,330 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// configMap that users place by the annotation.
+func configMap(ns, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("v1")
+	o.SetKind("ConfigMap")
+	o.SetNamespace(ns)
+	o.SetName(name)
+	return o
+}
+
+func annotated(name, clusters, value string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: %s, namespace: $NS, annotations: {atoll.dev/clusters: %q}}
+data: {value: %q}
+`, name, clusters, value)
+}
+
+// holds checks what users want of ConfigMaps: by member and name, the value, or ""
+// for one that must not be there.
+func (h *hubs) holds(ns string, want map[string]map[string]string) func(context.Context) string {
+	return func(ctx context.Context) string {
+		for member, values := range want {
+			for name, value := range values {
+				o, err := look(ctx, h.at[member], configMap(ns, name))
+				if err != nil {
+					return err.Error()
+				}
+				has := ""
+				if o != nil {
+					has, _, _ = unstructured.NestedString(o.Object, "data", "value")
+				}
+				if has != value {
+					return fmt.Sprintf("%s has %s=%q, want %q", member, name, has, value)
+				}
+			}
+		}
+		return ""
+	}
+}
+
+// rows of all Bundles as the store has them: specs, and seqs of statuses.
+func (s *sharedHub) rows(ctx context.Context) (specs map[string]string, seqs map[string]int64, err error) {
+	var slicesList unstructured.UnstructuredList
+	slicesList.SetAPIVersion("engine.atoll.dev/v1alpha1")
+	slicesList.SetKind("TargetSliceList")
+	if err := s.client.List(ctx, &slicesList); err != nil {
+		return nil, nil, err
+	}
+	specs, seqs = map[string]string{}, map[string]int64{}
+	for _, o := range slicesList.Items {
+		lines, _, _ := unstructured.NestedStringMap(o.Object, "spec", "rows")
+		for cluster, line := range lines {
+			specs[o.GetName()+" "+cluster] = line
+		}
+		lines, _, _ = unstructured.NestedStringMap(o.Object, "status", "rows")
+		for cluster, line := range lines {
+			var st struct {
+				Seq int64 `json:"seq"`
+			}
+			if err := json.Unmarshal([]byte(line), &st); err != nil {
+				return nil, nil, err
+			}
+			seqs[o.GetName()+" "+cluster] = st.Seq
+		}
+	}
+	return specs, seqs, nil
+}
+
+func (s *sharedHub) leaseHolder(ctx context.Context) (string, error) {
+	lease := &unstructured.Unstructured{}
+	lease.SetAPIVersion("coordination.k8s.io/v1")
+	lease.SetKind("Lease")
+	if err := s.client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "atoll-hub"}, lease); err != nil {
+		return "", err
+	}
+	holder, _, err := unstructured.NestedString(lease.Object, "spec", "holderIdentity")
+	return holder, err
+}
+
+// leads waits until the hub holds the lease and serves agents.
+func (h *hubs) leads(t *testing.T, s *sharedHub) {
+	t.Helper()
+	eventually(t, 2*converge, s.gateway+" leads", func(ctx context.Context) string {
+		holder, err := s.leaseHolder(ctx)
+		switch {
+		case err != nil:
+			return err.Error()
+		case !strings.HasPrefix(holder, s.gateway+"_"):
+			return "the lease is held by " + holder
+		}
+		return ""
+	})
+	eventually(t, 2*converge, "agents are with "+s.gateway, func(ctx context.Context) string {
+		for member := range h.at {
+			c := &unstructured.Unstructured{}
+			c.SetAPIVersion("atoll.dev/v1alpha1")
+			c.SetKind("Cluster")
+			if err := s.client.Get(ctx, client.ObjectKey{Name: member}, c); err != nil {
+				return err.Error()
+			}
+			if ready := conditionOf(c, "Ready"); ready != "True" {
+				return member + " is Ready=" + ready
+			}
+		}
+		return ""
+	})
+}
+
+func conditionOf(o *unstructured.Unstructured, kind string) string {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == kind {
+			return fmt.Sprint(m["status"])
+		}
+	}
+	return "missing"
+}
+
+// TestAStaleLeaderAndItsGatewayWriteNothing stops the process of the hub that leads
+// for longer than its lease, lets another hub take over and users change things
+// there, and lets the first go on.
+func TestAStaleLeaderAndItsGatewayWriteNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts clusters")
+	}
+	h := twoHubs(t)
+	const ns = "shared"
+	h.a.apply(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}")
+	for name, clusters := range map[string]string{"stays": "*", "gone": "*", "moves": "member1", "edited": "*", "again": "member1"} {
+		h.a.apply(t, ns, annotated(name, clusters, "1"))
+	}
+	h.b.apply(t, ns, strings.Replace(web, "labels: {app: web}}\nspec", "labels: {app: web}, annotations: {atoll.dev/clusters: member1}}\nspec", 1))
+	eventually(t, converge, "delivery", all(
+		h.holds(ns, map[string]map[string]string{
+			"member1": {"stays": "1", "gone": "1", "moves": "1", "edited": "1", "again": "1"},
+			"member2": {"stays": "1", "gone": "1", "moves": "", "edited": "1", "again": ""},
+		}),
+		h.b.available(ns, 2),
+	))
+	t.Run("a follower refuses what the leader does", func(t *testing.T) { h.followerRefuses(t, ns) })
+
+	h.a.signal(t, syscall.SIGSTOP)
+	h.disturb(t, ns) // its gateway will find late reports in its sockets
+	h.leads(t, h.b)
+	for _, name := range []string{"gone", "again"} {
+		if err := h.b.client.Delete(t.Context(), configMap(ns, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.b.patch(t, configMap(ns, "moves"), `{"metadata":{"annotations":{"atoll.dev/clusters":"member2"}}}`)
+	h.b.patch(t, configMap(ns, "edited"), `{"data":{"value":"2"}}`)
+	h.b.apply(t, ns, annotated("new", "member2", "1"))
+	eventually(t, converge, "the old object is gone", func(ctx context.Context) string {
+		if o, err := look(ctx, h.b.client, configMap(ns, "again")); err != nil || o != nil {
+			return fmt.Sprint("still there ", err)
+		}
+		return ""
+	})
+	h.b.apply(t, ns, annotated("again", "member2", "3"))
+	now := map[string]map[string]string{
+		"member1": {"stays": "1", "gone": "", "moves": "", "edited": "2", "again": "", "new": ""},
+		"member2": {"stays": "1", "gone": "", "moves": "1", "edited": "2", "again": "3", "new": "1"},
+	}
+	eventually(t, converge, "the second hub's orders", all(h.holds(ns, now), h.b.available(ns, 2)))
+	h.settled(t)
+	specs, seqs, err := h.b.rows(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h.a.signal(t, syscall.SIGCONT)
+	if code := h.a.ended(t, converge); code != 1 {
+		t.Errorf("the stale leader ended with exit code %d, want 1", code)
+	}
+	if log := tail(h.a.log); !strings.Contains(log, "this hub lost its lease kube-system/atoll-hub") {
+		t.Errorf("the stale leader does not say why it ended")
+	}
+	h.unchanged(t, ns, now, specs, seqs)
+
+	// It ends with the whole test, not with the part that starts it.
+	h.a = h.startHub(t, "a", h.doors[0])
+	t.Run("it comes back as a follower", func(t *testing.T) {
+		h.a.awaitReady(t)
+		if holder, err := h.b.leaseHolder(t.Context()); err != nil || !strings.HasPrefix(holder, h.b.gateway+"_") {
+			t.Errorf("the lease is held by %q: %v", holder, err)
+		}
+		h.a.patch(t, configMap(ns, "edited"), `{"data":{"value":"4"}}`)
+		now["member1"]["edited"], now["member2"]["edited"] = "4", "4"
+		eventually(t, converge, "what users write through a follower", h.holds(ns, now))
+	})
+	t.Run("a leader that stops hands over", func(t *testing.T) {
+		h.b.signal(t, syscall.SIGTERM)
+		if code := h.b.ended(t, 30*time.Second); code != 0 {
+			t.Errorf("the leader ended with exit code %d", code)
+		}
+		h.leads(t, h.a)
+		h.a.patch(t, configMap(ns, "edited"), `{"data":{"value":"5"}}`)
+		now["member1"]["edited"], now["member2"]["edited"] = "5", "5"
+		eventually(t, converge, "the first hub's orders", all(h.holds(ns, now), h.a.available(ns, 2)))
+	})
+	if raw, err := os.ReadFile(h.a.log); err != nil || strings.Contains(string(raw), "set back") {
+		t.Errorf("taking turns looks like a restore: %v", err)
+	}
+}
+
+// available checks the status of Deployment web on the hub.
+func (s *sharedHub) available(ns string, want int64) func(context.Context) string {
+	return func(ctx context.Context) string {
+		d := configMap(ns, "web")
+		d.SetAPIVersion("apps/v1")
+		d.SetKind("Deployment")
+		o, err := look(ctx, s.client, d)
+		if err != nil || o == nil {
+			return fmt.Sprint("no Deployment: ", err)
+		}
+		if n, _, _ := unstructured.NestedInt64(o.Object, "status", "availableReplicas"); n != want {
+			return fmt.Sprintf("%d replicas are available, want %d", n, want)
+		}
+		return ""
+	}
+}
+
+// followerRefuses: what needs to know who places what is refused, and set, by a hub
+// that does not lead as well.
+func (h *hubs) followerRefuses(t *testing.T, ns string) {
+	o := configMap(ns, "finalized")
+	o.SetAnnotations(map[string]string{"atoll.dev/clusters": "member1"})
+	if err := h.b.client.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(o.GetFinalizers(), func(f string) bool { return strings.HasPrefix(f, "atoll.dev/") }) {
+		t.Errorf("what was made through a follower has finalizers %v", o.GetFinalizers())
+	}
+	h.b.patch(t, configMap(ns, "stays"), `{"metadata":{"labels":{"atoll.dev/deletion-protected":"true"}}}`)
+	namespace := configMap("", ns)
+	namespace.SetKind("Namespace")
+	for name, object := range map[string]*unstructured.Unstructured{"a protected object": configMap(ns, "stays"), "its namespace": namespace} {
+		err := h.b.client.Delete(t.Context(), object, client.DryRunAll)
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("a follower lets users delete %s: %v", name, err)
+		}
+	}
+	h.b.patch(t, configMap(ns, "stays"), `{"metadata":{"labels":{"atoll.dev/deletion-protected":null}}}`)
+}
+
+// disturb makes agents report while the hub that they are linked to stands still.
+func (h *hubs) disturb(t *testing.T, ns string) {
+	t.Helper()
+	pod := &unstructured.Unstructured{}
+	pod.SetAPIVersion("v1")
+	pod.SetKind("Pod")
+	if err := h.at["member1"].DeleteAllOf(t.Context(), pod, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.at["member1"].Delete(t.Context(), configMap(ns, "stays")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settled waits until the rows have been the same for a while.
+func (h *hubs) settled(t *testing.T) {
+	t.Helper()
+	var last string
+	same := time.Now()
+	eventually(t, converge, "rows come to rest", func(ctx context.Context) string {
+		specs, seqs, err := h.b.rows(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		if now := fmt.Sprint(specs, seqs); now != last {
+			last, same = now, time.Now()
+		}
+		if time.Since(same) < 3*time.Second {
+			return "they still change"
+		}
+		return ""
+	})
+}
+
+// unchanged looks for a while that the store and the members stay as they are.
+func (h *hubs) unchanged(t *testing.T, ns string, want map[string]map[string]string, specs map[string]string, seqs map[string]int64) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Second, true, func(ctx context.Context) (bool, error) {
+		nowSpecs, nowSeqs, err := h.b.rows(ctx)
+		wrong := h.holds(ns, want)(ctx)
+		if ctx.Err() != nil {
+			return false, nil // the time to look is over
+		}
+		if err != nil {
+			return false, err
+		}
+		if !maps.Equal(specs, nowSpecs) {
+			return false, fmt.Errorf("rows changed from\n%v\nto\n%v", specs, nowSpecs)
+		}
+		for row, seq := range seqs {
+			if nowSeqs[row] < seq {
+				return false, fmt.Errorf("the report of row %s went back from %d to %d", row, seq, nowSeqs[row])
+			}
+		}
+		if wrong != "" {
+			return false, fmt.Errorf("%s", wrong)
+		}
+		return false, nil
+	})
+	if !wait.Interrupted(err) {
+		t.Fatalf("after the stale leader went on: %v", err)
+	}
+}
