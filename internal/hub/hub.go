@@ -20,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -69,6 +70,9 @@ func Run(ctx context.Context, o Options) error {
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
 	h.o.API.NoControllers = h.several()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))
+	if err := h.registerMetrics(legacyregistry.Registerer()); err != nil {
+		return fmt.Errorf("register the hub's metrics: %w", err)
+	}
 	var err error
 	if h.server, err = apiserver.Start(ctx, h.o.API); err != nil {
 		return fmt.Errorf("start the hub's API server: %w", err)

@@ -111,6 +111,19 @@ var (
 	errReading   = errors.New("the hub is still reading them")
 )
 
+// UnreadKinds that the hub serves, in no order.
+func (t *Templates) UnreadKinds() []schema.GroupKind {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var out []schema.GroupKind
+	for gk, k := range t.kinds {
+		if !k.synced() {
+			out = append(out, gk)
+		}
+	}
+	return out
+}
+
 // AllSynced tells whether every kind that the hub serves is synced.
 func (t *Templates) AllSynced() bool {
 	t.mu.RLock()

@@ -108,6 +108,7 @@ func (s *sharedHub) has(ns, policy string, number, items int64) func(context.Con
 // can read: Bundles with objects of its kind stay as they are and say why, others go
 // on, and once the object is gone all is made up for.
 func TestOneKindThatCannotBeListed(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a hub")
 	}

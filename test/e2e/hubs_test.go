@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -109,11 +110,13 @@ func (p *program) says(t *testing.T, words string) {
 // freePort is one that nobody listens on, below those that outgoing connections get.
 func freePort(t *testing.T) int {
 	t.Helper()
+	takenPorts.Lock()
+	defer takenPorts.Unlock()
 	for port := 14000 + os.Getpid()%3000; port < 18000; port++ {
 		if l, err := net.Listen("tcp", loopbackPort(port)); err == nil {
 			l.Close()
-			if !takenPorts[port] {
-				takenPorts[port] = true
+			if !takenPorts.ports[port] {
+				takenPorts.ports[port] = true
 				return port
 			}
 		}
@@ -122,7 +125,10 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-var takenPorts = map[int]bool{}
+var takenPorts = struct {
+	sync.Mutex
+	ports map[int]bool
+}{ports: map[int]bool{}}
 
 func loopbackPort(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
@@ -137,6 +143,7 @@ type sharedHub struct {
 type hubs struct {
 	dir   string
 	etcd  []string // flags with which a hub uses it
+	more  []string // further flags of hubs
 	doors []string // gateways of all
 	a, b  *sharedHub
 	lab   *lab.Lab
@@ -228,7 +235,7 @@ func (h *hubs) startHub(t *testing.T, name, door string) *sharedHub {
 	}
 	args := append([]string{
 		"--data-dir", s.dir, "--gateway-port", port, "--gateway-address", strings.Join(h.doors, ","),
-	}, h.etcd...)
+	}, append(h.etcd, h.more...)...)
 	if _, err := os.Stat(filepath.Join(s.dir, "port")); err != nil {
 		args = append(args, "--port", strconv.Itoa(freePort(t)))
 	}

@@ -142,6 +142,7 @@ func conditionOf(o *unstructured.Unstructured, kind string) string {
 // for longer than its lease, lets another hub take over and users change things
 // there, and lets the first go on.
 func TestAStaleLeaderAndItsGatewayWriteNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts clusters")
 	}

@@ -1,0 +1,40 @@
+package hub
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registerMetrics of the hub as a whole, once in a process. They are read from the
+// parts that are published at the time.
+func (h *hub) registerMetrics(r prometheus.Registerer) error {
+	for _, g := range []struct {
+		name, help string
+		value      func(p *parts) int
+	}{
+		{"leading", "Whether this hub decides and serves agents: 1 or 0. Of several hubs on one etcd, one does.", func(p *parts) int { return number(p.gateway != nil && p.tenure.Leads()) }},
+		{"holding", "Whether the hub orders nothing of any member, since it was restored and nobody has decided: 1 or 0.", func(p *parts) int {
+			_, holding := p.state.Hub.Holding()
+			return number(holding)
+		}},
+		{"unread_kinds", "Kinds of objects that the hub serves and has not read in full; Bundles with objects of such a kind wait.", func(p *parts) int { return len(p.state.Templates.UnreadKinds()) }},
+	} {
+		err := r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "atoll", Subsystem: "hub", Name: g.name, Help: g.help}, func() float64 {
+			p, ok := h.late.parts.Get()
+			if !ok {
+				return 0
+			}
+			return float64(g.value(p))
+		}))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
