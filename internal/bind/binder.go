@@ -64,6 +64,12 @@ type Rows interface {
 	Subscribe(func(bundleUID string, clusters []string))
 }
 
+// Clusters is the table of members.
+type Clusters interface {
+	Online(uid string) bool
+	Subscribe(func(name string))
+}
+
 // Revisions is the table of Revisions.
 type Revisions interface {
 	Latest(bundleUID string) (*enginev1.Revision, bool)
@@ -78,6 +84,7 @@ type Options struct {
 	Policies   Policies
 	Bundles    Bundles
 	Rows       Rows
+	Clusters   Clusters
 	Revisions  Revisions
 	// Client writes Bundles, policies' status and templates' finalizers.
 	Client client.Client
@@ -139,6 +146,7 @@ func New(o Options) *Binder {
 	o.Policies.Subscribe(func(kind, ns, name string) { b.inbox.put(event{policy: policyKey{kind, ns, name}}) })
 	o.Bundles.Subscribe(func(uid string) { b.inbox.put(event{bundle: uid}) })
 	o.Rows.Subscribe(func(uid string, _ []string) { b.inbox.put(event{rows: uid}) })
+	o.Clusters.Subscribe(func(string) { b.inbox.put(event{clusters: true}) })
 	return b
 }
 

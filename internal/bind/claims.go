@@ -20,6 +20,7 @@ type claims struct {
 	wanted  keyIndex // by dependencies
 	byUID   map[string]BundleID
 	deleted map[atoll.ItemKey]map[string]bool
+	awaits  map[BundleID]map[BundleID]bool // which others are to take items over
 }
 
 type keyIndex map[atoll.ItemKey]map[BundleID]bool
@@ -63,6 +64,7 @@ func newClaims() *claims {
 	return &claims{
 		placed: map[atoll.ItemKey]BundleID{}, bundles: map[BundleID]*bundleClaims{},
 		held: keyIndex{}, wanted: keyIndex{}, byUID: map[string]BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
+		awaits: map[BundleID]map[BundleID]bool{},
 	}
 }
 
@@ -331,19 +333,19 @@ func (c *claims) needing(key atoll.ItemKey) []BundleID {
 	return c.wanted.of(key)
 }
 
-// claim is World.Claim for a Bundle.
-func (c *claims) claim(id BundleID, key atoll.ItemKey) (Claim, bool) {
+// claim is World.Claim for a Bundle, and names the one that places the key.
+func (c *claims) claim(id BundleID, key atoll.ItemKey) (Claim, bool, BundleID) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	placed, ok := c.placed[key]
 	switch {
 	case !ok:
-		return Unclaimed, false
+		return Unclaimed, false, BundleID{}
 	case placed == id:
-		return Mine, true
+		return Mine, true, id
 	}
 	_, held := c.bundles[placed].items[key]
-	return Others, held
+	return Others, held, placed
 }
 
 // holders is World.Holders for a Bundle.

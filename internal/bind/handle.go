@@ -24,6 +24,8 @@ func (b *Binder) handle(e event) {
 		b.bundle(e.bundle)
 	case e.rows != "":
 		b.rows(e.rows)
+	case e.clusters:
+		b.touch(b.claims.awaiting(BundleID{})...)
 	case e.synced:
 		b.touch(b.claims.blocked()...)
 	}
@@ -214,9 +216,15 @@ func (b *Binder) bundle(uid string) {
 	}
 }
 
-// rows that confirmed the last tombstone let an empty Bundle go.
+// rows that confirmed the last tombstone let an empty Bundle go, and rows that became
+// healthy let others go that waited for them.
 func (b *Binder) rows(uid string) {
-	if id, ok := b.claims.withUID(uid); ok && b.claims.empty(id) {
+	id, ok := b.claims.withUID(uid)
+	if !ok {
+		return
+	}
+	if b.claims.empty(id) {
 		b.touch(id)
 	}
+	b.touch(b.claims.awaiting(id)...)
 }

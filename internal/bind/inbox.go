@@ -15,6 +15,7 @@ type event struct {
 	bundle    string // UID
 	rows      string // UID of the Bundle
 	policy    policyKey
+	clusters  bool // one came, went or changed
 	synced    bool
 }
 

@@ -34,7 +34,8 @@ type World interface {
 	// Template gives a template as it is on the hub.
 	Template(key atoll.ItemKey) (*unstructured.Unstructured, bool)
 	// Claim tells who places the template, and, where that is another Bundle,
-	// whether its content has the item already.
+	// whether that has taken the item over already: it is in its content, and
+	// healthy if it would otherwise be missed.
 	Claim(key atoll.ItemKey) (c Claim, held bool)
 	// Deleted tells whether a user was seen to delete the template of that UID.
 	Deleted(key atoll.ItemKey, uid string) bool
@@ -84,7 +85,7 @@ type PlanOutput struct {
 	Finalize []atoll.ItemKey
 	// Wants lists what the items depend on, whether it exists or not.
 	Wants []atoll.ItemKey
-	// Waiting lists items that another Bundle is to take over but does not hold yet.
+	// Waiting lists items that another Bundle is to take over and has not yet.
 	Waiting  []atoll.ItemKey
 	Problems []Problem
 }

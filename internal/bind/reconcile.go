@@ -88,6 +88,7 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 	}
 	out := Plan(in)
 	b.claims.wants(id, out.Wants)
+	b.claims.await(id, out.Waiting)
 	if b.ReadOnly {
 		return nil
 	}

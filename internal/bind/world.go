@@ -17,7 +17,10 @@ func (w world) Template(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 	return w.Templates.Get(key)
 }
 
-func (w world) Claim(key atoll.ItemKey) (Claim, bool)              { return w.claims.claim(w.id, key) }
+func (w world) Claim(key atoll.ItemKey) (Claim, bool) {
+	c, held, to := w.claims.claim(w.id, key)
+	return c, held && (c != Others || w.handsOver(w.id, to))
+}
 func (w world) Deleted(key atoll.ItemKey, uid string) bool         { return w.claims.wasDeleted(key, uid) }
 func (w world) Holders(key atoll.ItemKey) []string                 { return w.claims.holders(w.id, key) }
 func (w world) Definition(key atoll.ItemKey) (atoll.ItemKey, bool) { return w.definition(key) }
