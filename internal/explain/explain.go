@@ -182,7 +182,8 @@ type RowExplanation struct {
 	State      atoll.RowState `json:"state,omitempty"`
 	Reported   int64          `json:"reported,omitempty"`
 	StateSince *time.Time     `json:"stateSince,omitempty"`
-	// Health of the object there.
+	// Health of the object there, and what is wrong with it. What is Healthy with a
+	// problem is at its last good content.
 	Health  atoll.Health `json:"health,omitempty"`
 	Problem string       `json:"problem,omitempty"`
 	// Next is what the next step does with the row; empty: nothing.
@@ -404,6 +405,9 @@ func (in Input) health(st *atoll.RowStatus) (h atoll.Health, problem string) {
 	}
 	for _, i := range st.Items {
 		if i.Key == in.Object {
+			if i.Health == atoll.Healthy && !i.Error {
+				return i.Health, ""
+			}
 			return i.Health, strings.TrimSuffix(i.Reason+": "+i.Message, ": ")
 		}
 	}

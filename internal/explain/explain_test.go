@@ -295,3 +295,16 @@ func TestLargeBundlesAreFolded(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// An item that could not be brought up to date goes on at its last good content,
+// which is healthy; the item is not done for that.
+func TestLastGoodContentIsNotDone(t *testing.T) {
+	b := shop()
+	row := b.Rows["oslo"]
+	row.Status = status(row.Spec, atoll.RowFailed, atoll.ItemStatus{Key: web, Health: atoll.Healthy, Error: true, Reason: "RenderFailed", Message: "no such element"})
+	b.Rows["oslo"] = row
+	text := Explain(ask(web, b)).Text(false)
+	if !strings.Contains(text, "not done in oslo") || !strings.Contains(text, "Failed (its last good content: Healthy)") {
+		t.Error(text)
+	}
+}

@@ -244,7 +244,9 @@ func (e Explanation) cells(r *RowExplanation) string {
 		revision = fmt.Sprint(r.Number)
 	}
 	state := cmp.Or(string(r.State), "not reported")
-	if r.Health != "" && r.Health != atoll.Unknown && string(r.Health) != state && r.State != atoll.RowReady {
+	if r.Health == atoll.Healthy && r.Problem != "" {
+		state += " (its last good content: Healthy)"
+	} else if r.Health != "" && r.Health != atoll.Unknown && string(r.Health) != state && r.State != atoll.RowReady {
 		state += fmt.Sprintf(" (this: %s)", r.Health)
 	}
 	for _, item := range slices.Sorted(maps.Keys(r.Assigned)) {
@@ -291,7 +293,7 @@ func (e Explanation) notes(x BundleExplanation, c ClusterExplanation) (out []str
 		out = append(out, fmt.Sprintf("%s; for %s; %s", state, e.age(*r.WaitsSince), who))
 	}
 	_, message, _ := strings.Cut(r.Problem, ": ")
-	if r.Problem != "" && r.Health != atoll.Healthy && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
+	if r.Problem != "" && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
 		out = append(out, "this: "+r.Problem)
 	}
 	if r.Next != "" {

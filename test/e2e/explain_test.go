@@ -278,7 +278,7 @@ func TestExplainRefusals(t *testing.T) {
 	var foreign unstructured.Unstructured
 	for _, o := range objects(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: clash, namespace: $NS}\ndata: {a: theirs}") {
 		foreign = *o
-		if err := world.clients["member1"].Create(t.Context(), &foreign); err != nil {
+		if err := world.clients["member1"].Create(t.Context(), &foreign); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
 	}
@@ -306,6 +306,15 @@ metadata: {name: clash, namespace: $NS, annotations: {atoll.dev/clusters: "membe
 		`not done in member1`, `was not made by Atoll and is left alone.*set conflictResolution`,
 	))
 	eventually(t, converge, "an Event on the template", eventOf(ns, "ConfigMap", "clash", "Conflict"))
+
+	// What was never ours keeps nothing from going, and stays.
+	remove(t, "v1", "Namespace", "", ns)
+	eventually(t, converge, "the namespace goes", all(
+		inCluster("hub", "v1", "Namespace", "", ns, false), inCluster("member1", "apps/v1", "Deployment", ns, "web", false),
+	))
+	if why := inCluster("member1", "v1", "ConfigMap", ns, "clash", true)(t.Context()); why != "" {
+		t.Error(why)
+	}
 }
 
 // A taint would keep other tests' newcomers out, so this runs alone.
