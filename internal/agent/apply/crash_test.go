@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/agent/agenttest"
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
@@ -190,6 +192,28 @@ func (w *world) labelled() (out []string) {
 	return out
 }
 
+// stored lists what lies in the agent's store, but for the namespace that it made.
+func (w *world) stored() (out []string) {
+	w.t.Helper()
+	s, err := store.New(agenttest.Config(), w.state, func(context.Context) bool { return true })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	contents, err := s.Open(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, b := range contents.Bundles {
+		out = append(out, "bundle "+b.Holding.Manifest.Bundle)
+	}
+	for _, r := range contents.Records {
+		if r.Key != claims.Namespace(w.ns) {
+			out = append(out, r.Key.String())
+		}
+	}
+	return out
+}
+
 // killStride is how many tests at a time share the writes.
 const killStride = 4
 
@@ -257,19 +281,19 @@ func killedAt(t *testing.T, n int, after bool) bool {
 	if left := w.labelled(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	for w.Forget(t.Context(), "b1", testNow) != nil && w.line.isDead() {
-		w.rise()
-		killed = true
-	}
+	w.eventually("the store is empty", func() (bool, string) {
+		if w.line.isDead() {
+			w.rise()
+			killed = true
+		}
+		_ = w.Forget(t.Context(), "b1", testNow) // once it is removed again
+		left := w.stored()
+		return len(left) == 0 && !w.line.isDead(), fmt.Sprint(left)
+	})
 	for template, n := range runs() {
 		if n > 1 {
 			t.Errorf("%s was run %d times", template, n)
 		}
-	}
-	w.stop()
-	w.start()
-	if held, keys := w.Bundles(), w.book.Keys(); len(held) > 0 || len(keys) > 1 || len(keys) == 1 && keys[0] != claims.Namespace(w.ns) {
-		t.Errorf("the store still tells of %v and %v", held, keys)
 	}
 	return killed
 }

@@ -74,6 +74,8 @@ type task struct {
 	at  time.Time
 	// busy: a goroutine works on it.
 	busy bool
+	// intended: that the object is to be made is stored.
+	intended bool
 	// check whether the object exists; correct it even though it was applied.
 	check, correct bool
 	failures       int

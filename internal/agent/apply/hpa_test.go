@@ -40,29 +40,41 @@ func (w *world) scale(key atoll.ItemKey, replicas int) {
 	}
 }
 
-// replicasOf watches the object's replicas; the function gives every value that
-// they had, without repeats, and ends the watch.
-func (w *world) replicasOf(key atoll.ItemKey) func() []int64 {
+// replicasOf watches the object's replicas; the function waits for a last value,
+// ends the watch and gives every value that they had, without repeats.
+func (w *world) replicasOf(key atoll.ItemKey) func(last int64) []int64 {
 	w.t.Helper()
 	got, err := w.client.Dynamic().Resource(w.resource(key)).Namespace(key.Namespace).Watch(w.t.Context(),
 		metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var running sync.WaitGroup
+	var mu sync.Mutex
 	var values []int64
-	running.Go(func() {
+	go func() {
 		for event := range got.ResultChan() {
 			obj, ok := event.Object.(*unstructured.Unstructured)
 			if !ok {
 				continue
 			}
+			mu.Lock()
 			if n, _, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); len(values) == 0 || values[len(values)-1] != n {
 				values = append(values, n)
 			}
+			mu.Unlock()
 		}
-	})
-	return func() []int64 { got.Stop(); running.Wait(); return values }
+	}()
+	return func(last int64) (all []int64) {
+		w.t.Helper()
+		defer got.Stop()
+		w.eventually(fmt.Sprintf("%d replicas at last", last), func() (bool, string) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = slices.Clone(values)
+			return len(all) > 0 && all[len(all)-1] == last, fmt.Sprint(all)
+		})
+		return all
+	}
 }
 
 func (w *world) hasReplicas(key atoll.ItemKey, want int64) {
@@ -129,7 +141,7 @@ func TestReplicasGoToAnAutoscalerAndBackWithoutAJump(t *testing.T) {
 	if !w.ownReplicas(web.Key) {
 		t.Fatal("the replicas were not taken back")
 	}
-	if got, want := values(), []int64{2, 7, 6, 9, 11, 10, 4}; !slices.Equal(got, want) {
+	if got, want := values(4), []int64{2, 7, 6, 9, 11, 10, 4}; !slices.Equal(got, want) {
 		t.Fatalf("replicas were %v, want %v", got, want)
 	}
 }
@@ -153,7 +165,7 @@ func TestAutoscaledFromTheBeginning(t *testing.T) {
 	if w.ownReplicas(web.Key) {
 		t.Fatal("the replicas were not handed over")
 	}
-	if got := values(); !slices.Equal(got, []int64{5, 8}) {
+	if got := values(8); !slices.Equal(got, []int64{5, 8}) {
 		t.Fatalf("replicas were %v", got)
 	}
 }
@@ -174,7 +186,7 @@ func TestAutoscalerChangesItsTarget(t *testing.T) {
 	w.scale(other.Key, 6)
 	w.upsert(manifest("b1", 3, w.webWith(3, 2), other, w.item("t-hpa", strings.ReplaceAll(autoscaler, "name: web}}", "name: api}}"))))
 	w.hasReplicas(web.Key, 3)
-	if a, b := values(), others(); !slices.Equal(a, []int64{7, 2, 3}) || !slices.Equal(b, []int64{2, 6}) {
+	if a, b := values(3), others(6); !slices.Equal(a, []int64{7, 2, 3}) || !slices.Equal(b, []int64{2, 6}) {
 		t.Fatalf("replicas were %v and %v", a, b)
 	}
 }

@@ -116,6 +116,7 @@ func (e *Engine) pass(ctx context.Context, keys []atoll.ItemKey, running *sync.W
 		if p.Verb == claims.Apply || p.Verb == claims.Replace {
 			intends = intends || p.Record.Label != p.Owner || p.Verb == claims.Replace
 			e.intendNamespace(key)
+			e.task(key).intended = p.Record.UID == ""
 		}
 	}
 	e.mu.Unlock()
@@ -183,7 +184,7 @@ func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *syn
 func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure) {
 	e.mu.Lock()
 	t := e.task(key)
-	t.busy = false
+	t.busy, t.intended = false, false
 	if ctx.Err() != nil {
 		e.mu.Unlock()
 		return
@@ -243,7 +244,7 @@ func (e *Engine) later(keys []atoll.ItemKey, failure *Failure) {
 	touched := map[string]bool{}
 	for _, key := range keys {
 		t := e.task(key)
-		t.busy, t.failure = false, failure
+		t.busy, t.intended, t.failure = false, false, failure
 		t.failures++
 		t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
 		r, _ := e.book.Record(key)

@@ -27,6 +27,8 @@ type plan struct {
 	check, correct bool
 	view           observe.View
 	hasView        bool
+	// intended as in task.
+	intended bool
 	// begun: its deletion was asked for already.
 	begun bool
 }
@@ -70,6 +72,7 @@ func (e *Engine) begin(key atoll.ItemKey) plan {
 	defer e.mu.Unlock()
 	p := e.plan(key)
 	t := e.task(key)
+	p.intended = t.intended
 	t.check, t.correct = false, false
 	return p
 }
@@ -96,6 +99,10 @@ func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool
 	}
 	switch p.Verb {
 	case claims.Apply:
+		if p.Record.UID == "" && !p.intended {
+			e.nextPass(p.Key) // which stores the intent first
+			return nil, false
+		}
 		return e.put(ctx, p), true
 	case claims.Replace, claims.Delete, claims.DeleteNamespace:
 		return e.delete(ctx, p), true
@@ -110,6 +117,13 @@ func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool
 		return e.correct(ctx, p), false
 	}
 	return nil, false
+}
+
+// nextPass goes on with the key there.
+func (e *Engine) nextPass(key atoll.ItemKey) {
+	e.mu.Lock()
+	e.due(key)
+	e.mu.Unlock()
 }
 
 // resource of a plan's object in the member; nil and why not.
