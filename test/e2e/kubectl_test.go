@@ -68,18 +68,21 @@ func manifest(t *testing.T, name, ns, text string) string {
 	return path
 }
 
+// object names one object of any cluster.
+type object struct{ apiVersion, kind, namespace, name string }
+
 // shows gives a check that a field of an object, by its dotted path, prints as want
 // in each of the clusters.
-func shows(clusters []string, apiVersion, kind, ns, name, path, want string) func(ctx context.Context) string {
+func shows(clusters []string, o object, path, want string) func(ctx context.Context) string {
 	return func(ctx context.Context) string {
 		for _, c := range clusters {
-			o, err := get(ctx, c, apiVersion, kind, ns, name)
-			if err != nil || o == nil {
-				return fmt.Sprintf("%s: no %s %s/%s (%v)", c, kind, ns, name, err)
+			live, err := get(ctx, c, o.apiVersion, o.kind, o.namespace, o.name)
+			if err != nil || live == nil {
+				return fmt.Sprintf("%s: no %s %s/%s (%v)", c, o.kind, o.namespace, o.name, err)
 			}
-			got, _, _ := unstructured.NestedFieldNoCopy(o.Object, strings.Split(path, ".")...)
+			got, _, _ := unstructured.NestedFieldNoCopy(live.Object, strings.Split(path, ".")...)
 			if fmt.Sprint(got) != want {
-				return fmt.Sprintf("%s: %s %s/%s has %s=%v, want %s", c, kind, ns, name, path, got, want)
+				return fmt.Sprintf("%s: %s %s/%s has %s=%v, want %s", c, o.kind, o.namespace, o.name, path, got, want)
 			}
 		}
 		return ""
@@ -128,7 +131,7 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	sh(t, "", "apply -f "+file)
 	in := func(path, want string) {
 		t.Helper()
-		eventually(t, converge, path, shows(members, "apps/v1", "Deployment", ns, "web", path, want))
+		eventually(t, converge, path, shows(members, object{"apps/v1", "Deployment", ns, "web"}, path, want))
 	}
 	in("spec.replicas", "2")
 	if out := sh(t, "", "apply -f "+file); !strings.Contains(out, "deployment.apps/web unchanged") {
@@ -141,7 +144,7 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	fails(t, "", "diff -f "+three, "-  replicas: 2", "+  replicas: 3")
 	sh(t, "", "apply --dry-run=server -f "+three)
 	sh(t, "", "delete --dry-run=server -f "+three)
-	if why := shows([]string{"hub"}, "apps/v1", "Deployment", ns, "web", "spec.replicas", "2")(t.Context()); why != "" {
+	if why := shows([]string{"hub"}, object{"apps/v1", "Deployment", ns, "web"}, "spec.replicas", "2")(t.Context()); why != "" {
 		t.Errorf("a dry run was stored: %s", why)
 	}
 	sh(t, "", "apply -f "+three)

@@ -221,6 +221,7 @@ const killStride = 4
 // took it, and started again, the agent ends where it would have ended: with
 // exactly the objects that are wanted, Jobs run once, and nothing left behind.
 func TestKilledAtEveryWrite(t *testing.T) {
+	agenttest.Need(t)
 	for _, after := range []bool{false, true} {
 		for first := range killStride {
 			t.Run(fmt.Sprintf("%s-%d", map[bool]string{false: "before", true: "after"}[after], first+1), func(t *testing.T) {

@@ -29,9 +29,11 @@ func TestMain(m *testing.M) {
 		announce()
 		<-ctx.Done()
 	case "stubborn":
-		signal.Ignore(syscall.SIGTERM)
+		ignored := make(chan os.Signal, 1)
+		signal.Notify(ignored, syscall.SIGTERM)
 		announce()
-		select {}
+		for range ignored {
+		}
 	case "failing":
 		fmt.Println("cannot open the pod bay doors")
 		os.Exit(3)
