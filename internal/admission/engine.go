@@ -21,16 +21,18 @@ func isBundle(a admission.Attributes) bool {
 }
 
 // validateEngine keeps users' hands off what the hub writes itself: on a Bundle they
-// may confirm a removal, on the HubState answer after a restore.
+// may confirm a removal or take it back, on the HubState answer after a restore.
 func validateEngine(a admission.Attributes) error {
 	kind := a.GetKind().Kind
 	if a.GetOperation() == admission.Update {
 		switch {
 		case isBundle(a) && a.GetSubresource() == "":
-			if onlyDiffers(a, []string{"metadata", "annotations", atoll.AnnotationConfirm}) {
-				return nil
+			for _, answer := range []string{atoll.AnnotationConfirm, atoll.AnnotationKeep} {
+				if onlyDiffers(a, []string{"metadata", "annotations", answer}) {
+					return nil
+				}
 			}
-			return admission.NewForbidden(a, fmt.Errorf("only the annotation %s of a %s may be changed: edit the policy, annotation or object that it comes from", atoll.AnnotationConfirm, kind))
+			return admission.NewForbidden(a, fmt.Errorf("only the annotation %s or %s of a %s may be changed: edit the policy, annotation or object that it comes from", atoll.AnnotationConfirm, atoll.AnnotationKeep, kind))
 		case kind == "HubState":
 			if onlyDiffers(a, []string{"rewound", "accepted"}) {
 				return nil

@@ -302,11 +302,11 @@ func (g *Gateway) checkPosition(s *stream, p *pb.Position) {
 		return
 	}
 	st := g.o.HubState()
-	if st == nil {
-		return
+	if st == nil || st.Rewound != nil && st.Rewound.Accepted == "" {
+		return // it holds already, or is about to know
 	}
 	var forgiven int64
-	if st.Rewound != nil && st.Rewound.Accepted != "" {
+	if st.Rewound != nil {
 		forgiven = st.Rewound.Since.Unix()
 	}
 	reason, rewound := session.CheckPosition(st.Chain, forgiven, p)

@@ -2,8 +2,12 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -97,8 +101,9 @@ func (r *rewinds) run(ctx context.Context) error {
 			}
 			holding = now
 		case a := <-r.ahead:
-			if err := r.raise(ctx, a); err != nil {
-				r.log.Error("a row could not be raised above what its cluster holds; it follows when the agent reconnects", "cluster", a.cluster, "err", err)
+			if err := r.raise(ctx, a); err != nil && ctx.Err() == nil {
+				r.log.Warn("a row could not be raised above what its cluster holds; trying again", "cluster", a.cluster, "err", err)
+				time.AfterFunc(recallRetry, func() { r.onAhead(a.bundle, a.cluster, a.generation) })
 			}
 		}
 	}
@@ -132,14 +137,22 @@ func (r *rewinds) goOn(ctx context.Context) {
 	r.fleet.Reset("the hub goes on after a restore")
 }
 
+// raiseTries is how often a row is read again that others write at the same time.
+func raiseTries() wait.Backoff {
+	return wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
+}
+
 // raise the row's generation above what the cluster holds, so that what the hub
 // wants counts again.
 func (r *rewinds) raise(ctx context.Context, a aheadOf) error {
-	row, ok := r.state.Rows.Get(a.bundle, a.cluster)
-	if !ok || row.Spec.Generation > a.generation {
-		return nil
-	}
-	next := row.Spec
-	next.Generation = a.generation + 1
-	return r.state.Rows.WriteSpecs(ctx, row.Bundle, []state.Row{row}, map[string]*atoll.RowSpec{a.cluster: &next})
+	moved := func(err error) bool { return errors.Is(err, state.ErrRowsMoved) && ctx.Err() == nil }
+	return retry.OnError(raiseTries(), moved, func() error {
+		row, ok := r.state.Rows.Get(a.bundle, a.cluster)
+		if !ok || row.Spec.Generation > a.generation {
+			return nil
+		}
+		next := row.Spec
+		next.Generation = a.generation + 1
+		return r.state.Rows.WriteSpecs(ctx, row.Bundle, []state.Row{row}, map[string]*atoll.RowSpec{a.cluster: &next})
+	})
 }

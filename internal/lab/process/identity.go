@@ -39,14 +39,15 @@ func startTime(pid int) (uint64, error) {
 		return 0, err
 	}
 	// The second field is the program's name in brackets and may contain
-	// anything; the rest follows the last bracket. State is field 3 and the
-	// start time field 22, so they are the first and the twentieth of the rest.
+	// anything; the rest follows the last bracket. State is field 3, the number of
+	// threads field 20 and the start time field 22 of all.
 	_, rest, ok := cutLast(string(data), ")")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat has an unknown form", pid)
 	}
-	if fields[0] == "Z" || fields[0] == "X" {
+	// The first thread may be dead while others still hold files and locks.
+	if (fields[0] == "Z" || fields[0] == "X") && (fields[17] == "0" || fields[17] == "1") {
 		return 0, fmt.Errorf("process %d is dead", pid)
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
