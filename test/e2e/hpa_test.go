@@ -1,0 +1,233 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const autoscaler = `
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: $NS}
+spec: {minReplicas: 1, maxReplicas: 100, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+`
+
+const autoscaled = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors:
+  - {apiVersion: apps/v1, kind: Deployment}
+  - {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler}
+  propagateDeps: true
+  placement: {clusterAffinity: {clusterNames: [member1, member2]}}
+`
+
+// gauge watches spec.replicas of Deployment web in a member, and compares every
+// value with what somebody asked for.
+type gauge struct {
+	mu    sync.Mutex
+	asked map[int64]bool
+	seen  []int64
+	stop  func()
+}
+
+func newGauge(t *testing.T, member, ns string, asked ...int64) *gauge {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", world.lab.Kubeconfig(member))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, err := client.NewWithWatch(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list unstructured.UnstructuredList
+	list.SetAPIVersion("apps/v1")
+	list.SetKind("DeploymentList")
+	events, err := watching.Watch(t.Context(), &list, client.InNamespace(ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gauge{asked: map[int64]bool{}, stop: events.Stop}
+	g.ask(asked...)
+	go g.follow(events)
+	return g
+}
+
+func (g *gauge) follow(events watch.Interface) {
+	for event := range events.ResultChan() {
+		o, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			continue
+		}
+		n, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
+		g.mu.Lock()
+		if len(g.seen) == 0 || g.seen[len(g.seen)-1] != n {
+			g.seen = append(g.seen, n)
+		}
+		g.mu.Unlock()
+	}
+}
+
+// ask notes values before they are asked for.
+func (g *gauge) ask(values ...int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range values {
+		g.asked[v] = true
+	}
+}
+
+// check gives the first value that nobody asked for, when the last one is as wanted.
+func (g *gauge) check(last int64) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.seen); n == 0 || g.seen[n-1] != last {
+		return fmt.Sprintf("replicas were %v, want %d at last", g.seen, last)
+	}
+	return ""
+}
+
+func (g *gauge) unasked() (out []int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range g.seen {
+		if !g.asked[v] {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// scaleIn scales Deployment web in a member as its autoscaler does.
+func scaleIn(ctx context.Context, member, ns string, replicas int64) error {
+	var o unstructured.Unstructured
+	o.SetAPIVersion("apps/v1")
+	o.SetKind("Deployment")
+	o.SetNamespace(ns)
+	o.SetName("web")
+	var scale unstructured.Unstructured
+	scale.SetAPIVersion("autoscaling/v1")
+	scale.SetKind("Scale")
+	return world.clients[member].SubResource("scale").Patch(ctx, &o,
+		client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)),
+		&client.SubResourcePatchOptions{SubResourceBody: &scale, PatchOptions: client.PatchOptions{FieldManager: "kube-controller-manager"}})
+}
+
+// handedOver tells that nobody but the member states the replicas there.
+func handedOver(member, ns string, want bool) func(ctx context.Context) string {
+	return func(ctx context.Context) string {
+		o, err := get(ctx, member, "apps/v1", "Deployment", ns, "web")
+		if err != nil || o == nil {
+			return fmt.Sprintf("%s has no Deployment (%v)", member, err)
+		}
+		for _, f := range o.GetManagedFields() {
+			if f.Manager != "atoll" || f.Subresource != "" {
+				continue
+			}
+			var fields struct {
+				Spec map[string]any `json:"f:spec"`
+			}
+			if err := json.Unmarshal(f.FieldsV1.Raw, &fields); err != nil {
+				return err.Error()
+			}
+			if _, owned := fields.Spec["f:replicas"]; owned == want {
+				return fmt.Sprintf("%s: atoll owns the replicas: %v", member, owned)
+			}
+		}
+		return ""
+	}
+}
+
+// Replicas go to an autoscaler and come back while it scales and users edit, and
+// never have a value that neither of them asked for.
+func TestReplicasNeverJump(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "autoscaled")
+	apply(t, ns, web+"---"+autoscaled)
+	eventually(t, converge, "delivery", all(field("member1", ns, "web", "status.availableReplicas", 2), field("member2", ns, "web", "status.availableReplicas", 2)))
+	gauges := map[string]*gauge{}
+	for _, m := range members[:2] {
+		gauges[m] = newGauge(t, m, ns, 2)
+	}
+
+	apply(t, ns, autoscaler)
+	eventually(t, converge, "the replicas are handed over", all(
+		handedOver("member1", ns, true), handedOver("member2", ns, true),
+		inCluster("member1", "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web", true),
+		inCluster("member2", "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web", true),
+	))
+
+	rng := rand.New(rand.NewPCG(1, 2))
+	lastly := map[string]int64{}
+	for n := range 25 {
+		for _, m := range members[:2] {
+			lastly[m] = 3 + rng.Int64N(12)
+			gauges[m].ask(lastly[m])
+			if err := scaleIn(t.Context(), m, ns, lastly[m]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The template's replicas change too, and mean nothing to the members now.
+		patch(t, "apps/v1", "Deployment", ns, "web", fmt.Sprintf(
+			`{"spec":{"replicas":%d,"template":{"metadata":{"annotations":{"edition":"%d"}}}}}`, 20+n, n))
+	}
+	edition := func(m, want string) func(ctx context.Context) string {
+		return func(ctx context.Context) string {
+			o, err := get(ctx, m, "apps/v1", "Deployment", ns, "web")
+			if err != nil || o == nil {
+				return fmt.Sprintf("%s: %v", m, err)
+			}
+			if got, _, _ := unstructured.NestedString(o.Object, "spec", "template", "metadata", "annotations", "edition"); got != want {
+				return fmt.Sprintf("%s has edition %s, want %s", m, got, want)
+			}
+			return ""
+		}
+	}
+	for m, g := range gauges {
+		eventually(t, converge, "the last edit", edition(m, "24"))
+		eventually(t, converge, "the autoscaler's word", func(context.Context) string { return g.check(lastly[m]) })
+	}
+
+	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":4}}`)
+	for _, g := range gauges {
+		g.ask(4)
+	}
+	remove(t, "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web")
+	for m, g := range gauges {
+		eventually(t, converge, "the replicas are taken back", all(
+			handedOver(m, ns, false), field(m, ns, "web", "status.availableReplicas", 4),
+			inCluster(m, "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web", false),
+			func(context.Context) string { return g.check(4) },
+		))
+		g.stop()
+		if wrong := g.unasked(); len(wrong) > 0 {
+			t.Errorf("%s: replicas were %v; nobody asked for %v", m, g.seen, slices.Compact(wrong))
+		}
+	}
+}
+
+// Somebody who scales in a member what has no autoscaler there is corrected.
+func TestScalingInAMemberIsDrift(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "scaled-by-hand")
+	apply(t, ns, web+"---"+autoscaled)
+	eventually(t, converge, "delivery", field("member1", ns, "web", "status.availableReplicas", 2))
+	if err := scaleIn(t.Context(), "member1", ns, 9); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, converge, "the replicas are corrected", field("member1", ns, "web", "spec.replicas", 2))
+}
