@@ -89,7 +89,8 @@ func (g *Gateway) join(ctx context.Context, j *joining) (*pb.JoinReply, error) {
 	defer timeout.Stop()
 	for {
 		reply, err := g.advance(ctx, j)
-		if err != nil || reply.GetState() == stateAccepted {
+		// Who asks for the first time is told at once what to wait for, and asks again.
+		if err != nil || reply.GetState() == stateAccepted || j.token != nil {
 			return reply, err
 		}
 		select {

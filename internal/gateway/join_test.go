@@ -65,6 +65,10 @@ func TestPendingUntilAccepted(t *testing.T) {
 	answers := make(chan answer, 1)
 	go func() {
 		r, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", key))
+		if err != nil || !strings.Contains(r.GetMessage(), "atoll accept tokyo") {
+			t.Errorf("asking for the first time: %v, %v", r, err)
+		}
+		r, err = h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", key))
 		answers <- answer{r, err}
 	}()
 	var csr *certificatesv1.CertificateSigningRequest
