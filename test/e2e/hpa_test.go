@@ -91,7 +91,7 @@ func (g *gauge) ask(values ...int64) {
 	}
 }
 
-// check gives the first value that nobody asked for, when the last one is as wanted.
+// check says what is wrong until the last value is as wanted.
 func (g *gauge) check(last int64) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,6 +101,7 @@ func (g *gauge) check(last int64) string {
 	return ""
 }
 
+// unasked lists the values that nobody asked for.
 func (g *gauge) unasked() (out []int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

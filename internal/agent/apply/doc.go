@@ -7,6 +7,13 @@
 //   - Intent is stored before an object is created, and its UID after it, in one
 //     write per shard and pass. A crash in between is healed from the labels of
 //     the object.
+//   - Each object is created in a pass that stored its intent first. It carries whose
+//     it is, of which template, and whether it was there before, so that Recover
+//     finds what the store has lost.
+//   - Replicas that an HPA of the member owns are handed over before the HPA is
+//     there and taken back after it is gone or has another target. In between they
+//     never have a value that neither the HPA nor the hub asked for.
+//   - Whoever's claims changed, by whomever, is told of by Changed.
 //   - Objects that are ours are applied with force, guarded by their UID. What is
 //     not ours is touched only as the Bundle's conflict resolution says.
 //   - Deletion is by UID, only for tombstones (claims decides), only while the
