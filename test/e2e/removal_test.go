@@ -281,3 +281,174 @@ func TestMassDeletesAreHeldPerNamespace(t *testing.T) {
 		return ""
 	})
 }
+
+func TestProtectedObjectsAreNotDeleted(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "protected")
+	apply(t, ns, strings.Replace(settings, "labels: {app: web}", "labels: {app: web, atoll.dev/deletion-protected: 'true'}", 1)+"---"+selecting("web", "", "member1")+`---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: keeps.$NS.example.com}
+spec:
+  group: $NS.example.com
+  scope: Namespaced
+  names: {kind: Keep, plural: keeps}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: owner, namespace: $NS}
+`)
+	t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "crd", "keeps."+ns+".example.com", "--ignore-not-found")
+	})
+	eventually(t, converge, "delivery", data("member1", ns, "web", "blue"))
+	eventually(t, converge, "a protected custom resource", func(ctx context.Context) string {
+		out := kubectl(t, strings.ReplaceAll("apiVersion: $NS.example.com/v1\nkind: Keep\nmetadata: {name: one, namespace: $NS, labels: {atoll.dev/deletion-protected: 'true'}}", "$NS", ns), "apply", "-f", "-")
+		if strings.Contains(out, "exit status") {
+			return out
+		}
+		return ""
+	})
+	owner, err := get(t.Context(), "hub", "v1", "ConfigMap", ns, "owner")
+	if err != nil || owner == nil {
+		t.Fatal(err)
+	}
+	apply(t, ns, fmt.Sprintf(`
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: owned
+  namespace: $NS
+  labels: {atoll.dev/deletion-protected: "true"}
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: unprotected
+  namespace: $NS
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s}]
+`, owner.GetUID(), owner.GetUID()))
+	refused := func(args ...string) {
+		t.Helper()
+		if out := kubectl(t, "", append([]string{"delete", "--wait=false"}, args...)...); !strings.Contains(out, "atoll.dev/deletion-protected") {
+			t.Errorf("delete %v is not refused: %s", args, out)
+		}
+	}
+	refused("configmap", "web", "-n", ns)
+	refused("configmap", "web", "-n", ns, "--force", "--grace-period=0")
+	refused("namespace", ns)
+	eventually(t, converge, "the hub knows the new kind", func(ctx context.Context) string {
+		if out := kubectl(t, "", "delete", "crd", "keeps."+ns+".example.com", "--dry-run=server"); !strings.Contains(out, "atoll.dev/deletion-protected") {
+			return out
+		}
+		return ""
+	})
+	refused("crd", "keeps."+ns+".example.com")
+	var all unstructured.Unstructured
+	all.SetAPIVersion("v1")
+	all.SetKind("ConfigMap")
+	if err := hub().DeleteAllOf(t.Context(), &all, client.InNamespace(ns), client.MatchingLabels{"app": "web"}); err == nil || !strings.Contains(err.Error(), "web is labelled atoll.dev/deletion-protected") {
+		t.Errorf("deleting a collection is not refused: %v", err)
+	}
+	remove(t, "v1", "ConfigMap", ns, "owner")
+	eventually(t, converge, "what is not protected goes with its owner", inCluster("hub", "v1", "ConfigMap", ns, "unprotected", false))
+	if why := inCluster("hub", "v1", "ConfigMap", ns, "owned", true)(t.Context()); why != "" {
+		t.Error(why)
+	}
+	if why := data("member1", ns, "web", "blue")(t.Context()); why != "" {
+		t.Error(why)
+	}
+	for _, o := range []string{"configmap/web", "configmap/owned", "keep/one"} {
+		kubectl(t, "", "label", "-n", ns, o, "atoll.dev/deletion-protected-")
+	}
+	eventually(t, converge, "without the label it goes", func(ctx context.Context) string {
+		kubectl(t, "", "delete", "namespace", ns, "--wait=false")
+		return inCluster("member1", "v1", "ConfigMap", ns, "web", false)(ctx)
+	})
+}
+
+func TestOrphansStay(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "orphans")
+	apply(t, ns, settings+"---"+strings.Replace(settings, "name: web", "name: other", 1)+"---"+selecting("web", "  removal: {mode: Orphan}", "member1", "member2"))
+	both := []string{"member1", "member2"}
+	eventually(t, converge, "delivery", all(there("v1", "ConfigMap", ns, "web", both...), there("v1", "ConfigMap", ns, "other", both...)))
+	released := func(m, name string) func(ctx context.Context) string {
+		return func(ctx context.Context) string {
+			o, err := get(ctx, m, "v1", "ConfigMap", ns, name)
+			if err != nil || o == nil {
+				t.Fatalf("%s lost the orphan %s (%v)", m, name, err)
+			}
+			for label := range o.GetLabels() {
+				if strings.HasPrefix(label, "atoll.dev/") {
+					return fmt.Sprintf("%s: %s still has %s", m, name, label)
+				}
+			}
+			return ""
+		}
+	}
+	place(t, ns, "web", "member1")
+	eventually(t, converge, "a cluster that is out keeps them", all(released("member2", "web"), released("member2", "other")))
+	remove(t, "v1", "ConfigMap", ns, "web")
+	eventually(t, converge, "a template that is deleted leaves its copy", all(released("member1", "web"), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
+	remove(t, "v1", "Namespace", "", ns)
+	eventually(t, converge, "so does a namespace", inCluster("hub", "v1", "Namespace", "", ns, false))
+	eventually(t, converge, "the rest is let go", released("member1", "other"))
+}
+
+// A template's deletion waits for who can be reached, and for nobody else.
+func TestDeletionWaitsForReachableClusters(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "waiting")
+	fleet(t, ns, 2)
+	apply(t, ns, settings+`---
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: web}]
+  placement:
+    clusterAffinity: {clusterNames: [member1, $NS-0, $NS-1]}
+    clusterTolerations: [{key: fleet, operator: Exists}]
+`)
+	eventually(t, converge, "delivery", data("member1", ns, "web", "blue"))
+	o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
+	if err != nil || o == nil {
+		t.Fatal(err)
+	}
+	o.SetFinalizers([]string{"example.com/hold"})
+	if err := world.clients["member1"].Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, "v1", "ConfigMap", ns, "web")
+	eventually(t, converge, "the deletion says what holds it up", bundleSays(ns, "example.com/hold"))
+	if why := inCluster("hub", "v1", "ConfigMap", ns, "web", true)(t.Context()); why != "" {
+		t.Fatalf("the template did not wait for a reachable cluster: %s", why)
+	}
+	o, err = get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
+	if err != nil || o == nil {
+		t.Fatal(err)
+	}
+	o.SetFinalizers(nil)
+	if err := world.clients["member1"].Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, converge, "then it goes, whoever is away", inCluster("hub", "v1", "ConfigMap", ns, "web", false))
+	eventually(t, converge, "the rows of those who are away wait for them", wantPhases(t, ns, map[string]int{"Active": 3}))
+
+	out := cli(t, "remove", ns+"-0")
+	if !strings.Contains(out, "is given up") {
+		t.Fatal(out)
+	}
+	if out := cli(t, "remove", ns+"-1"); !strings.Contains(out, "is given up") {
+		t.Fatal(out)
+	}
+	eventually(t, converge, "nothing is waited for any more", func(context.Context) string {
+		if out := cli(t, "get", "rows", "-n", ns); strings.Contains(out, ns+"-") {
+			return out
+		}
+		return ""
+	})
+}
