@@ -59,7 +59,7 @@ func newDeciders(o Options, st *state.State, leads bool) *parts {
 	})
 	p.summarise = summarise.New(summarise.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
-		Hub: st.Hub, Intent: summarise.Stated(defaults), Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Intent: summarise.Stated(defaults), Events: p.recorder,
 		Writer: &summarise.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Log:    log.With("component", "summarise"),
 	})

@@ -20,6 +20,9 @@ type snapshot struct {
 	// bundle; alive is false when its object is gone, and only rows are left.
 	bundle state.Bundle
 	alive  bool
+	// doomed: its namespace is being deleted, which takes Pods first, and the Bundle
+	// itself only when they are gone.
+	doomed bool
 	rows   []Row
 	slices []*enginev1.TargetSlice
 	// revisions by number.
@@ -59,6 +62,7 @@ func (s *snapshot) deleting() bool { return !s.alive || s.bundle.Meta.DeletionTi
 func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) {
 	s := &snapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
 	s.bundle, s.alive = r.Bundles.Get(uid)
+	s.doomed = s.alive && r.doomed(s.bundle.Ref.Namespace)
 	rows := r.Rows.OfBundle(uid)
 	s.rows = make([]Row, 0, len(rows))
 	for _, row := range rows {

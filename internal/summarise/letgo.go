@@ -85,9 +85,10 @@ func (s *snapshot) going() []atoll.ItemKey {
 	return out
 }
 
-// allRemoving tells whether the Bundle is going and every row has its order to go.
+// allRemoving tells whether the Bundle, or its namespace, is going and every row has
+// its order to go.
 func (s *snapshot) allRemoving() bool {
-	return s.deleting() && !slices.ContainsFunc(s.rows, func(r Row) bool { return r.Spec.Phase != atoll.RowRemoving })
+	return (s.deleting() || s.doomed) && !slices.ContainsFunc(s.rows, func(r Row) bool { return r.Spec.Phase != atoll.RowRemoving })
 }
 
 // releaseTemplate takes the finalizer off, unless a Bundle still has it in a cluster

@@ -218,6 +218,32 @@ func TestADeletedBundle(t *testing.T) {
 	})
 }
 
+// A namespace that is deleted takes its Pods first, and its Bundles only when those
+// are gone: they must not wait for each other.
+func TestATemplateGoesBeforeTheBundleOfItsNamespace(t *testing.T) {
+	placed(t, func(m *memory, step func(time.Duration)) {
+		m.deleteTemplate()
+		m.doom("shop")
+		step(time.Minute)
+		if !m.exists() {
+			t.Fatal("it went before its rows were told")
+		}
+		for _, c := range []string{"a", "b", "far"} {
+			m.removing(c)
+		}
+		m.removed("a")
+		step(time.Minute)
+		if !m.exists() {
+			t.Fatal("it went before cluster b confirmed")
+		}
+		m.removed("b")
+		step(time.Minute)
+		if _, ok := (memBundles{m}).Get("b"); !ok || m.exists() {
+			t.Fatal("it waits for its Bundle, which waits for it")
+		}
+	})
+}
+
 func TestAGivenUpClusterLeavesNoRowOfADeletedBundle(t *testing.T) {
 	placed(t, func(m *memory, step func(time.Duration)) {
 		m.setBundle("b", func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,13 +43,15 @@ type memory struct {
 	contents  map[string]*atoll.Content
 	templates map[atoll.ItemKey]*unstructured.Unstructured
 	holding   bool
+	doomed    map[string]bool // namespaces that are being deleted
 
-	onBundle   []func(string)
-	onRows     []func(string, []string)
-	onCluster  []func(string)
-	onRev      []func(string)
-	onTemplate []func(atoll.ItemKey)
-	onHub      []func()
+	onBundle    []func(string)
+	onRows      []func(string, []string)
+	onCluster   []func(string)
+	onRev       []func(string)
+	onTemplate  []func(atoll.ItemKey)
+	onHub       []func()
+	onNamespace []func(string)
 
 	// writes by what they were, in order; failing and refusing are errors to give
 	// once for a kind of write.
@@ -62,26 +65,27 @@ func newMemory() *memory {
 		bundles: map[string]state.Bundle{}, rows: map[string]map[string]state.Row{}, slices: map[string]*enginev1.TargetSlice{},
 		clusters: map[string]*v1alpha1.Cluster{}, online: map[string]bool{},
 		revisions: map[string][]*enginev1.Revision{}, contents: map[string]*atoll.Content{},
-		templates: map[atoll.ItemKey]*unstructured.Unstructured{}, failing: map[string]error{},
+		templates: map[atoll.ItemKey]*unstructured.Unstructured{}, failing: map[string]error{}, doomed: map[string]bool{},
 	}
 }
 
 type (
-	memBundles   struct{ *memory }
-	memRows      struct{ *memory }
-	memClusters  struct{ *memory }
-	memRevisions struct{ *memory }
-	memTemplates struct{ *memory }
-	memHub       struct{ *memory }
-	memWriter    struct{ *memory }
-	memEvents    struct{ *memory }
-	memIntent    struct{}
+	memBundles    struct{ *memory }
+	memRows       struct{ *memory }
+	memClusters   struct{ *memory }
+	memRevisions  struct{ *memory }
+	memTemplates  struct{ *memory }
+	memNamespaces struct{ *memory }
+	memHub        struct{ *memory }
+	memWriter     struct{ *memory }
+	memEvents     struct{ *memory }
+	memIntent     struct{}
 )
 
 func (m *memory) config() Config {
 	return Config{
 		Bundles: memBundles{m}, Rows: memRows{m}, Clusters: memClusters{m}, Revisions: memRevisions{m}, Templates: memTemplates{m},
-		Hub: memHub{m}, Intent: memIntent{}, Writer: memWriter{m}, Events: memEvents{m},
+		Namespaces: memNamespaces{m}, Hub: memHub{m}, Intent: memIntent{}, Writer: memWriter{m}, Events: memEvents{m},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 }
@@ -314,6 +318,29 @@ func (m memTemplates) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) 
 
 func (m memTemplates) Resource(key atoll.ItemKey) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{}, false
+}
+
+func (m memNamespaces) Subscribe(fn func(string)) { m.onNamespace = append(m.onNamespace, fn) }
+
+func (m memNamespaces) Get(name string) (*corev1.Namespace, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ns := &corev1.Namespace{}
+	if m.doomed[name] {
+		now := metav1.Now()
+		ns.DeletionTimestamp = &now
+	}
+	return ns, true
+}
+
+// doom a namespace: somebody deletes it.
+func (m *memory) doom(name string) {
+	m.mu.Lock()
+	m.doomed[name] = true
+	m.mu.Unlock()
+	for _, fn := range m.onNamespace {
+		fn(name)
+	}
 }
 
 func (m memHub) Holding() (string, bool) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,6 +64,12 @@ type Templates interface {
 	Subscribe(fn func(key atoll.ItemKey))
 }
 
+// Namespaces is the table of namespaces.
+type Namespaces interface {
+	Get(name string) (*corev1.Namespace, bool)
+	Subscribe(fn func(name string))
+}
+
 // Hub says whether the hub holds.
 type Hub interface {
 	Holding() (reason string, holding bool)
@@ -78,15 +85,16 @@ type Intent interface {
 
 // Config of a Reconciler. All but Workers and Log must be set.
 type Config struct {
-	Bundles   Bundles
-	Rows      Rows
-	Clusters  Clusters
-	Revisions Revisions
-	Templates Templates
-	Hub       Hub
-	Intent    Intent
-	Writer    Writer
-	Events    Events
+	Bundles    Bundles
+	Rows       Rows
+	Clusters   Clusters
+	Revisions  Revisions
+	Templates  Templates
+	Namespaces Namespaces
+	Hub        Hub
+	Intent     Intent
+	Writer     Writer
+	Events     Events
 	// Log; nil: slog's default.
 	Log *slog.Logger
 	// Workers that look at Bundles at the same time; default 4.
@@ -149,6 +157,7 @@ func New(cfg Config) *Reconciler {
 	cfg.Revisions.Subscribe(r.soon)
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.Templates.Subscribe(r.templateChanged)
+	cfg.Namespaces.Subscribe(r.namespaceChanged)
 	cfg.Hub.Subscribe(func() { r.all() })
 	return r
 }
@@ -271,6 +280,23 @@ func (r *Reconciler) templateChanged(key atoll.ItemKey) {
 	if len(holders) == 0 && ok && leaving(t) {
 		r.add(work{template: key}, priorityUser, settle)
 	}
+}
+
+// namespaceChanged looks at the Bundles of a namespace that is being deleted.
+func (r *Reconciler) namespaceChanged(name string) {
+	if !r.doomed(name) {
+		return
+	}
+	for _, b := range r.Bundles.List() {
+		if b.Ref.Namespace == name {
+			r.soon(b.Ref.UID)
+		}
+	}
+}
+
+func (r *Reconciler) doomed(namespace string) bool {
+	ns, ok := r.Namespaces.Get(namespace)
+	return ok && ns.DeletionTimestamp != nil
 }
 
 func (r *Reconciler) work(ctx context.Context, queue priorityqueue.PriorityQueue[work]) {
