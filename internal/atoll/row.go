@@ -124,7 +124,11 @@ type RowStatus struct {
 	Ready int32 `json:"n"`
 	// Items that are not healthy, or whose status the template reflects.
 	Items []ItemStatus `json:"i,omitempty"`
-	// Gone lists tombstones that the agent has carried out: "key uid".
+	// Unlisted counts items that are not ready and had no room in Items. Without any,
+	// an item that is not in Items is healthy once the content is applied.
+	Unlisted int32 `json:"o,omitempty"`
+	// Gone lists tombstones that the agent has carried out: "key uid". Of many, the
+	// first by name; the others follow once the hub has dropped these.
 	Gone []string `json:"x,omitempty"`
 }
 

@@ -183,6 +183,8 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) interpret.RowI
 		ri.Reflected, ri.Health = report.Reflected, report.Health
 		ri.Reason, ri.Message = report.Reason, report.Message
 		ri.Stale = !applied || report.Error
+	case applied && st.Unlisted > 0:
+		ri.Health = atoll.Unknown
 	case applied && item.State != atoll.ItemRemovalHeld:
 		ri.Health = atoll.Healthy
 	default:

@@ -3,5 +3,7 @@
 //
 // Contract: a pure core, values in, values out. The status depends on nothing but
 // the Input; Since fields keep their time as long as the state that they date
-// stays. Messages are bounded by MaxMessage. Safe for concurrent use.
+// stays. Messages are bounded by MaxMessage, and a status by 20 kB whatever the number
+// of items: the ones that somebody needs to see are listed, and the others that are
+// not ready are counted. Safe for concurrent use.
 package report

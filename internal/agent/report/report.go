@@ -13,6 +13,9 @@ import (
 // MaxMessage bounds the messages of items.
 const MaxMessage = 256
 
+// reasonPending: the item waits to be applied.
+const reasonPending = "Pending"
+
 // Input is what is known of one Bundle.
 type Input struct {
 	Generation int64
@@ -48,7 +51,7 @@ type Item struct {
 
 // Build the status at a Unix second. prev is the status before; nil without one.
 func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
-	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, Gone: in.Gone, Applied: true}
+	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, Gone: someGone(in.Gone), Applied: true}
 	before := map[atoll.ItemKey]atoll.ItemStatus{}
 	if prev != nil {
 		for _, it := range prev.Items {
@@ -72,7 +75,7 @@ func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
 			s.Items = append(s.Items, st)
 		}
 	}
-	slices.SortFunc(s.Items, func(x, y atoll.ItemStatus) int { return cmp.Compare(x.Key.String(), y.Key.String()) })
+	s.Items, s.Unlisted = someItems(s.Items, s.Applied)
 	s.State, s.Reason, s.Message = worst.verdict(in)
 	s.Since = now
 	if prev != nil && prev.State == s.State && prev.Reason == s.Reason {
@@ -82,7 +85,7 @@ func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
 }
 
 func status(item Item) atoll.ItemStatus {
-	st := atoll.ItemStatus{Key: item.Key, Health: atoll.Progressing, Reason: "Pending", Message: "not applied yet"}
+	st := atoll.ItemStatus{Key: item.Key, Health: atoll.Progressing, Reason: reasonPending, Message: "not applied yet"}
 	if item.Observed {
 		st.Health, st.Reason, st.Message, st.Reflected = item.Health, item.Why, item.Text, item.Reflected
 	}
@@ -95,7 +98,7 @@ func status(item Item) atoll.ItemStatus {
 	case item.RenderError != "":
 		st.Reason, st.Message, st.Error = "RenderFailed", item.RenderError, true
 	case item.Observed && !item.Applied && !item.Extra:
-		st.Health, st.Reason, st.Message = atoll.Progressing, "Pending", "the new content is not applied yet"
+		st.Health, st.Reason, st.Message = atoll.Progressing, reasonPending, "the new content is not applied yet"
 	}
 	if st.Error && !item.Observed {
 		st.Health = atoll.Unknown

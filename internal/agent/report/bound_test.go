@@ -1,0 +1,107 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// manyItems gives items of the kind, by name.
+func manyItems(n int, kind string, change func(i int, it *Item)) []Item {
+	out := make([]Item, n)
+	for i := range out {
+		out[i] = Item{
+			Key: atoll.ItemKey{Group: "apps", Kind: kind, Namespace: "shop", Name: fmt.Sprintf("item-%04d", i)}, Applied: true, Observed: true,
+			Health: atoll.Healthy, Reflected: json.RawMessage(`{"n":[2,2,2,2,2],"f":"ad"}`),
+		}
+		change(i, &out[i])
+	}
+	return out
+}
+
+func TestReportsAreBounded(t *testing.T) {
+	long := strings.Repeat("words ", 60)
+	healthy := func(int, *Item) {}
+	cases := map[string]struct {
+		items    []Item
+		unlisted int32
+		first    string // name of an item that is listed in any case
+	}{
+		"few":                    {items: manyItems(20, "Deployment", healthy), first: "item-0019"},
+		"many that are healthy":  {items: manyItems(2000, "Deployment", healthy)},
+		"not applied":            {items: manyItems(500, "ConfigMap", func(_ int, it *Item) { *it = Item{Key: it.Key} }), unlisted: 1},
+		"not ready":              {items: manyItems(500, "Deployment", func(_ int, it *Item) { it.Health, it.Why, it.Text = atoll.Progressing, "Unavailable", long }), unlisted: 1},
+		"one of many that fails": {items: manyItems(2000, "Deployment", func(i int, it *Item) { it.Error = i == 1999; it.Reason = map[bool]string{true: "Conflict"}[it.Error] }), first: "item-1999"},
+		"Jobs before Deployments": {
+			items: append(manyItems(1000, "Deployment", healthy), manyItems(10, "Job", func(i int, it *Item) { it.Key.Name, it.Reflected = fmt.Sprint("job-", i), json.RawMessage(`{"f":"c"}`) })...),
+			first: "job-9",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := Build(Input{Generation: 1, Items: c.items}, nil, 1)
+			text, err := json.Marshal(s)
+			if err != nil || len(text) > 20<<10 {
+				t.Errorf("the status has %d bytes (%v)", len(text), err)
+			}
+			ready := 0
+			for _, it := range c.items {
+				if !it.Error && it.Health == atoll.Healthy {
+					ready++
+				}
+			}
+			if int(s.Total) != len(c.items) || int(s.Ready) != ready {
+				t.Errorf("%d of %d ready, want %d of %d", s.Ready, s.Total, ready, len(c.items))
+			}
+			listed := map[string]bool{}
+			unready := 0
+			for _, it := range s.Items {
+				listed[it.Key.Name] = true
+				if it.Error || it.Health != atoll.Healthy {
+					unready++
+				}
+			}
+			if c.first != "" && !listed[c.first] {
+				t.Errorf("%s is not listed", c.first)
+			}
+			if got := len(c.items) - ready - unready; int(s.Unlisted) != got || (got > 0) != (c.unlisted > 0) {
+				t.Errorf("%d unlisted are told, %d are", s.Unlisted, got)
+			}
+			again := Build(Input{Generation: 1, Items: c.items}, &s, 2)
+			if text2, _ := json.Marshal(again); c.unlisted == 0 && string(text2) != string(text) {
+				t.Errorf("the same again is reported otherwise")
+			}
+		})
+	}
+}
+
+func TestTombstonesAreReportedInTurn(t *testing.T) {
+	var gone []string
+	for i := range 1000 {
+		gone = append(gone, fmt.Sprintf("/ConfigMap/shop/item-%04d 5f0c3ad0-68a6-4a3e-9c39-%012d", 999-i, i))
+	}
+	turns := 0
+	for left := gone; len(left) > 0; turns++ {
+		s := Build(Input{Generation: 1, Gone: left}, nil, 1)
+		if text, err := json.Marshal(s); err != nil || len(text) > 20<<10 || len(s.Gone) == 0 {
+			t.Fatalf("%d bytes for %d tombstones (%v)", len(text), len(s.Gone), err)
+		}
+		told := map[string]bool{}
+		for _, id := range s.Gone {
+			told[id] = true
+		}
+		var rest []string
+		for _, id := range left {
+			if !told[id] {
+				rest = append(rest, id)
+			}
+		}
+		left = rest
+	}
+	if turns < 2 || turns > 20 {
+		t.Errorf("%d turns", turns)
+	}
+}
