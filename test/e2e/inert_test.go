@@ -241,7 +241,7 @@ func TestTemplatesDoNotActOnTheHub(t *testing.T) {
 	namespace(t, ns)
 	sh(t, "", "apply -f "+file)
 	sh(t, addonPolicies(t, ns), "apply -f -")
-	t.Cleanup(func() { kubectl(t, "", "delete", "cpp", ns, "--ignore-not-found") })
+	afterwards(t, "hub", "delete cpp "+ns+" --ignore-not-found")
 
 	sh(t, "", "create ingress -n "+ns+" web --rule=shop.example/*=hook:443")
 	for i := range 4 {
@@ -314,11 +314,9 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: $NS, labels: {atoll.dev/hub: "true"}}
 spec: {policyName: $NS, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: $NS}}}}
 `)
-	t.Cleanup(func() {
-		for _, kind := range []string{"validatingwebhookconfiguration", "validatingadmissionpolicy", "validatingadmissionpolicybinding"} {
-			kubectl(t, "", "delete", kind, ns)
-		}
-	})
+	for _, kind := range []string{"validatingwebhookconfiguration", "validatingadmissionpolicy", "validatingadmissionpolicybinding"} {
+		afterwards(t, "hub", "delete "+kind+" "+ns)
+	}
 	// tried tells until the command's answer holds the text.
 	tried := func(what, says, args string) {
 		t.Helper()

@@ -58,6 +58,14 @@ func fails(t *testing.T, stdin, args string, says ...string) {
 	}
 }
 
+// afterwards runs kubectl against a cluster when the test has ended, however it ends.
+func afterwards(t *testing.T, cluster, args string) {
+	t.Helper()
+	t.Cleanup(func() {
+		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", world.lab.Kubeconfig(cluster)}, strings.Fields(args)...)...)
+	})
+}
+
 // manifest writes a file of the test's own and gives its path.
 func manifest(t *testing.T, name, ns, text string) string {
 	t.Helper()

@@ -202,6 +202,8 @@ func TestStatusOfEveryKindIsThatOfTheMembers(t *testing.T) {
 		}
 		return ""
 	})
+	// A namespace takes Pods first, and the rest only when they are gone.
+	sh(t, "", "delete ns "+ns+" --timeout=90s")
 }
 
 // addresses gives a check that the hub shows the addresses of all members.
@@ -260,12 +262,10 @@ func TestStatusOfACustomResource(t *testing.T) {
 	t.Parallel()
 	const ns = "widgetry"
 	namespace(t, ns)
-	t.Cleanup(func() {
-		// A definition that came as a dependency stays in members.
-		for _, c := range append([]string{"hub"}, members...) {
-			binary(t, "", "atoll-lab", "kubectl", "--kubeconfig", world.lab.Kubeconfig(c), "delete", "crd", "widgets."+ns+".example", "--wait=false")
-		}
-	})
+	// A definition that came as a dependency stays in members.
+	for _, c := range append([]string{"hub"}, members...) {
+		afterwards(t, c, "delete crd widgets."+ns+".example --wait=false")
+	}
 	docs := strings.SplitN(widgets, "---\n", 2)
 	apply(t, ns, docs[0])
 	sh(t, "", "wait --for=condition=Established crd/widgets."+ns+".example --timeout=60s")
@@ -302,17 +302,17 @@ func TestStatusOfACustomResource(t *testing.T) {
 	sh(t, "", "wait -n "+ns+" --for=condition=Ready widgets."+ns+".example/w --timeout=5s")
 	patch(t, ns+".example/v1", "Widget", ns, "w", `{"spec":{"size":2}}`)
 	for _, m := range members {
-		eventually(t, converge, "an edit", shows([]string{m}, object{ns+".example/v1", "Widget", ns, "w"}, "spec.size", "2"))
+		eventually(t, converge, "an edit", shows([]string{m}, object{ns + ".example/v1", "Widget", ns, "w"}, "spec.size", "2"))
 		if m == "member3" {
 			break
 		}
 		speak(m, "True", 2)
 	}
-	if why := shows([]string{"hub"}, object{ns+".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "1")(t.Context()); why != "" {
+	if why := shows([]string{"hub"}, object{ns + ".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "1")(t.Context()); why != "" {
 		t.Errorf("the hub says that member3's operator has seen what it has not: %s", why)
 	}
 	speak("member3", "True", 2)
-	eventually(t, converge, "all operators have seen it", shows([]string{"hub"}, object{ns+".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "2"))
+	eventually(t, converge, "all operators have seen it", shows([]string{"hub"}, object{ns + ".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "2"))
 }
 
 // slow is a Deployment whose pods take a second to be ready.
