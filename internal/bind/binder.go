@@ -77,7 +77,7 @@ type Revisions interface {
 	Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error)
 }
 
-// Options of a Binder; all but ReadOnly are required.
+// Options of a Binder; all but Events and ReadOnly are required.
 type Options struct {
 	Templates  Templates
 	Namespaces Namespaces
@@ -85,7 +85,9 @@ type Options struct {
 	Bundles    Bundles
 	Rows       Rows
 	Clusters   Clusters
-	Revisions  Revisions
+	// Events; nil: nobody is told.
+	Events    Events
+	Revisions Revisions
 	// Client writes Bundles, policies' status and templates' finalizers.
 	Client client.Client
 	// Defaults of the API that this hub serves.

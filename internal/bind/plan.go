@@ -14,6 +14,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/state"
 )
 
 // Claim is who places a template now.
@@ -221,6 +222,10 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		item.APIVersion, item.Object, item.Hash = prev.APIVersion, prev.Object, prev.Hash
 	} else {
 		object, err := render.Prune(t, p.in.Defaults)
+		if err == nil {
+			item.Object, item.Hash = object, atoll.Hash(object)
+			err = state.Storable(&item)
+		}
 		if err != nil {
 			p.out.Problems = append(p.out.Problems, Problem{key, err})
 			if prev != nil {
@@ -228,7 +233,6 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 			}
 			return
 		}
-		item.Object, item.Hash = object, atoll.Hash(object)
 	}
 	hold(&item, t)
 	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.divides() && hasReplicas(t)

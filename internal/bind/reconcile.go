@@ -78,9 +78,6 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		return b.await(ctx, id, bundle, from, kind)
 	}
 	b.claims.block(id, false)
-	if err := b.resume(ctx, bundle, from); err != nil {
-		return err
-	}
 	if !b.ReadOnly {
 		if err := b.settleRecall(ctx, bundle, in.Previous); err != nil {
 			return err
@@ -93,6 +90,9 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		return nil
 	}
 	b.reports.problems(id, out.Problems)
+	if err := b.tell(ctx, bundle, from, out.Problems); err != nil {
+		return err
+	}
 	return b.carryOut(ctx, id, bundle, exists, plan{in, out, from, intent})
 }
 

@@ -58,6 +58,9 @@ func (r *reporter) problems(id BundleID, problems []Problem) {
 	for _, p := range problems {
 		if !slices.ContainsFunc(before, func(o Problem) bool { return o.Key == p.Key && o.Err.Error() == p.Err.Error() }) {
 			r.b.Log.Warn("a template cannot be sent as it is; members keep what they have", "bundle", id.String(), "template", p.Key.String(), "err", p.Err)
+			if r.b.Events != nil {
+				r.b.Events.Refused(p.Key, reasonCannotSend, fmt.Sprintf("%v; members keep what they have of it", p.Err))
+			}
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (b *Binder) resume(ctx context.Context, bundle state.Bundle, from origin) e
 	}
 	b.reports.touch(policyKey{from.source.Kind, bundle.Ref.Namespace, from.source.Name})
 	return b.say(ctx, bundle, metav1.Condition{
-		Type: v1alpha1.BundleBound, Status: metav1.ConditionTrue, Reason: "Read", Message: "all kinds of its objects are read",
+		Type: v1alpha1.BundleBound, Status: metav1.ConditionTrue, Reason: "Read", Message: "all kinds of its objects are read, and all can be sent",
 	})
 }
 

@@ -50,7 +50,7 @@ func newDeciders(o Options, st *state.State, leads bool) *parts {
 	p.recorder = summarise.NewRecorder(st.Client, st.Revisions, st.Templates, log.With("component", "events"))
 	p.bind = bind.New(bind.Options{
 		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Bundles: st.Bundles,
-		Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Client: st.Client,
+		Rows: st.Rows, Clusters: st.Clusters, Events: p.recorder, Revisions: st.Revisions, Client: st.Client,
 		Defaults: defaults, Log: log.With("component", "bind"), ReadOnly: !leads,
 	})
 	p.place = place.New(place.Config{

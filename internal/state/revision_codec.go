@@ -19,6 +19,7 @@ const (
 	inlineLimit = 256_000
 	partTarget  = 512_000
 	partLimit   = 1_000_000
+	maxParts    = 1 << 16
 )
 
 // part of a content: items of Secrets and others never share one.
@@ -56,6 +57,23 @@ func encodeContent(c *atoll.Content) (inline []byte, parts []part, err error) {
 	return inline, append(parts, hidden...), err
 }
 
+// Storable tells whether an item can be stored at all; the error says how large it is
+// and how large it may be. What is small is not compressed to find out.
+func Storable(it *atoll.Item) error {
+	if len(it.Object) < partLimit/2 {
+		return nil
+	}
+	data, err := pack([]atoll.Item{*it})
+	if err != nil || len(data) <= partLimit {
+		return err
+	}
+	return tooLarge(it, len(data))
+}
+
+func tooLarge(it *atoll.Item, compressed int) error {
+	return fmt.Errorf("%s %s is too large to be sent: %d bytes, %d when compressed, and %d are allowed; make it smaller, or divide it", it.Key.Kind, it.Key.Name, len(it.Object), compressed, partLimit)
+}
+
 func size(items []atoll.Item) (n int) {
 	for _, it := range items {
 		n += len(it.Object) + 256
@@ -71,6 +89,18 @@ func split(items []atoll.Item, secret bool) ([]part, error) {
 	for n*partTarget < size(items) {
 		n *= 2
 	}
+	for {
+		parts, crowded, err := splitInto(items, secret, n)
+		if err != nil || !crowded {
+			return parts, err
+		}
+		n *= 2 // large items share a part that is too small for them
+	}
+}
+
+// splitInto so many parts; crowded when several items do not fit into the part that
+// their keys put them in.
+func splitInto(items []atoll.Item, secret bool, n int) (parts []part, crowded bool, err error) {
 	buckets := make([][]atoll.Item, n)
 	for _, it := range items {
 		h := fnv.New32a()
@@ -78,22 +108,24 @@ func split(items []atoll.Item, secret bool) ([]part, error) {
 		i := int(h.Sum32()) % n
 		buckets[i] = append(buckets[i], it)
 	}
-	var parts []part
 	for _, b := range buckets {
 		if len(b) == 0 {
 			continue
 		}
 		data, err := pack(b)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if len(data) > partLimit {
+			if len(b) > 1 && n < maxParts {
+				return nil, true, nil
+			}
 			largest := slices.MaxFunc(b, func(x, y atoll.Item) int { return len(x.Object) - len(y.Object) })
-			return nil, fmt.Errorf("%s is too large to store (%d bytes): make it smaller than %d bytes when compressed", largest.Key, len(largest.Object), partLimit)
+			return nil, false, tooLarge(&largest, len(data))
 		}
 		parts = append(parts, part{secret: secret, data: data})
 	}
-	return parts, nil
+	return parts, false, nil
 }
 
 func decodeContent(inline []byte, parts [][]byte) (*atoll.Content, error) {

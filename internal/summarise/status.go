@@ -43,7 +43,7 @@ type Input struct {
 	Latest *enginev1.Revision
 	// Content of it; nil where it is not known.
 	Content *atoll.Content
-	Now    time.Time
+	Now     time.Time
 }
 
 // Status of a Bundle, of what its rows say. It is a pure function; the conditions
@@ -288,6 +288,9 @@ func (t *tally) waitsFor(in Input) string {
 			return "a cluster that fits its placement; the policy's owner must act"
 		case t.reachable == 0:
 			return "a cluster to come back: all are away; the members' administrators must act"
+		}
+		if c := meta.FindStatusCondition(in.Bundle.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
+			return c.Message
 		}
 		return frozenWait(in.Content)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -203,4 +204,115 @@ func kubectlFor(ctx context.Context, t *testing.T, args ...string) {
 	if out := binaryFor(ctx, t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", world.lab.Kubeconfig("hub")}, args...)...); strings.Contains(out, "exit status") {
 		t.Errorf("kubectl %v: %s", args, out)
 	}
+}
+
+// A cluster whose labels or NoSchedule taints stop matching keeps what it has and says
+// so, unless the policy says Remove; a NoExecute taint evicts after its toleration,
+// replacements first.
+func TestClustersThatStopFitting(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "unfit")
+	mark := func(m, json string) { patch(t, "atoll.dev/v1alpha1", "Cluster", "", m, json) }
+	policy := func(name, more string) string {
+		return fmt.Sprintf(`
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: %s, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: %s}]
+  placement: {clusterAffinity: {labelSelector: {matchLabels: {unfit: "yes"}}}}
+%s
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: %s, namespace: $NS}
+data: {colour: blue}
+`, name, name, more, name)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, m := range members {
+			kubectlFor(ctx, t, "label", "cluster", m, "unfit-", "--overwrite")
+		}
+	})
+	mark("member1", `{"metadata":{"labels":{"unfit":"yes"}}}`)
+	mark("member2", `{"metadata":{"labels":{"unfit":"yes"}}}`)
+	apply(t, ns, policy("keep", "")+"---"+policy("go", "  whenUnfit: Remove"))
+	both := []string{"member1", "member2"}
+	eventually(t, converge, "delivery", all(there("v1", "ConfigMap", ns, "keep", both...), there("v1", "ConfigMap", ns, "go", both...)))
+
+	mark("member2", `{"metadata":{"labels":{"unfit":"no"}}}`)
+	eventually(t, converge, "Remove takes it away", there("v1", "ConfigMap", ns, "go", "member1"))
+	eventually(t, converge, "Keep says so", func(context.Context) string {
+		if out := cli(t, "get", "rows", "keep", "-n", ns); !strings.Contains(out, "Unfit: labels do not match") {
+			return out
+		}
+		return ""
+	})
+	patch(t, "v1", "ConfigMap", ns, "keep", `{"data":{"colour":"red"}}`)
+	eventually(t, converge, "what is kept is kept up to date", all(data("member1", ns, "keep", "red"), data("member2", ns, "keep", "red")))
+	mark("member2", `{"metadata":{"labels":{"unfit":"yes"}}}`)
+	eventually(t, converge, "it fits again", there("v1", "ConfigMap", ns, "go", both...))
+	eventually(t, converge, "and does not say so any more", func(context.Context) string {
+		if out := cli(t, "get", "rows", "-n", ns); strings.Contains(out, "Unfit") {
+			return out
+		}
+		return ""
+	})
+}
+
+// The taints are those of a cluster of the test's own, so that no other test's Bundle
+// is repelled: evicted are rows of a fleet whose agents are away.
+func TestTaintsRepelAndEvict(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "taints")
+	fleet(t, ns, 2)
+	apply(t, ns, settings+`---
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: web}]
+  placement:
+    clusterAffinity: {clusterNames: [member1, $NS-0, $NS-1]}
+    clusterTolerations:
+    - {key: fleet, operator: Exists}
+    - {key: maintenance, operator: Exists, effect: NoExecute, tolerationSeconds: 4}
+`)
+	eventually(t, converge, "delivery", all(data("member1", ns, "web", "blue"), wantPhases(t, ns, map[string]int{"Active": 3})))
+	taint := func(m, more string) {
+		patch(t, "atoll.dev/v1alpha1", "Cluster", "", m, `{"spec":{"taints":[{"key":"fleet","value":"`+ns+`","effect":"NoSchedule"}`+more+`]}}`)
+	}
+	row := func(m, words string) func(context.Context) string {
+		return func(context.Context) string {
+			out := cli(t, "get", "rows", "-n", ns)
+			for line := range strings.Lines(out) {
+				if strings.Contains(line, m) && strings.Contains(line, words) {
+					return ""
+				}
+			}
+			return fmt.Sprintf("%s is not %q:\n%s", m, words, out)
+		}
+	}
+	taint(ns+"-0", `,{"key":"full","effect":"NoSchedule"}`)
+	eventually(t, converge, "NoSchedule keeps what is there, and says so", row(ns+"-0", "Unfit: taint full:NoSchedule is not tolerated"))
+	if why := row(ns+"-0", "Active")(t.Context()); why != "" {
+		t.Error(why)
+	}
+
+	begun := time.Now()
+	taint(ns+"-1", `,{"key":"maintenance","effect":"NoExecute"}`)
+	o, err := get(t.Context(), "hub", "atoll.dev/v1alpha1", "Cluster", "", ns+"-1")
+	if err != nil || o == nil || !strings.Contains(fmt.Sprint(o.Object["spec"]), "timeAdded") {
+		t.Errorf("since when the taint is there is not noted: %v (%v)", o, err)
+	}
+	eventually(t, converge, "NoExecute evicts", row(ns+"-1", "Removing"))
+	if took := time.Since(begun); took < 3*time.Second {
+		t.Errorf("evicted after %s, tolerated for 4 s", took)
+	}
+	if why := row(ns+"-1", "Evicted")(t.Context()); why != "" {
+		t.Error(why)
+	}
+	taint(ns+"-1", "")
+	eventually(t, converge, "without the taint it is back", row(ns+"-1", "Active"))
 }

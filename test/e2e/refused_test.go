@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -257,4 +259,150 @@ func TestKubectlShowsTheRefusal(t *testing.T) {
 	if out := kubectl(t, "", "annotate", "-n", ns, "pp", "refused", "atoll.dev/clusters=*"); !strings.Contains(out, "cannot be placed") {
 		t.Errorf("a policy may be annotated:\n%s", out)
 	}
+}
+
+// What one cluster refuses shows at its row with reason and since, on the template as
+// an Event, and nowhere else: the other clusters and the other items go on. It heals.
+func TestOneClusterRefuses(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "refuses")
+	// A clash with something that is not ours, in member1 only.
+	foreign := objects(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}\n---\n"+strings.ReplaceAll(settings, "blue", "theirs"))
+	for _, o := range foreign {
+		if err := world.clients["member1"].Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(t, ns, settings+"---"+strings.Replace(settings, "name: web", "name: patched", 1)+"---"+strings.Replace(settings, "name: web", "name: fine", 1)+
+		"---"+selecting("web", "", "member1", "member2", "member3")+`---
+apiVersion: atoll.dev/v1alpha1
+kind: OverridePolicy
+metadata: {name: broken, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: patched}]
+  overrideRules:
+  - targetCluster: {clusterNames: [member2]}
+    overriders: {plaintext: [{path: /data/there/is/none, operator: replace, value: a}]}
+`)
+	row := func(m string, words ...string) func(context.Context) string {
+		return func(context.Context) string {
+			out := kubectlRow(t, ns, m)
+			for _, w := range words {
+				if !strings.Contains(out, w) {
+					return m + " does not say " + w + ":\n" + out
+				}
+			}
+			return ""
+		}
+	}
+	eventually(t, converge, "the clash is told", row("member1", "Failed", "2/3", "ConfigMap", "web", "Conflict", "managed by", "conflictResolution"))
+	eventually(t, converge, "the patch that does not apply is told", row("member2", "Failed", "2/3", "patched", "OverridePolicy/"+ns+"/broken", "/data/there"))
+	eventually(t, converge, "others go on", all(row("member3", "Ready", "3/3"),
+		data("member1", ns, "fine", "blue"), data("member1", ns, "patched", "blue"), data("member2", ns, "web", "blue"), data("member2", ns, "fine", "blue"),
+		inCluster("member2", "v1", "ConfigMap", ns, "patched", false), data("member1", ns, "web", "theirs")))
+	eventually(t, converge, "Events on the templates", func(context.Context) string {
+		out := kubectl(t, "", "get", "events", "-n", ns)
+		for _, want := range []string{"configmap/web", "Conflict", "configmap/patched", "broken"} {
+			if !strings.Contains(out, want) {
+				return "no Event says " + want + ":\n" + out
+			}
+		}
+		return ""
+	})
+
+	// The next edit of one item is not held up by the other.
+	patch(t, "v1", "ConfigMap", ns, "fine", `{"data":{"colour":"red"}}`)
+	eventually(t, converge, "edits go on", all(data("member1", ns, "fine", "red"), data("member2", ns, "fine", "red"), data("member3", ns, "fine", "red")))
+	remove(t, "atoll.dev/v1alpha1", "OverridePolicy", ns, "broken")
+	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"conflictResolution":"AdoptIfSame"}}`)
+	eventually(t, converge, "the patch is gone", all(row("member2", "Ready", "3/3"), data("member2", ns, "patched", "blue")))
+	eventually(t, converge, "it is not the same", row("member1", "Failed", "data.colour"))
+	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"conflictResolution":"Overwrite"}}`)
+	eventually(t, converge, "Overwrite takes it over", all(row("member1", "Ready", "3/3"), data("member1", ns, "web", "blue")))
+	remove(t, "v1", "ConfigMap", ns, "web")
+	eventually(t, converge, "what was taken over is kept on removal", all(inCluster("hub", "v1", "ConfigMap", ns, "web", false),
+		inCluster("member2", "v1", "ConfigMap", ns, "web", false), inCluster("member1", "v1", "ConfigMap", ns, "web", true)))
+}
+
+// kubectlRow gives the line of a cluster in `atoll get rows`.
+func kubectlRow(t *testing.T, ns, cluster string) string {
+	t.Helper()
+	out := cli(t, "get", "rows", "-n", ns)
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, " "+cluster+" ") {
+			return line
+		}
+	}
+	return out
+}
+
+// A kind that a member does not serve, and an object that is too large to be stored.
+func TestWhatAMemberCannotTake(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "cannot")
+	apply(t, ns, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.$NS.example.com}
+spec:
+  group: $NS.example.com
+  scope: Namespaced
+  names: {kind: Gadget, plural: gadgets}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+---
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: $NS.example.com/v1, kind: Gadget}, {apiVersion: v1, kind: ConfigMap, name: web}]
+  placement: {clusterAffinity: {clusterNames: [member1]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, namespace: $NS}
+data: {colour: blue}
+`)
+	t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "crd", "gadgets."+ns+".example.com", "--ignore-not-found")
+	})
+	gadget := strings.ReplaceAll("apiVersion: $NS.example.com/v1\nkind: Gadget\nmetadata: {name: one, namespace: $NS}\nspec: {size: 1}", "$NS", ns)
+	eventually(t, converge, "the hub serves the kind", func(context.Context) string {
+		if out := kubectl(t, gadget, "apply", "-f", "-"); strings.Contains(out, "exit status") {
+			return out
+		}
+		return ""
+	})
+	eventually(t, converge, "the kind is missing there", func(context.Context) string {
+		if out := kubectlRow(t, ns, "member1"); !strings.Contains(out, "Gadget") || !strings.Contains(out, "NotServed") {
+			return out
+		}
+		return ""
+	})
+	eventually(t, converge, "the other item is there", data("member1", ns, "web", "blue"))
+	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"propagateDeps":true}}`)
+	eventually(t, converge, "with its definition it is there", inCluster("member1", ns+".example.com/v1", "Gadget", ns, "one", true))
+
+	// Bytes that no compression makes smaller, close to what etcd takes at all.
+	noise := make([]byte, 1_020_000)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	large := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "large", "namespace": ns, "annotations": map[string]any{"atoll.dev/clusters": "member1"}},
+		"binaryData": map[string]any{"noise": base64.StdEncoding.EncodeToString(noise)},
+	}}
+	if err := hub().Create(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, converge, "it goes, or it is told why not", func(ctx context.Context) string {
+		if inCluster("member1", "v1", "ConfigMap", ns, "large", true)(ctx) == "" {
+			return ""
+		}
+		out := kubectl(t, "", "get", "events", "-n", ns) + kubectl(t, "", "get", "bundles", "-n", ns)
+		if strings.Contains(out, "too large") {
+			return ""
+		}
+		return "nobody says why large is not in member1:\n" + out
+	})
 }

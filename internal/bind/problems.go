@@ -1,0 +1,33 @@
+package bind
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// reasonCannotSend of conditions and Events.
+const reasonCannotSend = "CannotSend"
+
+// Events is told what people should know of a template. It must not block.
+type Events interface {
+	Refused(key atoll.ItemKey, reason, message string)
+}
+
+// tell in the Bundle, if there is one yet, what of it cannot be sent, or that all can
+// be.
+func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, problems []Problem) error {
+	if len(problems) == 0 {
+		return b.resume(ctx, bundle, from)
+	}
+	why := fmt.Sprintf("%v; members keep what they have of it", problems[0].Err)
+	if n := len(problems) - 1; n > 0 {
+		why += fmt.Sprintf(" (and %d objects more cannot be sent)", n)
+	}
+	return b.say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reasonCannotSend, Message: why})
+}
