@@ -219,13 +219,7 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 		t.Errorf("what was sent after the denial arrived, or was removed: %s", out)
 	}
 
-	// Its cluster is given up; what is in it stays and is listed.
-	if out := cli(t, "remove", "leaver", "--dry-run"); !strings.Contains(out, "would be given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns+"/web") {
-		t.Errorf("what would be left behind is not listed:\n%s", out)
-	}
-	if out := cli(t, "remove", "leaver", "--force"); !strings.Contains(out, "is given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns) {
-		t.Errorf("what is left behind is not listed:\n%s", out)
-	}
+	giveUp(t, ns)
 	eventually(t, converge, "its rows go", func(context.Context) string {
 		if out := cli(t, "get", "rows", "-n", ns); strings.Contains(out, "leaver ") && !strings.Contains(out, "no rows") {
 			return out
@@ -249,5 +243,16 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	}
 	if out := member("get", "configmap", "-n", ns, "web", "-o", "jsonpath={.data.colour}"); out != "blue" {
 		t.Errorf("the member lost what it had: %s", out)
+	}
+}
+
+// giveUp the cluster: what is in it stays and is listed.
+func giveUp(t *testing.T, ns string) {
+	t.Helper()
+	if out := cli(t, "remove", "leaver", "--dry-run"); !strings.Contains(out, "would be given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns+"/web") {
+		t.Errorf("what would be left behind is not listed:\n%s", out)
+	}
+	if out := cli(t, "remove", "leaver", "--force"); !strings.Contains(out, "is given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns) {
+		t.Errorf("what is left behind is not listed:\n%s", out)
 	}
 }
