@@ -54,7 +54,13 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	if err != nil {
 		return snapshot{}, err
 	}
-	own, err := r.ownVariants(ctx, clusters, specs, deletes)
+	moves, err := r.movesAway(ctx, target, content, specs)
+	if err != nil {
+		return snapshot{}, err
+	}
+	own, err := r.ownVariants(ctx, clusters, specs, func(c string) bool {
+		return len(deletes[specs[c].Revision])+len(moves[c]) > 0
+	})
 	if err != nil {
 		return snapshot{}, err
 	}
@@ -65,7 +71,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		Removal: b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
 		Confirm: b.Meta.Annotations[atoll.AnnotationConfirm], Keep: b.Meta.Annotations[atoll.AnnotationKeep],
 		Placement: atoll.PlacementHash(b.Spec.Placement), Recalled: recalled(b.Ref.UID, content),
-		Deleting: r.deleting(b), Deletes: deletes,
+		Deleting: r.deleting(b), Deletes: deletes, MovesAway: moves,
 		Holding: holding, Floor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil
@@ -141,11 +147,11 @@ func variants(content *atoll.Content, target string, clusters []schedule.Cluster
 }
 
 // ownVariants of rows that may have to stay at the revision that they are at.
-func (r *Reconciler) ownVariants(ctx context.Context, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, deletes map[string][]string) (map[string]string, error) {
+func (r *Reconciler) ownVariants(ctx context.Context, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, mayStay func(cluster string) bool) (map[string]string, error) {
 	out := map[string]string{}
 	for _, c := range clusters {
 		row, has := rows[c.Name]
-		if !has || len(deletes[row.Revision]) == 0 {
+		if !has || !mayStay(c.Name) {
 			continue
 		}
 		content, err := r.Revisions.Content(ctx, row.Revision)

@@ -135,14 +135,16 @@ func (s *step) gateDeletes() {
 	case len(losing) == 0 || s.released:
 	case sticky || s.RecentDeletes+len(losing) > DeleteLimit:
 		for _, c := range losing {
-			s.holdRevision(c)
+			s.holdRevision(c, s.Deletes[s.Rows[c].Spec.Revision])
 		}
 	default:
 		s.deletes += len(losing)
 	}
 }
 
-func (s *step) holdRevision(c string) {
+// holdRevision keeps a row at its revision, since the next one takes the items out of
+// it.
+func (s *step) holdRevision(c string, items []string) {
 	old, spec := s.Rows[c].Spec, s.next[c]
 	spec.Revision, spec.Variant = old.Revision, old.Variant
 	if v, ok := s.OwnVariants[c]; ok {
@@ -156,7 +158,7 @@ func (s *step) holdRevision(c string) {
 			spec.Assigned[item] = n
 		}
 	}
-	s.plan.items(c, *spec, s.Deletes[old.Revision])
+	s.plan.items(c, *spec, items)
 }
 
 // ask writes the plan's hash into the rows that wait for its confirmation.

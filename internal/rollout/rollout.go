@@ -64,6 +64,10 @@ type Input struct {
 	// Deletes lists, by the revision that a row is at, what users deleted between
 	// it and the target revision: "key uid", sorted. Orphaned items are not listed.
 	Deletes map[string][]string
+	// MovesAway lists, by cluster name, what the target revision takes out of the
+	// row there because Bundles that are not in that cluster hold it now: "key uid",
+	// sorted.
+	MovesAway map[string][]string
 	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included,
 	// that lost something by direct deletes in the last Window.
 	RecentDeletes int
@@ -190,6 +194,7 @@ func (s *step) run() {
 	s.gateShares(shares)
 	s.gateLeavers()
 	s.gateDeletes()
+	s.gateMoves()
 	s.ask()
 	s.seal()
 }

@@ -196,6 +196,11 @@ func (s *stage) intent(cmd string, args []string) string {
 			s.in.Deletes = map[string][]string{}
 		}
 		s.in.Deletes[args[0]] = args[1:]
+	case "moves": // ITEM CLUSTER... : what the target gives away in those clusters
+		s.in.MovesAway = map[string][]string{}
+		for _, c := range args[1:] {
+			s.in.MovesAway[c] = args[:1]
+		}
 	case "spent": // N rows of the namespace lost something already
 		n, _ := strconv.Atoi(args[0])
 		s.ledger.Delete("", s.now, n)

@@ -231,3 +231,22 @@ spec:
 		t.Fatalf("the old place went without a new one: %s", why)
 	}
 }
+
+// Giving an object to a smaller Bundle takes it out of clusters as an edit of its
+// placement does: the budget holds it.
+func TestHandingOverIsUnderTheBudget(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "handed-budget")
+	apply(t, ns, budgeted)
+	three := there("v1", "ConfigMap", ns, "web", "member1", "member2", "member3")
+	eventually(t, converge, "delivery", three)
+	patch(t, "v1", "ConfigMap", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1"}}}`)
+	plan := heldPlan(t, "Bundle", ns, "web", "")
+	if why := three(t.Context()); why != "" {
+		t.Fatalf("what is held is gone: %s", why)
+	}
+	if out := cli(t, "confirm", "bundle/web", "-n", ns, "--plan", plan); !strings.Contains(out, "is released") {
+		t.Fatalf("confirm: %s", out)
+	}
+	eventually(t, converge, "what was confirmed goes", there("v1", "ConfigMap", ns, "web", "member1"))
+}
