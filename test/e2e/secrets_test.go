@@ -258,14 +258,14 @@ func serve(t *testing.T, cfg *rest.Config) map[string]string {
 	return out
 }
 
-var packed = regexp.MustCompile(`H4sI[A-Za-z0-9+/]{20,}=*`)
+var packed = regexp.MustCompile(`"H4sI[A-Za-z0-9+/]{20,}=*"`)
 
 // unpacked is what lies compressed in a text.
 func unpacked(t *testing.T, text string) string {
 	t.Helper()
 	out := ""
 	for _, m := range packed.FindAllString(text, -1) {
-		data, err := base64.StdEncoding.DecodeString(m)
+		data, err := base64.StdEncoding.DecodeString(strings.Trim(m, `"`))
 		if err != nil {
 			t.Fatal(err)
 		}

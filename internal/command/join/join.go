@@ -114,7 +114,7 @@ func (o *options) run(cmd *cobra.Command) error {
 }
 
 func (o *options) validate() error {
-	for _, problem := range validation.IsDNS1123Subdomain(o.name) {
+	for _, problem := range validation.IsDNS1123Label(o.name) {
 		return fmt.Errorf("the name %q cannot be a cluster's: %s", o.name, problem)
 	}
 	if _, err := trust.ParseToken(o.token); err != nil {
