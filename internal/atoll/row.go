@@ -127,9 +127,12 @@ type RowStatus struct {
 	// Unlisted counts items that are not ready and had no room in Items. Without any,
 	// an item that is not in Items is healthy once the content is applied.
 	Unlisted int32 `json:"o,omitempty"`
-	// Gone lists tombstones that the agent has carried out: "key uid". Of many, the
-	// first by name; the others follow once the hub has dropped these.
+	// Gone lists tombstones that the agent has carried out: "key uid". Of more than
+	// have room, the first by name.
 	Gone []string `json:"x,omitempty"`
+	// AllGone: there are more tombstones than have room in Gone, and the agent has
+	// carried out all.
+	AllGone bool `json:"z,omitempty"`
 }
 
 // Health of an object.

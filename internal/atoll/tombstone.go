@@ -12,10 +12,19 @@ func (r RowSpec) Removed(status *RowStatus) bool {
 		status.State == RowRemoved && status.Generation == r.Generation
 }
 
-// Confirmed tells whether a row needs the tombstone no more: its cluster has
-// carried it out, or has removed all of the Bundle. A tombstone may be left out of
-// the next Revision once that holds of every row, away ones included. status may
-// be nil.
-func (t Tombstone) Confirmed(spec RowSpec, status *RowStatus) bool {
-	return spec.Removed(status) || status != nil && slices.Contains(status.Gone, t.ID())
+// Confirmed tells whether a row needs the tombstone, which the revision carries, no
+// more: its cluster has carried it out, or has removed all of the Bundle. A tombstone
+// may be left out of the next Revision once that holds of every row, away ones
+// included. status may be nil.
+//
+// A report about an older generation confirms nothing: the item may have come back
+// since, and be here under the same UID.
+func (t Tombstone) Confirmed(revision string, spec RowSpec, status *RowStatus) bool {
+	switch {
+	case spec.Removed(status):
+		return true
+	case status == nil || status.Generation != spec.Generation:
+		return false
+	}
+	return status.AllGone && spec.Revision == revision || slices.Contains(status.Gone, t.ID())
 }

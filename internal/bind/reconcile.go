@@ -68,10 +68,7 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		if in.Previous, err = b.previous(ctx, bundle.Ref.UID); err != nil {
 			return fmt.Errorf("read the content that bundle %s has: %w", id, err)
 		}
-		rows := b.Rows.OfBundle(bundle.Ref.UID)
-		in.Confirmed = func(t atoll.Tombstone) bool {
-			return !slices.ContainsFunc(rows, func(r state.Row) bool { return !t.Confirmed(r.Spec, r.Status) })
-		}
+		in.Confirmed = b.confirmed(bundle.Ref.UID)
 	}
 	if kind, unread := b.unsynced(in); unread {
 		b.claims.block(id, true)
@@ -94,6 +91,18 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		return err
 	}
 	return b.carryOut(ctx, id, bundle, exists, plan{in, out, from, intent})
+}
+
+// confirmed tells of tombstones that the Bundle's latest Revision carries whether all
+// rows have carried them out.
+func (b *Binder) confirmed(bundle string) func(atoll.Tombstone) bool {
+	rows, revision := b.Rows.OfBundle(bundle), ""
+	if latest, ok := b.Revisions.Latest(bundle); ok {
+		revision = latest.Name
+	}
+	return func(t atoll.Tombstone) bool {
+		return !slices.ContainsFunc(rows, func(r state.Row) bool { return !t.Confirmed(revision, r.Spec, r.Status) })
+	}
 }
 
 // plan and what it came from.

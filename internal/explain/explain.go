@@ -314,7 +314,7 @@ func (in Input) holders(b Bundle) (out []string) {
 			continue
 		}
 		for cluster, row := range b.Rows {
-			if !t.Confirmed(row.Spec, row.Status) && !slices.Contains(out, cluster) {
+			if !t.Confirmed(b.Latest, row.Spec, row.Status) && !slices.Contains(out, cluster) {
 				out = append(out, cluster)
 			}
 		}

@@ -110,7 +110,8 @@ func (r *rate) weigh(stored *atoll.RowStatus, s atoll.RowStatus) weight {
 	switch {
 	case s.State == atoll.RowRemoved && news, news && s.State == atoll.RowReady && !r.ready:
 		return milestone
-	case slices.ContainsFunc(s.Gone, func(id string) bool { return !slices.Contains(old.Gone, id) }):
+	case s.AllGone && (ordered || !old.AllGone),
+		slices.ContainsFunc(s.Gone, func(id string) bool { return !slices.Contains(old.Gone, id) }):
 		return milestone
 	case news, !slices.Equal(failures(old), failures(s)):
 		return turn

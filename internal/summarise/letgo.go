@@ -137,14 +137,15 @@ func (s *snapshot) held() *held {
 	for _, t := range s.content.Tombstones {
 		h.tombstones[t.ID()] = true
 	}
+	latest := s.revisions[len(s.revisions)-1].Name
 	for _, row := range s.rows {
 		if !row.Waited || row.removed() {
 			continue
 		}
 		h.waited++
-		if row.Status != nil {
-			for _, id := range row.Status.Gone {
-				h.confirmed[id]++
+		for _, t := range s.content.Tombstones {
+			if t.Confirmed(latest, row.Spec, row.Status) {
+				h.confirmed[t.ID()]++
 			}
 		}
 	}

@@ -164,6 +164,38 @@ func TestATemplateWaitsForEveryBundleThatHasIt(t *testing.T) {
 	})
 }
 
+// Of many tombstones a row tells only that all are carried out. What it said of an
+// older order says nothing: the template may have come back in between.
+func TestATemplateGoesWithMany(t *testing.T) {
+	placed(t, func(m *memory, step func(time.Duration)) {
+		say := func(cluster string, status atoll.RowStatus) {
+			m.setRow("b", cluster, func(r *state.Row) {
+				status.UID, status.State, status.Applied = r.Spec.UID, atoll.RowReady, true
+				status.Generation += r.Spec.Generation
+				r.Status = &status
+			})
+		}
+		m.deleteTemplate()
+		m.bury("a", "b", "far")
+		say("a", atoll.RowStatus{AllGone: true})
+		say("b", atoll.RowStatus{Generation: -1, AllGone: true})
+		step(time.Minute)
+		if !m.exists() {
+			t.Fatal("it went by what b said of an older order")
+		}
+		say("b", atoll.RowStatus{Generation: -1, Gone: []string{webTombstone.ID()}})
+		step(time.Minute)
+		if !m.exists() {
+			t.Fatal("it went by what b listed of an older order")
+		}
+		say("b", atoll.RowStatus{AllGone: true})
+		step(time.Second)
+		if m.exists() {
+			t.Error("it stays though every connected cluster has carried out all")
+		}
+	})
+}
+
 func TestATemplateThatNoBundleHoldsIsLetGo(t *testing.T) {
 	m := newMemory()
 	m.addCluster("a")

@@ -172,14 +172,22 @@ func (e *Engine) Object(hash string) (json.RawMessage, bool) {
 	return e.book.Object(hash)
 }
 
-// Tombstones of the Bundle's manifest. Read-only.
-func (e *Engine) Tombstones(bundle string) []atoll.Tombstone {
+// CarriedOut lists the tombstones of the Bundle's manifest that are carried out.
+func (e *Engine) CarriedOut(bundle string) (out []atoll.Tombstone) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if h := e.book.Holding(bundle); h != nil {
-		return h.Manifest.Tombstones
+	h := e.book.Holding(bundle)
+	if h == nil {
+		return nil
 	}
-	return nil
+	done := e.book.Done(bundle)
+	for _, t := range h.Manifest.Tombstones {
+		// Done has the manifest's order.
+		if len(done) > 0 && done[0] == claims.TombstoneID(t) {
+			out, done = append(out, t), done[1:]
+		}
+	}
+	return out
 }
 
 // Holds tells whether what was removed once is here again: the Bundle, or, where a

@@ -23,6 +23,7 @@ func (e *Engine) Status(bundle string, prev *atoll.RowStatus, now time.Time) (at
 		Generation: m.Generation, Content: m.Content, Remove: m.Remove,
 		Removed: e.book.Removed(bundle), Gone: e.book.Done(bundle),
 	}
+	in.AllGone = len(in.Gone) == len(m.Tombstones)
 	listed := map[atoll.ItemKey]bool{}
 	for i := range m.Items {
 		listed[m.Items[i].Key] = true

@@ -48,7 +48,7 @@ type Engine interface {
 	Forget(ctx context.Context, bundle string, now time.Time) error
 	Object(hash string) (json.RawMessage, bool)
 	Status(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool)
-	Tombstones(bundle string) []atoll.Tombstone
+	CarriedOut(bundle string) []atoll.Tombstone
 	Held() []apply.Held
 	Holds(bundle string, t *atoll.Tombstone) bool
 }

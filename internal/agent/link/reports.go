@@ -92,12 +92,11 @@ func (l *Link) report(ctx context.Context, bundle string) error {
 	return nil
 }
 
-// remember the tombstones that the status says are carried out for the first time.
-// The caller holds mu.
+// remember the tombstones that are carried out, also those for which the status has
+// no room, and that the status before did not tell. The caller holds mu.
 func (l *Link) remember(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
-	for _, t := range l.engine.Tombstones(bundle) {
-		id := claims.TombstoneID(t)
-		if slices.Contains(s.Gone, id) && (prev == nil || !slices.Contains(prev.Gone, id)) {
+	for _, t := range l.engine.CarriedOut(bundle) {
+		if prev == nil || !slices.Contains(prev.Gone, claims.TombstoneID(t)) && !(prev.AllGone && prev.Content == s.Content) {
 			l.keep(store.Tombstone{Bundle: bundle, Generation: s.Generation, Tombstone: &t, At: now.Unix()})
 		}
 	}
@@ -106,7 +105,17 @@ func (l *Link) remember(bundle string, prev *atoll.RowStatus, s atoll.RowStatus,
 	}
 }
 
+// keep a removal instead of what was remembered of it before. The caller holds mu.
 func (l *Link) keep(t store.Tombstone) {
+	at := slices.IndexFunc(l.memory.Tombstones, func(o store.Tombstone) bool {
+		return o.Bundle == t.Bundle && (o.Tombstone == nil) == (t.Tombstone == nil) && (t.Tombstone == nil || o.Tombstone.ID() == t.Tombstone.ID())
+	})
+	switch {
+	case at >= 0 && l.memory.Tombstones[at].Generation >= t.Generation:
+		return
+	case at >= 0:
+		l.memory.Tombstones = slices.Delete(l.memory.Tombstones, at, at+1)
+	}
 	l.memory.Tombstones = append(l.memory.Tombstones, t)
 	if n := len(l.memory.Tombstones) - rememberMost; n > 0 {
 		l.memory.Tombstones = slices.Delete(l.memory.Tombstones, 0, n)

@@ -18,9 +18,9 @@ const (
 	goneRoom  = 8 << 10
 )
 
-// someGone are as many tombstones as there is room for. The rest is reported once
-// the hub has dropped these, which it does as soon as every cluster reports them:
-// so all report the first by name.
+// someGone are as many tombstones as there is room for, the first by name, so that
+// all clusters report the same. The rest is reported when all are carried out, or
+// once the hub has dropped these.
 func someGone(gone []string) []string {
 	gone = slices.Sorted(slices.Values(gone))
 	room := goneRoom

@@ -105,3 +105,25 @@ func TestTombstonesAreReportedInTurn(t *testing.T) {
 		t.Errorf("%d turns", turns)
 	}
 }
+
+func TestManyTombstonesAreAllToldAtOnce(t *testing.T) {
+	var gone []string
+	for i := range 1000 {
+		gone = append(gone, fmt.Sprintf("/ConfigMap/shop/item-%04d 5f0c3ad0-68a6-4a3e-9c39-%012d", i, i))
+	}
+	for _, c := range []struct {
+		name string
+		in   Input
+		all  bool
+	}{
+		{"few", Input{Gone: gone[:3], AllGone: true}, false},
+		{"none", Input{AllGone: true}, false},
+		{"many", Input{Gone: gone, AllGone: true}, true},
+		{"many of more", Input{Gone: gone}, false},
+	} {
+		s := Build(c.in, nil, 1)
+		if s.AllGone != c.all || c.all == (len(s.Gone) > 0) && len(c.in.Gone) > 0 {
+			t.Errorf("%s: %d tombstones are told, all %t; want all %t", c.name, len(s.Gone), s.AllGone, c.all)
+		}
+	}
+}

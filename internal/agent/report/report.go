@@ -25,8 +25,9 @@ type Input struct {
 	// Kept tells what stays in the member for good reason after the row went.
 	Kept  string
 	Items []Item
-	// Gone are the tombstones that are carried out.
-	Gone []string
+	// Gone are the tombstones that are carried out; AllGone: there are no others.
+	Gone    []string
+	AllGone bool
 }
 
 // Item is what is known of one object of the Bundle.
@@ -52,6 +53,9 @@ type Item struct {
 // Build the status at a Unix second. prev is the status before; nil without one.
 func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
 	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, Gone: someGone(in.Gone), Applied: true}
+	if in.AllGone && len(s.Gone) < len(in.Gone) {
+		s.Gone, s.AllGone = nil, true
+	}
 	before := map[atoll.ItemKey]atoll.ItemStatus{}
 	if prev != nil {
 		for _, it := range prev.Items {
