@@ -142,6 +142,11 @@ func (e *Engine) guardNamespace(ctx context.Context, p plan) *Failure {
 	if _, err := e.o.Client.Discover(ctx); err != nil {
 		return explain(err, p.Key)
 	}
+	if silent := e.o.Client.APIs().SilentGroups(); len(silent) > 0 {
+		f := unanswered(silent[0])
+		f.Message = cut("namespace " + p.Key.Name + " is kept while it is not known what is in it: " + f.Message)
+		return f
+	}
 	var waits *Failure
 	for _, res := range e.o.Client.APIs().Namespaced() {
 		f := e.guardKind(ctx, res, p.Key.Name, p.Key)

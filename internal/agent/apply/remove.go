@@ -18,7 +18,7 @@ import (
 
 // delete takes the plan's object out and confirms that it is gone.
 func (e *Engine) delete(ctx context.Context, p plan) *Failure {
-	res, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	res, failure := e.existing(ctx, p)
 	if failure != nil {
 		if failure.Reason == ReasonNotServed {
 			e.gone(p)
@@ -97,7 +97,7 @@ func terminating(v observe.View) *Failure {
 // release lets go of an object: our labels and our claim to its fields are taken
 // off, and everything else stays.
 func (e *Engine) release(ctx context.Context, p plan) *Failure {
-	res, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	res, failure := e.existing(ctx, p)
 	if failure != nil {
 		if failure.Reason == ReasonNotServed {
 			e.gone(p)

@@ -126,12 +126,13 @@ func (e *Engine) nextPass(key atoll.ItemKey) {
 	e.mu.Unlock()
 }
 
-// resource of a plan's object in the member; nil and why not.
+// resource of a plan's object in the member, in the version in which it is applied;
+// nil and why not.
 func (e *Engine) resource(ctx context.Context, key atoll.ItemKey, apiVersion string) (member.Resource, *Failure) {
 	gvk := schema.FromAPIVersionAndKind(apiVersion, key.Kind)
 	find := func() (member.Resource, bool) {
 		if apiVersion == "" {
-			return e.o.Client.APIs().Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+			return e.o.Client.APIs().Preferred(gvk.GroupKind())
 		}
 		return e.o.Client.APIs().Lookup(gvk)
 	}
@@ -144,7 +145,29 @@ func (e *Engine) resource(ctx context.Context, key atoll.ItemKey, apiVersion str
 	if r, ok := find(); ok {
 		return r, nil
 	}
+	if e.o.Client.APIs().Silent(key.Group) {
+		return member.Resource{}, unanswered(key.Group)
+	}
 	return member.Resource{}, notServed(apiVersion, key)
+}
+
+// existing is resource for an object that was made: one of which the member has
+// dropped the version is there in another.
+func (e *Engine) existing(ctx context.Context, p plan) (member.Resource, *Failure) {
+	r, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	if failure != nil && failure.Reason == ReasonNotServed {
+		if other, ok := e.o.Client.APIs().Preferred(schema.GroupKind{Group: p.Key.Group, Kind: p.Key.Kind}); ok {
+			return other, nil
+		}
+	}
+	return r, failure
+}
+
+func unanswered(group string) *Failure {
+	return &Failure{
+		Reason: ReasonUnavailable, Transport: true, Most: 30 * time.Second,
+		Message: "the member does not say what it serves in the API group " + group + ": what serves that there does not answer",
+	}
 }
 
 func notServed(apiVersion string, key atoll.ItemKey) *Failure {
@@ -175,7 +198,7 @@ func (e *Engine) rediscover(ctx context.Context) error {
 
 // check looks whether a recorded object still exists.
 func (e *Engine) check(ctx context.Context, p plan) *Failure {
-	res, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	res, failure := e.existing(ctx, p)
 	if failure != nil {
 		if failure.Reason == ReasonNotServed {
 			// Its definition went, and the object with it.
@@ -248,7 +271,7 @@ func (e *Engine) search(ctx context.Context, p plan) *Failure {
 		e.gone(p)
 		return nil
 	}
-	res, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	res, failure := e.existing(ctx, p)
 	if failure != nil {
 		if failure.Reason == ReasonNotServed {
 			e.gone(p)
@@ -268,8 +291,9 @@ func (e *Engine) search(ctx context.Context, p plan) *Failure {
 
 // never tells that the member does not serve the key's kind in any version.
 func (e *Engine) never(key atoll.ItemKey) bool {
-	_, served := e.o.Client.APIs().Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind})
-	return !served && e.o.Client.APIs() != nil
+	apis := e.o.Client.APIs()
+	_, served := apis.Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+	return !served && apis != nil && !apis.Silent(key.Group)
 }
 
 // adoptOwn links an object that carries the label of a Bundle which claims it.

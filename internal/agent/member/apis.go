@@ -37,6 +37,8 @@ type APIs struct {
 	first map[schema.GroupKind]Resource
 	list  []string
 	hash  string
+	// silent versions of groups did not answer, and nothing was known of them.
+	silent []schema.GroupVersion
 }
 
 // Lookup the resource of a kind.
@@ -55,6 +57,23 @@ func (a *APIs) Preferred(gk schema.GroupKind) (Resource, bool) {
 	}
 	r, ok := a.first[gk]
 	return r, ok
+}
+
+// Silent tells whether the member serves something in the group and has not said
+// what, as while an aggregated API server is down: that a kind of it is not here then
+// means nothing.
+func (a *APIs) Silent(group string) bool {
+	return a != nil && slices.ContainsFunc(a.silent, func(gv schema.GroupVersion) bool { return gv.Group == group })
+}
+
+// SilentGroups lists all groups that are Silent, each once.
+func (a *APIs) SilentGroups() (out []string) {
+	for _, gv := range a.silent {
+		if !slices.Contains(out, gv.Group) {
+			out = append(out, gv.Group)
+		}
+	}
+	return out
 }
 
 // List gives "group/version/Kind" of all kinds, sorted. Read-only.
@@ -87,8 +106,8 @@ func (a *APIs) Listable() []Resource {
 	return out
 }
 
-func newAPIs(resources []Resource) *APIs {
-	a := &APIs{byKind: map[schema.GroupVersionKind]Resource{}, first: map[schema.GroupKind]Resource{}}
+func newAPIs(resources []Resource, silent []schema.GroupVersion) *APIs {
+	a := &APIs{byKind: map[schema.GroupVersionKind]Resource{}, first: map[schema.GroupKind]Resource{}, silent: silent}
 	for _, r := range resources {
 		gvk := r.GVK()
 		if _, known := a.byKind[gvk]; known {
@@ -106,7 +125,13 @@ func newAPIs(resources []Resource) *APIs {
 }
 
 // with gives a snapshot that also has the resources.
-func (a *APIs) with(more ...Resource) *APIs { return newAPIs(append(a.all(), more...)) }
+func (a *APIs) with(more ...Resource) *APIs {
+	var silent []schema.GroupVersion
+	if a != nil {
+		silent = a.silent
+	}
+	return newAPIs(append(a.all(), more...), silent)
+}
 
 func (a *APIs) all() []Resource {
 	if a == nil {
@@ -138,6 +163,7 @@ const acceptDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
 // not answer.
 func discover(ctx context.Context, client rest.Interface, old *APIs) (*APIs, error) {
 	var resources []Resource
+	var silent []schema.GroupVersion
 	for _, path := range []string{"/api", "/apis"} {
 		body, err := client.Get().AbsPath(path).SetHeader("Accept", acceptDiscovery).Do(ctx).Raw()
 		if err != nil {
@@ -148,23 +174,28 @@ func discover(ctx context.Context, client rest.Interface, old *APIs) (*APIs, err
 			return nil, fmt.Errorf("the member's answer on %s: %w", path, err)
 		}
 		if list.Kind == "APIGroupDiscoveryList" {
-			resources = append(resources, aggregated(list, old)...)
+			found, mute := aggregated(list, old)
+			resources, silent = append(resources, found...), append(silent, mute...)
 			continue
 		}
-		found, err := unaggregated(ctx, client, path, body, old)
+		found, mute, err := unaggregated(ctx, client, path, body, old)
 		if err != nil {
 			return nil, err
 		}
-		resources = append(resources, found...)
+		resources, silent = append(resources, found...), append(silent, mute...)
 	}
-	return newAPIs(resources), nil
+	return newAPIs(resources, silent), nil
 }
 
-func aggregated(list apidiscovery.APIGroupDiscoveryList, old *APIs) (out []Resource) {
+func aggregated(list apidiscovery.APIGroupDiscoveryList, old *APIs) (out []Resource, silent []schema.GroupVersion) {
 	for _, g := range list.Items {
 		for _, v := range g.Versions {
 			if v.Freshness == apidiscovery.DiscoveryFreshnessStale && len(v.Resources) == 0 {
-				out = append(out, old.ofGroup(g.Name, v.Version)...)
+				known := old.ofGroup(g.Name, v.Version)
+				if len(known) == 0 {
+					silent = append(silent, schema.GroupVersion{Group: g.Name, Version: v.Version})
+				}
+				out = append(out, known...)
 			}
 			for _, r := range v.Resources {
 				if r.ResponseKind == nil || r.ResponseKind.Kind == "" {
@@ -179,19 +210,19 @@ func aggregated(list apidiscovery.APIGroupDiscoveryList, old *APIs) (out []Resou
 			}
 		}
 	}
-	return out
+	return out, silent
 }
 
 // unaggregated asks a member that does not know the aggregated form, group by
 // group.
-func unaggregated(ctx context.Context, client rest.Interface, path string, body []byte, old *APIs) (out []Resource, err error) {
+func unaggregated(ctx context.Context, client rest.Interface, path string, body []byte, old *APIs) (out []Resource, silent []schema.GroupVersion, err error) {
 	var versions []schema.GroupVersion
 	if path == "/api" {
 		versions = []schema.GroupVersion{{Version: "v1"}}
 	} else {
 		var groups metav1.APIGroupList
 		if err := json.Unmarshal(body, &groups); err != nil {
-			return nil, fmt.Errorf("the member's answer on %s: %w", path, err)
+			return nil, nil, fmt.Errorf("the member's answer on %s: %w", path, err)
 		}
 		for _, g := range groups.Groups {
 			for _, v := range g.Versions {
@@ -210,7 +241,11 @@ func unaggregated(ctx context.Context, client rest.Interface, path string, body 
 			err = json.Unmarshal(body, &list)
 		}
 		if err != nil {
-			out = append(out, old.ofGroup(gv.Group, gv.Version)...)
+			known := old.ofGroup(gv.Group, gv.Version)
+			if len(known) == 0 {
+				silent = append(silent, gv)
+			}
+			out = append(out, known...)
 			continue
 		}
 		for _, r := range list.APIResources {
@@ -223,5 +258,5 @@ func unaggregated(ctx context.Context, client rest.Interface, path string, body 
 			})
 		}
 	}
-	return out, nil
+	return out, silent, nil
 }

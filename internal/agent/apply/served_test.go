@@ -1,0 +1,171 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// partial is a member's API server that serves the core group's namespaces, and of
+// the group example.io what versions says: a version without resources is one that
+// does not answer.
+type partial struct {
+	mu       sync.Mutex
+	versions map[string]bool // true: has sprockets
+	objects  map[string]string
+	deleted  []string
+}
+
+func (p *partial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reply := func(code int, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	none := map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
+	uid, exists := p.objects[r.URL.Path]
+	switch {
+	case r.URL.Path == "/api":
+		reply(200, discovery(map[string]any{"metadata": map[string]any{"name": ""}, "versions": []any{version("v1", kind("namespaces", "Namespace", "Cluster"))}}))
+	case r.URL.Path == "/apis":
+		var versions []any
+		for _, name := range []string{"v1", "v1alpha1"} {
+			switch has, listed := p.versions[name]; {
+			case has:
+				versions = append(versions, version(name, kind("sprockets", "Sprocket", "Namespaced")))
+			case listed:
+				v := version(name)
+				v["freshness"] = "Stale"
+				versions = append(versions, v)
+			}
+		}
+		reply(200, discovery(map[string]any{"metadata": map[string]any{"name": "example.io"}, "versions": versions}))
+	case !exists:
+		reply(404, none)
+	case r.Method == http.MethodDelete:
+		p.deleted = append(p.deleted, r.URL.Path)
+		for path, o := range p.objects {
+			if o == uid {
+				delete(p.objects, path)
+			}
+		}
+		reply(200, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+	default:
+		reply(200, map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{
+			"name": r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], "uid": uid,
+		}})
+	}
+}
+
+func discovery(groups ...any) map[string]any {
+	return map[string]any{"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": groups}
+}
+
+func version(name string, resources ...any) map[string]any {
+	return map[string]any{"version": name, "freshness": "Current", "resources": resources}
+}
+
+func kind(resource, kind, scope string) map[string]any {
+	return map[string]any{
+		"resource": resource, "scope": scope, "verbs": []string{"list", "delete", "get", "patch", "watch"},
+		"responseKind": map[string]any{"group": "", "version": "", "kind": kind},
+	}
+}
+
+// memory is a store that keeps nothing.
+type memory struct{}
+
+func (memory) PutBundle(context.Context, store.Bundle) error             { return nil }
+func (memory) DropBundle(context.Context, string) error                  { return nil }
+func (memory) PutRecords(context.Context, string, []claims.Record) error { return nil }
+func (memory) Start(member.Resource)                                     {}
+func (memory) Stop(string, string)                                       {}
+
+// engineOn an API server, which has discovered and holds the record.
+func engineOn(t *testing.T, api http.Handler, record claims.Record, m atoll.Manifest) *Engine {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	client, err := member.New(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Discover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return New(Options{
+		Client: client, Store: memory{}, Watch: memory{}, Held: func() bool { return true }, Fence: func(context.Context) bool { return true },
+		Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+	}, store.Contents{Records: []claims.Record{record}, Bundles: []store.Bundle{{Holding: claims.Holding{Manifest: m}}}})
+}
+
+// What the member does not say is not taken for what it does not have: an object
+// whose API is silent, or is served in another version than the one that was applied,
+// is not gone, and its tombstone not carried out before it is.
+func TestAKindThatIsNotListedIsNotGone(t *testing.T) {
+	key := atoll.ItemKey{Group: "example.io", Kind: "Sprocket", Namespace: "shop", Name: "s"}
+	const path = "/apis/example.io/v1/namespaces/shop/sprockets/s"
+	for _, c := range []struct {
+		name     string
+		versions map[string]bool
+		reason   string
+		deleted  []string
+		done     bool
+	}{
+		{"its API is silent", map[string]bool{"v1": false, "v1alpha1": false}, ReasonUnavailable, nil, false},
+		{"its version was dropped", map[string]bool{"v1": true}, "", []string{path}, true},
+		{"its definition went", nil, "", nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			api := &partial{versions: c.versions, objects: map[string]string{path: "o1"}}
+			record := claims.Record{
+				Key: key, APIVersion: "example.io/v1alpha1", UID: "o1", Template: "t1", Owner: "b1", Label: "b1", Applied: "h", Chosen: true,
+				Claims: map[string]claims.Claim{"b1": {State: claims.Wanted, Template: "t1"}},
+			}
+			tombstone := atoll.Tombstone{Key: key, UID: "t1", Cause: atoll.CauseDeleted}
+			e := engineOn(t, api, record, withTombstones(manifest("b1", 2), tombstone))
+			reason := ""
+			if f := e.work(t.Context(), key); f != nil {
+				reason = f.Reason
+			}
+			if done := len(e.CarriedOut("b1")) == 1; reason != c.reason || done != c.done || !slices.Equal(api.deleted, c.deleted) {
+				t.Errorf("failed for %q, deleted %v, carried out %t; want %q, %v, %t", reason, api.deleted, done, c.reason, c.deleted, c.done)
+			}
+		})
+	}
+}
+
+// A namespace stays while it is not known what is in it.
+func TestANamespaceStaysWhileAnAPIIsSilent(t *testing.T) {
+	key := claims.Namespace("shop")
+	for silent, reason := range map[bool]string{true: ReasonUnavailable, false: ""} {
+		api := &partial{versions: map[string]bool{}, objects: map[string]string{"/api/v1/namespaces/shop": "n1"}}
+		if silent {
+			api.versions["v1"] = false
+		}
+		e := engineOn(t, api, claims.Record{Key: key, UID: "n1", Implicit: true, Doomed: true}, manifest("b1", 1))
+		got := ""
+		if f := e.work(t.Context(), key); f != nil {
+			got = f.Reason
+		}
+		if got != reason || silent == (len(api.deleted) > 0) {
+			t.Errorf("silent %t: failed for %q, deleted %v", silent, got, api.deleted)
+		}
+	}
+}
