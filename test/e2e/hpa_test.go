@@ -142,7 +142,7 @@ func handedOver(member, ns string, want bool) func(ctx context.Context) string {
 			var fields struct {
 				Spec map[string]any `json:"f:spec"`
 			}
-			if err := json.Unmarshal(f.FieldsV1.Raw, &fields); err != nil {
+			if err := json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields); err != nil {
 				return err.Error()
 			}
 			if _, owned := fields.Spec["f:replicas"]; owned == want {
