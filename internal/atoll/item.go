@@ -24,6 +24,10 @@ func (k ItemKey) String() string {
 	return k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name
 }
 
+// IsSecret tells whether the key names a Secret: whoever may see a Bundle may not
+// always list Secrets, so that what is said of one names none.
+func (k ItemKey) IsSecret() bool { return k.Group == "" && k.Kind == "Secret" }
+
 // MarshalText gives String, so that keys can be keys of JSON maps.
 func (k ItemKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 

@@ -25,9 +25,18 @@ func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, pro
 	if len(problems) == 0 {
 		return b.resume(ctx, bundle, from)
 	}
-	why := fmt.Sprintf("%v; members keep what they have of it", problems[0].Err)
+	why := problems[0].openly() + "; members keep what they have of it"
 	if n := len(problems) - 1; n > 0 {
 		why += fmt.Sprintf(" (and %d objects more cannot be sent)", n)
 	}
 	return b.say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reasonCannotSend, Message: why})
+}
+
+// openly says the problem to those who may see the Bundle or its policy, and may not
+// always list Secrets.
+func (p Problem) openly() string {
+	if p.Key.IsSecret() {
+		return "a Secret cannot be sent as it is: an Event on it says why"
+	}
+	return p.Err.Error()
 }

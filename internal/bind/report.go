@@ -121,7 +121,11 @@ func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generat
 		now.Objects += int32(len(placed))
 		r.mu.Lock()
 		for _, p := range r.said[id] {
-			broken = append(broken, fmt.Sprintf("%s %s: %v", p.Key.Kind, p.Key.Name, p.Err))
+			name := p.Key.Kind + " " + p.Key.Name + ": "
+			if p.Key.IsSecret() {
+				name = ""
+			}
+			broken = append(broken, name+p.openly())
 		}
 		r.mu.Unlock()
 	}

@@ -43,7 +43,7 @@ func SubjectOf(key atoll.ItemKey, obj metav1.Object, secretType string) Subject 
 func subjectOf(obj *unstructured.Unstructured) Subject {
 	key := keyOf(obj)
 	secretType := ""
-	if key.Group == "" && key.Kind == "Secret" {
+	if key.IsSecret() {
 		secretType, _, _ = unstructured.NestedString(obj.Object, "type")
 	}
 	return SubjectOf(key, obj, secretType)

@@ -82,7 +82,11 @@ func recalled(bundle string, content *atoll.Content) rollout.Recalled {
 	plan, items := atoll.RecallPlan(bundle, content)
 	names := make([]string, 0, len(items))
 	for _, item := range items {
-		names = append(names, fmt.Sprintf("%s %s %s", item.Key.Kind, item.Key.Name, item.Recalled))
+		name := item.Key.Kind + " " + item.Key.Name
+		if item.Key.IsSecret() {
+			name = "a Secret"
+		}
+		names = append(names, name+" "+item.Recalled)
 	}
 	return rollout.Recalled{Plan: plan, Text: strings.Join(names, "; ")}
 }

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"sync"
 	"time"
 
@@ -337,9 +338,13 @@ func (r *Reconciler) report(b state.Bundle, recalled rollout.Recalled, out rollo
 	}
 	if out.Plan != nil && r.index.newPlan(b.Ref.UID, out.Plan.Hash) {
 		r.warn(b, atoll.RowRemovalHeld, fmt.Sprintf("%d removals wait; `atoll confirm %s/%s%s --plan %s` releases exactly these: %s",
-			len(out.Plan.Lines), kind, b.Ref.Name, ns, out.Plan.Hash, out.Plan.Summary(5)))
+			len(out.Plan.Lines), kind, b.Ref.Name, ns, out.Plan.Hash, secretIDs.ReplaceAllString(out.Plan.Summary(5), "a Secret")))
 	}
 }
+
+// secretIDs are Secrets in the lines of a plan, as tombstones name them: who may see an
+// Event on a Bundle may not always list Secrets.
+var secretIDs = regexp.MustCompile(`/Secret/[^\s,;]+ [^\s,;]+`)
 
 func (r *Reconciler) warn(b state.Bundle, reason, message string) {
 	r.Log.Warn(message, "bundle", b.Ref.Name, "namespace", b.Ref.Namespace, "reason", reason)

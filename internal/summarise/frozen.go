@@ -34,7 +34,7 @@ func frozenWait(content *atoll.Content) string {
 		case why == "":
 		case text != "":
 			more++
-		case item.Key.Group == "" && item.Key.Kind == "Secret":
+		case item.Key.IsSecret():
 			text = fmt.Sprintf("a Secret is %s", item.State)
 		default:
 			text = fmt.Sprintf("%s/%s is %s", item.Key.Kind, item.Key.Name, item.State)

@@ -253,7 +253,11 @@ func (t *tally) wait(r Row, reason atoll.RowReason) {
 	case r.Spec.Phase != atoll.RowActive:
 		w.rank, w.text, w.who = rankLeaving, "what replaces it to become ready", rollout.WhoAtoll
 	default:
-		of := rollout.WaitOf(rollout.Row{Spec: r.Spec, Status: r.Status, Online: true})
+		row := rollout.Row{Spec: r.Spec, Online: true}
+		if r.Status != nil {
+			row.Status = openly(r.Status)
+		}
+		of := rollout.WaitOf(row)
 		if of.For == "" {
 			return
 		}

@@ -39,6 +39,32 @@ func phase(p atoll.RowPhase, reason string) func(*Row) {
 	return func(r *Row) { r.Spec.Phase, r.Spec.Reason = p, reason }
 }
 
+// A Bundle's status names no Secret, whatever is the matter with it.
+func TestStatusNamesNoSecret(t *testing.T) {
+	key := func(kind, name string) atoll.ItemKey { return atoll.ItemKey{Kind: kind, Namespace: "shop", Name: name} }
+	clash := atoll.ItemStatus{Key: key("Secret", "tls-of-bank"), Health: atoll.Unknown, Reason: "Conflict", Message: "Secret shop/tls-of-bank exists", Error: true}
+	broken := atoll.ItemStatus{Key: key("Service", "web"), Health: atoll.Unknown, Reason: "Invalid", Message: "no port", Error: true}
+	slow := atoll.ItemStatus{Key: key("Pod", "web"), Health: atoll.Progressing, Reason: "Pulling"}
+	pending := atoll.ItemStatus{Key: key("Secret", "tls-of-bank"), Health: atoll.Progressing, Reason: "Pending"}
+	for _, c := range []struct {
+		want  string
+		state atoll.RowState
+		items []atoll.ItemStatus
+	}{
+		{"a: a Secret: Conflict; the application's owner must act", atoll.RowFailed, []atoll.ItemStatus{clash}},
+		{"a: a Secret: Conflict; the application's owner must act", atoll.RowFailed, []atoll.ItemStatus{slow, clash}},
+		{"a: Invalid: Service web: no port; the application's owner must act", atoll.RowFailed, []atoll.ItemStatus{clash, broken}},
+		{"a: Pulling: Pod web; nobody has to act", atoll.RowProgressing, []atoll.ItemStatus{slow, pending}},
+		{"a: a Secret: Pending; nobody has to act", atoll.RowProgressing, []atoll.ItemStatus{pending}},
+	} {
+		st := &atoll.RowStatus{Generation: 5, State: c.state, Reason: "Conflict", Message: "Secret tls-of-bank: Secret shop/tls-of-bank exists", Items: c.items}
+		got := Status(Input{Rows: []Row{row("a", st)}, Latest: latest, Now: time.Unix(1, 0)})
+		if got.WaitsFor != c.want {
+			t.Errorf("waits for %q, want %q", got.WaitsFor, c.want)
+		}
+	}
+}
+
 func TestStatus(t *testing.T) {
 	progressing := &atoll.RowStatus{Generation: 5, State: atoll.RowProgressing, Applied: true}
 	applying := &atoll.RowStatus{Generation: 5, State: atoll.RowProgressing}
