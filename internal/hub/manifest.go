@@ -17,6 +17,8 @@ type rowRenderer struct {
 	state *state.State
 	// ctx bounds reads of revisions that salt makes.
 	ctx context.Context
+	// key of the hub.
+	key []byte
 }
 
 // manifest gives what the row's cluster is to hold. A row whose variant is not the
@@ -27,7 +29,7 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 		return atoll.Manifest{}, err
 	}
 	in := render.ManifestInput{
-		Bundle: row.Bundle, Row: row.Spec, Content: content,
+		Bundle: row.Bundle, Row: row.Spec, Content: content, Key: r.key,
 		Here: func(bundle string) bool { return r.here(bundle, row.Cluster) },
 	}
 	if row.Spec.Phase != atoll.RowRemoving {

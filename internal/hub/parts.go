@@ -90,7 +90,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 	if err != nil {
 		return fmt.Errorf("client of certificate requests: %w", err)
 	}
-	rows := rowRenderer{state: p.state, ctx: ctx}
+	rows := rowRenderer{state: p.state, ctx: ctx, key: server.Keys().HubKey}
 	p.gateway, err = gateway.New(ctx, gateway.Options{
 		Clusters: p.state.Clusters, Rows: p.state.Rows, Inventory: p.inventory,
 		Render: rows.manifest, RenderSalt: rows.salt,

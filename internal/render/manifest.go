@@ -24,6 +24,9 @@ type ManifestInput struct {
 	Namespaces map[string]atoll.NamespaceMeta
 	// DeletedNamespaces that the agent may remove once they are empty.
 	DeletedNamespaces []string
+	// Key of the hub, under which the content is hashed: the hash lies in the row's
+	// status, and who sees it cannot test guesses of a Secret against it.
+	Key []byte
 }
 
 // BuildManifest gives what the row's member is to hold of the Bundle. Equal content
@@ -54,7 +57,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		}
 		m.Tombstones = append(m.Tombstones, t)
 	}
-	m.Content = contentHash(m)
+	m.Content = contentHash(in.Key, m)
 	return m
 }
 
@@ -89,7 +92,7 @@ func NamespaceMeta(labels, annotations map[string]string) atoll.NamespaceMeta {
 
 // contentHash is over all of the manifest but its generation; items count by their
 // hashes.
-func contentHash(m atoll.Manifest) string {
+func contentHash(key []byte, m atoll.Manifest) string {
 	m.Generation, m.Content = 0, ""
 	items := make([]atoll.Rendered, len(m.Items))
 	for i, item := range m.Items {
@@ -97,5 +100,5 @@ func contentHash(m atoll.Manifest) string {
 		items[i] = item
 	}
 	m.Items = items
-	return atoll.HashJSON(m)
+	return atoll.KeyedHash(key, []byte(atoll.HashJSON(m)))
 }

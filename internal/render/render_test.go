@@ -351,6 +351,11 @@ func TestBuildManifest(t *testing.T) {
 		t.Error("where an item moved to is no part of the content's hash")
 	}
 	in.Row.Phase, in.Row.Orphan = atoll.RowRemoving, true
+	keyed := in
+	keyed.Key = []byte("the hub's")
+	if a, b := render.BuildManifest(in), render.BuildManifest(keyed); a.Content == b.Content || b.Content != render.BuildManifest(keyed).Content {
+		t.Errorf("content is hashed to %s and, under a key, to %s", a.Content, b.Content)
+	}
 	if gone := render.BuildManifest(in); !gone.Remove || gone.Items != nil || gone.Removal != v1alpha1.RemoveOrphan || gone.Content == m.Content {
 		t.Errorf("a row that is Removing: %+v", gone)
 	}
