@@ -22,6 +22,7 @@ import (
 // The reasons of failures and waits.
 const (
 	ReasonNotServed      = "NotServed"
+	ReasonSilent         = "APISilent"
 	ReasonConflict       = "Conflict"
 	ReasonInvalid        = "Invalid"
 	ReasonDenied         = "AdmissionDenied"

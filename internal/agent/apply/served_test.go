@@ -128,7 +128,7 @@ func TestAKindThatIsNotListedIsNotGone(t *testing.T) {
 		deleted  []string
 		done     bool
 	}{
-		{"its API is silent", map[string]bool{"v1": false, "v1alpha1": false}, ReasonUnavailable, nil, false},
+		{"its API is silent", map[string]bool{"v1": false, "v1alpha1": false}, ReasonSilent, nil, false},
 		{"its version was dropped", map[string]bool{"v1": true}, "", []string{path}, true},
 		{"its definition went", nil, "", nil, true},
 	} {
@@ -151,18 +151,25 @@ func TestAKindThatIsNotListedIsNotGone(t *testing.T) {
 	}
 }
 
-// A namespace stays while it is not known what is in it.
+// A namespace stays while it is not known what is in it, and the row that made it does
+// not wait for that.
 func TestANamespaceStaysWhileAnAPIIsSilent(t *testing.T) {
 	key := claims.Namespace("shop")
-	for silent, reason := range map[bool]string{true: ReasonUnavailable, false: ""} {
+	for silent, reason := range map[bool]string{true: ReasonSilent, false: ""} {
 		api := &partial{versions: map[string]bool{}, objects: map[string]string{"/api/v1/namespaces/shop": "n1"}}
 		if silent {
 			api.versions["v1"] = false
 		}
-		e := engineOn(t, api, claims.Record{Key: key, UID: "n1", Implicit: true, Doomed: true}, manifest("b1", 1))
-		got := ""
-		if f := e.work(t.Context(), key); f != nil {
+		m := manifest("b1", 1)
+		m.Remove, m.DeletedNamespaces = true, []string{"shop"}
+		e := engineOn(t, api, claims.Record{Key: key, UID: "n1", Implicit: true, Doomed: true}, m)
+		got, f := "", e.work(t.Context(), key)
+		if f != nil {
 			got = f.Reason
+		}
+		e.finish(t.Context(), key, f)
+		if s, _ := e.Status("b1", nil, testNow); s.State != atoll.RowRemoved || silent == (s.Message == "") {
+			t.Errorf("silent %t: the row is %s: %s", silent, s.State, s.Message)
 		}
 		if got != reason || silent == (len(api.deleted) > 0) {
 			t.Errorf("silent %t: failed for %q, deleted %v", silent, got, api.deleted)

@@ -119,7 +119,7 @@ func (e *Engine) namespacesDone(m *atoll.Manifest) (done bool, kept string) {
 			continue // not ours, needed again, or the last one in it turns off the light
 		}
 		t := e.tasks[key]
-		if t == nil || t.failure == nil || t.failure.Reason != ReasonForeign {
+		if t == nil || t.failure == nil || t.failure.Reason != ReasonForeign && t.failure.Reason != ReasonSilent {
 			return false, ""
 		}
 		kept = t.failure.Message

@@ -165,7 +165,7 @@ func (e *Engine) existing(ctx context.Context, p plan) (member.Resource, *Failur
 
 func unanswered(group string) *Failure {
 	return &Failure{
-		Reason: ReasonUnavailable, Transport: true, Most: 30 * time.Second,
+		Reason: ReasonSilent, Transport: true, Most: 30 * time.Second,
 		Message: "the member does not say what it serves in the API group " + group + ": what serves that there does not answer",
 	}
 }
