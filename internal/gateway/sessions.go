@@ -129,7 +129,10 @@ func (g *Gateway) leave(s *stream) {
 // seen takes from Hello what concerns the whole hub.
 func (g *Gateway) seen(s *stream, h *pb.Hello) {
 	g.checkPosition(s, h.GetPosition())
-	if h.GetHighest() >= generationLimit {
+	// Rows begin with the milliseconds of their time and count up by one. What is
+	// beyond tomorrow no hub has given out, and one agent must not raise all rows to
+	// where there is no room above them.
+	if h.GetHighest() > time.Now().Add(24*time.Hour).UnixMilli() {
 		s.log.Warn("an agent claims to hold a generation that no hub gives out; the claim is ignored", "generation", h.GetHighest())
 		return
 	}

@@ -85,21 +85,40 @@ func TestNewTemplateIsANewObject(t *testing.T) {
 	}
 }
 
-func TestVolumesStayAsDependencies(t *testing.T) {
-	w := newWorld(t)
-	claim := w.item("t-pvc", `
+const volumeClaim = `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`)
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`
+
+func TestVolumesStayAsDependencies(t *testing.T) {
+	w := newWorld(t)
+	claim := w.item("t-pvc", volumeClaim)
 	claim.Dependency = true
 	w.upsert(manifest("b1", 1, claim))
 	w.exists(claim.Key)
 	w.upsert(withTombstones(manifest("b1", 2), atoll.Tombstone{Key: claim.Key, UID: claim.UID, Cause: atoll.CauseUnused}))
 	w.status("b1", func(s atoll.RowStatus) bool { return len(s.Gone) == 1 })
-	if live := w.exists(claim.Key); live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
+	left := w.exists(claim.Key)
+	if left.GetDeletionTimestamp() != nil || left.GetLabels()[atoll.LabelBundleUID] != "" {
+		t.Fatalf("%v", left)
+	}
+
+	// Another volume of that name is not this one; the same one takes up its data.
+	other := w.item("t-other", volumeClaim)
+	other.Dependency = true
+	w.upsert(manifest("b2", 1, other))
+	w.reason("b2", ReasonConflict)
+	w.upsert(remove("b2", 2))
+	w.removed("b2")
+	w.upsert(manifest("b1", 3, claim))
+	w.status("b1", func(s atoll.RowStatus) bool { return s.Generation == 3 && s.Applied })
+	if live := w.exists(claim.Key); live.GetUID() != left.GetUID() || live.GetLabels()[atoll.LabelBundleUID] != "b1" {
 		t.Fatalf("%v", live)
 	}
+	w.upsert(remove("b1", 4))
+	w.removed("b1")
+	w.exists(claim.Key)
 }
 
 func TestFinalizersAreWaitedFor(t *testing.T) {

@@ -50,6 +50,14 @@ func TestRemovalWithADefinitionAsDependencyIsReported(t *testing.T) {
 	if live := w.exists(crd.Key); live.GetUID() != uid || live.GetLabels()[atoll.LabelBundleUID] != "" {
 		t.Fatalf("the definition was to be let go and to stay: %v", live.GetLabels())
 	}
+
+	// The hub's is made anew, and means the same kind.
+	crd.UID = "t-crd-2"
+	w.upsert(manifest("b2", 1, crd, conch))
+	w.ready("b2", 1)
+	if live := w.exists(crd.Key); live.GetUID() != uid {
+		t.Fatal("the definition was made anew")
+	}
 }
 
 // The last act for a Bundle may come long after all else was reported.

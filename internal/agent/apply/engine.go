@@ -96,8 +96,13 @@ func New(o Options, stored store.Contents) *Engine {
 	for uid, gone := range stored.Reports.Gone {
 		e.book.Bury(uid, gone.At)
 	}
-	for _, b := range stored.Bundles {
-		e.fold(b.Holding)
+	// Those that go come first, so that what the others want is not marked to go.
+	for _, going := range []bool{true, false} {
+		for _, b := range stored.Bundles {
+			if b.Holding.Manifest.Remove == going {
+				e.fold(b.Holding)
+			}
+		}
 	}
 	for _, key := range e.book.Keys() {
 		e.due(key)

@@ -32,7 +32,8 @@ func (e *Engine) put(ctx context.Context, p plan) *Failure {
 	return e.update(ctx, p, res)
 }
 
-// create makes the object, unless one of that name exists.
+// create makes the object, unless one of that name exists. One that was left behind
+// is taken up again.
 func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failure {
 	live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 	switch {
@@ -49,6 +50,9 @@ func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failu
 	}
 	if v.Deleting {
 		return terminating(v)
+	}
+	if claims.TakesUp(p.Key, live.GetAnnotations()[claims.AnnotationLeftBehind], p.Item.UID) {
+		return e.send(ctx, p, res, sending{uid: v.UID, force: true, left: p.Item.Leave})
 	}
 	return e.resolve(ctx, p, res, live)
 }

@@ -95,7 +95,8 @@ func terminating(v observe.View) *Failure {
 }
 
 // release lets go of an object: our labels and our claim to its fields are taken
-// off, and everything else stays.
+// off, and everything else stays. What we made is marked, so that it is taken up
+// again when it comes back.
 func (e *Engine) release(ctx context.Context, p plan) *Failure {
 	res, failure := e.existing(ctx, p)
 	if failure != nil {
@@ -122,10 +123,14 @@ func (e *Engine) release(ctx context.Context, p plan) *Failure {
 	if len(fields) == 0 {
 		fields = append(fields, map[string]any{}) // an empty list would change nothing
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	metadata := map[string]any{
 		"uid": p.Record.UID, "resourceVersion": live.ResourceVersion, "managedFields": fields,
 		"labels": map[string]any{atoll.LabelBundleUID: nil, claims.LabelTemplateUID: nil, claims.LabelAdopted: nil},
-	}})
+	}
+	if p.Record.LeavesBehind() {
+		metadata["annotations"] = map[string]any{claims.AnnotationLeftBehind: p.Record.Template}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return explain(err, p.Key)
 	}
@@ -172,7 +177,11 @@ func (e *Engine) guardCRD(ctx context.Context, p plan) *Failure {
 	}
 	kinds := served(crd)
 	if len(kinds) == 0 {
-		return nil
+		return &Failure{
+			Reason: ReasonForeign, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
+			Message: cut(fmt.Sprintf("%s %s is kept: it serves no version, so that nobody can see what is stored of its kind: serve one, or delete it in the member",
+				p.Key.Kind, p.Key.Name)),
+		}
 	}
 	return e.guardKind(ctx, kinds[0], "", p.Key)
 }

@@ -90,6 +90,30 @@ const LabelTemplateUID = "atoll.dev/template-uid"
 // for one also when the record of it is lost.
 const LabelAdopted = "atoll.dev/adopted"
 
+// AnnotationLeftBehind is on an object that Atoll made and left in the member because
+// nobody asked for its deletion (a volume claim, a definition or a namespace that was
+// only a dependency): the UID of the template that it was made for. When the same
+// comes back, it is known for ours and taken up again with what is in it.
+const AnnotationLeftBehind = "atoll.dev/left-behind"
+
+// TakesUp tells whether an object that was left behind for a template is what an item
+// of that key and template means. A definition made anew on the hub means the same
+// kind; a volume made anew does not mean the old one's data.
+func TakesUp(key atoll.ItemKey, leftBehind, template string) bool {
+	return leftBehind != "" && (leftBehind == template || IsCRD(key))
+}
+
+// LeavesBehind tells whether the object, which is let go, was made here and is only
+// kept: not one that was there before, or that users orphaned.
+func (r *Record) LeavesBehind() bool {
+	for _, c := range r.Claims {
+		if c.Orphan {
+			return false
+		}
+	}
+	return !r.Adopted && r.Template != ""
+}
+
 // RunsOnce tells whether objects of the key's kind run to completion, so that
 // one made for a template is never made a second time for it.
 func RunsOnce(key atoll.ItemKey) bool {
