@@ -150,18 +150,6 @@ func (o options) run(ctx context.Context, progress io.Writer) (numbers []number,
 	return numbers, nil
 }
 
-// binary is the path of one of our programs.
-func binary(name string) (string, error) {
-	if dir := os.Getenv(lab.BinDirVariable); dir != "" {
-		return filepath.Join(dir, name), nil
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find %s beside this program: %w", name, err)
-	}
-	return filepath.Join(filepath.Dir(self), name), nil
-}
-
 // pause waits for d or for the end of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/lab"
 )
 
 // hubAlone starts a hub on an empty directory and once more on what it left.
@@ -26,7 +28,7 @@ func (o options) hubAlone(ctx context.Context, dir string) ([]number, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := binary("atoll")
+	path, err := lab.Program("atoll")
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func (o options) hubAlone(ctx context.Context, dir string) ([]number, error) {
 
 // hubOnce runs a hub until it is ready, and idle for a while.
 func (o options) hubOnce(ctx context.Context, dir string, idle time.Duration) (ready time.Duration, memory float64, err error) {
-	path, err := binary("atoll-hub")
+	path, err := lab.Program("atoll-hub")
 	if err != nil {
 		return 0, 0, err
 	}

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -61,19 +59,6 @@ func newWorld(l *lab.Lab, files string, members []string) (*world, error) {
 	return w, nil
 }
 
-// binary is the path of one of our programs, beside this one or where
-// lab.BinDirVariable says.
-func binary(name string) (string, error) {
-	if dir := os.Getenv(lab.BinDirVariable); dir != "" {
-		return filepath.Join(dir, name), nil
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find %s beside this program: %w", name, err)
-	}
-	return filepath.Join(filepath.Dir(self), name), nil
-}
-
 // run runs kubectl (the one in atoll-lab) or atoll against the hub and returns what
 // it printed.
 func (w *world) run(ctx context.Context, program string, args ...string) (string, error) {
@@ -81,7 +66,7 @@ func (w *world) run(ctx context.Context, program string, args ...string) (string
 	if program == "kubectl" {
 		name, prefix = "atoll-lab", []string{"kubectl"}
 	}
-	path, err := binary(name)
+	path, err := lab.Program(name)
 	if err != nil {
 		return "", err
 	}

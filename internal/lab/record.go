@@ -194,23 +194,32 @@ func (l *Lab) locked(ctx context.Context, f func() error) error {
 	return f()
 }
 
+// Program gives the path of a program by its usual name: in the directory that
+// BinDirVariable names, else beside this one.
+func Program(name string) (string, error) {
+	if dir := os.Getenv(BinDirVariable); dir != "" {
+		return filepath.Join(dir, name), nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find %s beside this program: %w", name, err)
+	}
+	return filepath.Join(filepath.Dir(self), name), nil
+}
+
 // find completes the paths and sees that the files exist.
 func (b Binaries) find(hubless bool) (Binaries, error) {
-	dir := os.Getenv(BinDirVariable)
-	if dir == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return b, fmt.Errorf("find the programs of the lab: %w", err)
-		}
-		dir = filepath.Dir(self)
-	}
 	paths := map[string]*string{"atoll-lab": &b.Lab}
 	if !hubless {
 		paths["atoll-hub"], paths["atoll"] = &b.Hub, &b.Atoll
 	}
 	for name, path := range paths {
 		if *path == "" {
-			*path = filepath.Join(dir, name)
+			usual, err := Program(name)
+			if err != nil {
+				return b, err
+			}
+			*path = usual
 		}
 		abs, err := filepath.Abs(*path)
 		if err != nil {

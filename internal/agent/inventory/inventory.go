@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/session"
 )
 
@@ -134,7 +135,7 @@ func (i *Inventory) Run(ctx context.Context) {
 		if i.tell() {
 			i.o.Changed()
 		}
-		if !pause(ctx, Quiet) {
+		if !pause.For(ctx, Quiet) {
 			return
 		}
 	}
@@ -180,7 +181,7 @@ func (i *Inventory) discover(ctx context.Context) {
 		case <-i.look:
 		}
 		for _, wait := range lookAgain {
-			if !pause(ctx, wait) {
+			if !pause.For(ctx, wait) {
 				return
 			}
 			if i.ask(ctx) {
@@ -214,17 +215,6 @@ func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

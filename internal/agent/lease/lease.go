@@ -33,6 +33,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/pause"
 )
 
 // ErrLost: another agent took the Lease.
@@ -120,7 +121,7 @@ func (l *Lease) Acquire(ctx context.Context) error {
 			l.log.Warn("the lease cannot be taken; trying on", "lease", l.namespace+"/"+Name, "err", err)
 			told = err.Error()
 		}
-		if !pause(ctx, retry) {
+		if !pause.For(ctx, retry) {
 			return fmt.Errorf("wait for lease %s/%s in the member: %w", l.namespace, Name, ctx.Err())
 		}
 	}
@@ -128,7 +129,7 @@ func (l *Lease) Acquire(ctx context.Context) error {
 
 // Keep renews the Lease until ctx ends or another agent has it.
 func (l *Lease) Keep(ctx context.Context) error {
-	for pause(ctx, l.nextRenewal()) {
+	for pause.For(ctx, l.nextRenewal()) {
 		begin := time.Now()
 		now, err := l.get(ctx)
 		if err == nil {
@@ -223,15 +224,3 @@ func (l *Lease) done(err error, begin time.Time) error {
 }
 
 func holder(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
-
-// pause waits; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

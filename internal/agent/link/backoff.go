@@ -1,7 +1,6 @@
 package link
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -24,15 +23,3 @@ func (b *backoff) next() time.Duration {
 }
 
 func (b *backoff) reset() { b.current = 0 }
-
-// pause waits; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
@@ -145,7 +146,7 @@ func (l *Link) join(ctx context.Context) error {
 				l.o.Log.Info("waiting to be accepted by the hub", "hub", l.hub(), "cluster", l.o.Name, "message", told)
 			}
 			wait.reset()
-			if !pause(ctx, 500*time.Millisecond) {
+			if !pause.For(ctx, 500*time.Millisecond) {
 				return ctx.Err()
 			}
 			continue
@@ -163,7 +164,7 @@ func (l *Link) join(ctx context.Context) error {
 			}
 			l.nextHub()
 		}
-		if !pause(ctx, d) {
+		if !pause.For(ctx, d) {
 			return ctx.Err()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/apply"
 	"atoll.dev/atoll/internal/agent/inventory"
+	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
@@ -193,7 +194,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 			if err := l.join(ctx); err != nil {
 				if ctx.Err() == nil {
 					l.o.Log.Error("cannot keep the identity that the hub gave; trying on", "err", err)
-					pause(ctx, wait.next())
+					pause.For(ctx, wait.next())
 				}
 				continue
 			}
@@ -223,7 +224,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 		if refused == nil {
 			l.nextHub()
 		}
-		pause(ctx, d)
+		pause.For(ctx, d)
 	}
 }
 

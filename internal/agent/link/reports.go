@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
@@ -31,7 +32,7 @@ func (l *Link) reportLoop(ctx context.Context) {
 			return
 		case <-l.changed:
 		}
-		if !pause(ctx, Gather) {
+		if !pause.For(ctx, Gather) {
 			return
 		}
 		l.mu.Lock()
@@ -44,7 +45,7 @@ func (l *Link) reportLoop(ctx context.Context) {
 				l.mu.Lock()
 				l.dirty[bundle] = true
 				l.mu.Unlock()
-				if !pause(ctx, time.Second) {
+				if !pause.For(ctx, time.Second) {
 					return
 				}
 				signal(l.changed)
@@ -186,7 +187,7 @@ func (l *Link) saveLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-l.saving:
-			pause(ctx, saveEvery)
+			pause.For(ctx, saveEvery)
 		}
 		if ctx.Err() != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
@@ -167,7 +168,7 @@ func (l *Link) renew(ctx context.Context, out *outbox) {
 		l.mu.Lock()
 		cert := l.id.cert
 		l.mu.Unlock()
-		if !pause(ctx, max(time.Minute, time.Until(trust.RenewAt(cert)))) {
+		if !pause.For(ctx, max(time.Minute, time.Until(trust.RenewAt(cert)))) {
 			return
 		}
 		l.mu.Lock()
@@ -224,7 +225,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 				return
 			}
 			l.o.Log.Warn("a manifest cannot be stored in the member; trying on", "bundle", m.Bundle, "err", err)
-			if !pause(ctx, wait.next()) {
+			if !pause.For(ctx, wait.next()) {
 				return
 			}
 			continue

@@ -1,8 +1,13 @@
 package client
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -14,6 +19,21 @@ type Plan struct {
 	Recalled bool
 	// Lines say what waits, one per row.
 	Lines []string
+}
+
+// Answer writes a decision about a plan as an annotation of its Bundle.
+func (c *Cluster) Answer(ctx context.Context, o Object, uid types.UID, annotation, plan string) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": uid, "annotations": map[string]string{annotation: plan}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	if err != nil {
+		return c.Explain(err)
+	}
+	return nil
 }
 
 // Plans that rows of one Bundle wait for, by hash, but for those that its annotations

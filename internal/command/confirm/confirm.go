@@ -6,15 +6,12 @@
 package confirm
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -77,15 +74,8 @@ func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string
 	case waiting[plan].Lines == nil:
 		return fmt.Errorf("%s/%s does not wait for plan %s; look at what waits now, and release that if it is meant:\n%s", o.Resource.Resource, o.Name, plan, list(waiting))
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": bundle.UID, "annotations": map[string]string{atoll.AnnotationConfirm: plan}},
-	})
-	if err != nil {
+	if err := c.Answer(ctx, o, bundle.UID, atoll.AnnotationConfirm, plan); err != nil {
 		return err
-	}
-	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
-	if err != nil {
-		return c.Explain(err)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "plan %s is released; follow it with: atoll get rows %s -n %s\n", plan, o.Name, o.Namespace)
 	return err

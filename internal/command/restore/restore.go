@@ -167,15 +167,8 @@ func keep(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) e
 	case !waiting.Recalled:
 		return fmt.Errorf("plan %s is not about removals before a restore: undo the edit that asks for it, or release it with `atoll confirm`", plan)
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": bundle.UID, "annotations": map[string]string{atoll.AnnotationKeep: plan}},
-	})
-	if err != nil {
+	if err := c.Answer(ctx, o, bundle.UID, atoll.AnnotationKeep, plan); err != nil {
 		return err
-	}
-	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
-	if err != nil {
-		return c.Explain(err)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "what plan %s would remove is placed again; follow it with: atoll get rows %s -n %s\n", plan, o.Name, o.Namespace)
 	return err
