@@ -21,6 +21,10 @@ const (
 	// RowRemoving: the tombstone; stays until the agent confirms it or an
 	// administrator gives the cluster up.
 	RowRemoving RowPhase = "Removing"
+	// RowVacant: nothing is ordered. An empty namespace stays in the cluster, and the
+	// row is there to become Removing when the hub's namespace is deleted. Rows of this
+	// phase belong to no Bundle: their ref has the namespace's UID, and no name.
+	RowVacant RowPhase = "Vacant"
 )
 
 // RowSpec is what the hub wants of one Bundle in one cluster.
@@ -133,6 +137,9 @@ type RowStatus struct {
 	// AllGone: there are more tombstones than have room in Gone, and the agent has
 	// carried out all.
 	AllGone bool `json:"z,omitempty"`
+	// Vacant, when Removed: the namespace that the agent made for the Bundle stays,
+	// and nothing of Atoll's is in it.
+	Vacant bool `json:"v,omitempty"`
 }
 
 // Health of an object.

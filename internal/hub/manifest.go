@@ -24,7 +24,7 @@ type rowRenderer struct {
 // manifest gives what the row's cluster is to hold. A row whose variant is not the
 // cluster's is about to be moved by place, and is not rendered before.
 func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifest, error) {
-	content, err := r.state.Revisions.Content(ctx, row.Spec.Revision)
+	content, err := r.content(ctx, row)
 	if err != nil {
 		return atoll.Manifest{}, err
 	}
@@ -54,6 +54,15 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 		}
 	}
 	return render.BuildManifest(in), nil
+}
+
+// content of the row's revision. A row that is no Bundle's, but where a namespace
+// stays, has none.
+func (r rowRenderer) content(ctx context.Context, row state.Row) (*atoll.Content, error) {
+	if row.Bundle.Name == "" {
+		return &atoll.Content{}, nil
+	}
+	return r.state.Revisions.Content(ctx, row.Spec.Revision)
 }
 
 // heldBack lists the items of the content that are not to be sent, while the content
@@ -98,7 +107,7 @@ func (r rowRenderer) salt(row state.Row) string {
 			parts = append(parts, render.NamespaceMeta(o.Labels, o.Annotations))
 		}
 	}
-	content, err := r.state.Revisions.Content(r.ctx, row.Spec.Revision)
+	content, err := r.content(r.ctx, row)
 	if err != nil {
 		return atoll.HashJSON(parts)
 	}

@@ -29,9 +29,13 @@ func APIsHash(apis []string) string {
 }
 
 // WantOf a row: what the hub wants the agent to hold, and last heard of it. ok is
-// false where the agent is to hold nothing: its removal is done and reported.
+// false where the agent is to hold nothing: its removal is done and reported, or
+// nothing was ever ordered.
 func WantOf(bundle string, spec atoll.RowSpec, status *atoll.RowStatus) (want Entry, ok bool) {
 	want = Entry{Bundle: bundle, Generation: spec.Generation}
+	if spec.Phase == atoll.RowVacant {
+		return want, false
+	}
 	if status == nil {
 		return want, true
 	}

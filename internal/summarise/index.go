@@ -1,11 +1,13 @@
 package summarise
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 )
@@ -22,6 +24,8 @@ type index struct {
 	templates map[atoll.ItemKey]seenTemplate
 	clusters  map[string]seenCluster
 	edits     map[string]seenBundle
+	// stays: by namespace, the UIDs under which Vacant rows are kept.
+	stays map[string]map[string]bool
 }
 
 type hold struct {
@@ -32,6 +36,8 @@ type indexed struct {
 	content *atoll.Content
 	rows    int
 	waits   bool
+	// stays is the namespace, if the rows tell where it stays.
+	stays string
 }
 
 type seenTemplate struct {
@@ -52,6 +58,7 @@ func newIndex() *index {
 	return &index{
 		holds: map[atoll.ItemKey]map[string]hold{}, bundles: map[string]*indexed{},
 		templates: map[atoll.ItemKey]seenTemplate{}, clusters: map[string]seenCluster{}, edits: map[string]seenBundle{},
+		stays: map[string]map[string]bool{},
 	}
 }
 
@@ -67,6 +74,9 @@ func (x *index) set(s *snapshot) (unheld []atoll.ItemKey) {
 	}
 	dropped := x.clear(s.uid)
 	x.bundles[s.uid] = &indexed{content: s.content, rows: len(s.rows)}
+	if s.ofNamespace() {
+		x.stay(s.rows[0].Bundle)
+	}
 	if s.content != nil {
 		for _, t := range s.content.Tombstones {
 			x.put(t.Key, s.uid, hold{})
@@ -114,9 +124,30 @@ func (x *index) forget(uid string) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	unheld = x.clear(uid)
+	if b := x.bundles[uid]; b != nil && b.stays != "" {
+		if delete(x.stays[b.stays], uid); len(x.stays[b.stays]) == 0 {
+			delete(x.stays, b.stays)
+		}
+	}
 	delete(x.bundles, uid)
 	delete(x.edits, uid)
 	return unheld
+}
+
+// stay notes that rows tell where a namespace stays.
+func (x *index) stay(ref enginev1.BundleRef) {
+	x.bundles[ref.UID].stays = ref.Namespace
+	if x.stays[ref.Namespace] == nil {
+		x.stays[ref.Namespace] = map[string]bool{}
+	}
+	x.stays[ref.Namespace][ref.UID] = true
+}
+
+// vacant lists the UIDs of namespaces of the name that stay somewhere.
+func (x *index) vacant(namespace string) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Sorted(maps.Keys(x.stays[namespace]))
 }
 
 // rows that the Bundle had when it was last looked at.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -209,19 +210,19 @@ func (r *Reconciler) releaseBundle(ctx context.Context, s *snapshot, m *memo) (w
 
 // collect takes away what nobody needs any more.
 func (r *Reconciler) collect(ctx context.Context, s *snapshot, m *memo) error {
-	return errors.Join(r.collectRows(ctx, s, m), r.collectSlices(ctx, s), r.collectRevisions(ctx, s))
+	return errors.Join(r.doomVacant(ctx, s), r.collectRows(ctx, s, m), r.collectSlices(ctx, s), r.collectRevisions(ctx, s))
 }
 
 // collectRows takes away rows whose removal is confirmed, and those whose Bundle and
 // Cluster are both gone. Rows of one removal go in one write.
 func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) error {
-	gone, pending := map[string]*atoll.RowSpec{}, false
+	gone, pending, removed := map[string]*atoll.RowSpec{}, false, []Row(nil)
 	base := make([]state.Row, 0, len(s.rows))
 	for _, row := range s.rows {
 		base = append(base, row.Row)
 		switch {
 		case row.removed() && row.Spec.Recall == nil:
-			gone[row.Cluster] = nil
+			gone[row.Cluster], removed = nil, append(removed, row)
 		case !s.alive && !row.Known:
 			r.Log.Warn("a cluster was given up: what it holds of a deleted bundle is left behind there",
 				"cluster", row.Cluster, "uid", row.Spec.UID, "bundle", row.Bundle.Name, "namespace", row.Bundle.Namespace)
@@ -244,6 +245,11 @@ func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) erro
 		}
 	}
 	m.collecting = time.Time{}
+	again, err := r.keepVacant(ctx, removed)
+	if err != nil {
+		return err
+	}
+	maps.Copy(gone, again)
 	if err := r.Rows.WriteSpecs(ctx, s.rows[0].Bundle, base, gone); err != nil {
 		return fmt.Errorf("collect removed rows: %w", err)
 	}

@@ -44,6 +44,8 @@ type memory struct {
 	templates map[atoll.ItemKey]*unstructured.Unstructured
 	holding   bool
 	doomed    map[string]bool // namespaces that are being deleted
+	absent    map[string]bool // namespaces that the table does not have
+	deleted   map[string]bool // namespaces that are deleted
 
 	onBundle    []func(string)
 	onRows      []func(string, []string)
@@ -66,6 +68,7 @@ func newMemory() *memory {
 		clusters: map[string]*v1alpha1.Cluster{}, online: map[string]bool{},
 		revisions: map[string][]*enginev1.Revision{}, contents: map[string]*atoll.Content{},
 		templates: map[atoll.ItemKey]*unstructured.Unstructured{}, failing: map[string]error{}, doomed: map[string]bool{},
+		absent: map[string]bool{}, deleted: map[string]bool{},
 	}
 }
 
@@ -167,77 +170,7 @@ func (m memRevisions) Subscribe(fn func(string))        { m.onRev = append(m.onR
 func (m memTemplates) Subscribe(fn func(atoll.ItemKey)) { m.onTemplate = append(m.onTemplate, fn) }
 func (m memHub) Subscribe(fn func())                    { m.onHub = append(m.onHub, fn) }
 
-func (m memRows) Bundles() (out []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for uid := range m.rows {
-		out = append(out, uid)
-	}
-	return out
-}
-
-func (m memRows) OfBundle(uid string) (out []state.Row) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range m.rows[uid] {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b state.Row) int { return strings.Compare(a.Cluster, b.Cluster) })
-	return out
-}
-
-func (m memRows) OfCluster(uid string) (out []state.Row) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, rows := range m.rows {
-		for _, r := range rows {
-			if r.Spec.UID == uid {
-				out = append(out, r)
-			}
-		}
-	}
-	return out
-}
-
-func (m memRows) Slices(uid string) (out []*enginev1.TargetSlice) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.slices {
-		if s.Spec.Bundle.UID == uid {
-			out = append(out, s)
-		}
-	}
-	slices.SortFunc(out, func(a, b *enginev1.TargetSlice) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error {
-	m.mu.Lock()
-	if err := m.note("rows"); err != nil {
-		m.mu.Unlock()
-		return err
-	}
-	var changed []string
-	for c, spec := range changes {
-		i := slices.IndexFunc(base, func(r state.Row) bool { return r.Cluster == c })
-		if i < 0 || base[i].Spec.Encode() != m.rows[ref.UID][c].Spec.Encode() || spec != nil {
-			m.mu.Unlock()
-			return fmt.Errorf("cluster %s: %w", c, state.ErrRowsMoved)
-		}
-		changed = append(changed, c)
-		delete(m.slices[m.rows[ref.UID][c].Slice].Spec.Rows, c)
-		delete(m.rows[ref.UID], c)
-	}
-	if len(m.rows[ref.UID]) == 0 {
-		delete(m.rows, ref.UID)
-	}
-	m.mu.Unlock()
-	for _, fn := range m.onRows {
-		fn(ref.UID, changed)
-	}
-	return nil
-}
-
+// keepRow with its status, in the one slice that new rows go to.
 func (m memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,7 +258,10 @@ func (m memNamespaces) Subscribe(fn func(string)) { m.onNamespace = append(m.onN
 func (m memNamespaces) Get(name string) (*corev1.Namespace, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ns := &corev1.Namespace{}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("ns-" + name)}}
+	if m.absent[name] {
+		return nil, false
+	}
 	if m.doomed[name] {
 		now := metav1.Now()
 		ns.DeletionTimestamp = &now
@@ -342,6 +278,24 @@ func (m *memory) doom(name string) {
 		fn(name)
 	}
 }
+
+// lose a namespace from the table; it is deleted, or the table is wrong.
+func (m *memory) lose(name string, deleted bool) {
+	m.mu.Lock()
+	m.absent[name], m.deleted[name] = true, deleted
+	m.mu.Unlock()
+	for _, fn := range m.onNamespace {
+		fn(name)
+	}
+}
+
+func (m memWriter) NamespaceExists(_ context.Context, name, uid string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.deleted[name] && uid == "ns-"+name, nil
+}
+
+func (m memHub) GenerationFloor() int64 { return 0 }
 
 func (m memHub) Holding() (string, bool) {
 	m.mu.Lock()

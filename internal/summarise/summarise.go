@@ -73,6 +73,7 @@ type Namespaces interface {
 // Hub says whether the hub holds.
 type Hub interface {
 	Holding() (reason string, holding bool)
+	GenerationFloor() int64
 	Subscribe(fn func())
 }
 
@@ -282,8 +283,14 @@ func (r *Reconciler) templateChanged(key atoll.ItemKey) {
 	}
 }
 
-// namespaceChanged looks at the Bundles of a namespace that is being deleted.
+// namespaceChanged looks at the Bundles of a namespace that is being deleted, and at
+// where namespaces of that name stay.
 func (r *Reconciler) namespaceChanged(name string) {
+	for _, uid := range r.index.vacant(name) {
+		if ns, ok := r.Namespaces.Get(name); !ok || string(ns.UID) != uid || ns.DeletionTimestamp != nil {
+			r.soon(uid)
+		}
+	}
 	if !r.doomed(name) {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,6 +36,8 @@ type Writer interface {
 	Release(ctx context.Context, obj client.Object, finalizer string) error
 	// DeleteSlice deletes a TargetSlice; one that is gone is no error.
 	DeleteSlice(ctx context.Context, s *enginev1.TargetSlice) error
+	// NamespaceExists asks the API server, not a table.
+	NamespaceExists(ctx context.Context, name, uid string) (bool, error)
 }
 
 // fieldManager of what this package writes.
@@ -154,4 +157,16 @@ func (w *APIWriter) DeleteSlice(ctx context.Context, s *enginev1.TargetSlice) er
 		return nil
 	}
 	return err
+}
+
+// NamespaceExists implements Writer.
+func (w *APIWriter) NamespaceExists(ctx context.Context, name, uid string) (bool, error) {
+	var ns corev1.Namespace
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, &ns); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("look for namespace %s: %w", name, err)
+	}
+	return string(ns.UID) == uid, nil
 }

@@ -316,3 +316,31 @@ spec:
 	taint(ns+"-1", "")
 	eventually(t, converge, "without the taint it is back", row(ns+"-1", "Active"))
 }
+
+// Applications are deleted, or move away, and their namespace long after them: it goes
+// everywhere, also from clusters that are away at the time.
+func TestANamespaceGoesAfterWhatWasInIt(t *testing.T) {
+	ns := namespace(t, "outlived")
+	apply(t, ns, settings+"---"+selecting("web", "", members...))
+	eventually(t, converge, "delivery", there("v1", "ConfigMap", ns, "web", members...))
+	place(t, ns, "web", "member1", "member2")
+	eventually(t, converge, "it moves away from one", there("v1", "ConfigMap", ns, "web", "member1", "member2"))
+	remove(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web")
+	remove(t, "v1", "ConfigMap", ns, "web")
+	eventually(t, converge, "it is deleted", all(there("v1", "ConfigMap", ns, "web"), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
+	eventually(t, converge, "the hub knows where the namespace stays", wantPhases(t, ns, map[string]int{"Vacant": 3}))
+	if why := there("v1", "Namespace", "", ns, members...)(t.Context()); why != "" {
+		t.Fatalf("nobody deleted the namespace: %s", why)
+	}
+	cut(t, "member2")
+	remove(t, "v1", "Namespace", "", ns)
+	eventually(t, converge, "the namespace goes", there("v1", "Namespace", "", ns, "member2"))
+	heal(t, "member2")
+	eventually(t, converge, "it goes where it was away", there("v1", "Namespace", "", ns))
+	eventually(t, converge, "nothing is left of it on the hub", func(context.Context) string {
+		if out := cli(t, "get", "rows", "-n", ns); !strings.HasPrefix(out, "no rows") {
+			return out
+		}
+		return ""
+	})
+}

@@ -69,6 +69,24 @@ func TestApplyReportRemove(t *testing.T) {
 	w.absent(claims.Namespace(w.ns))
 }
 
+// A namespace outlives what was in it until the hub's is deleted, whoever says so.
+func TestANamespaceGoesByItsOwnTombstone(t *testing.T) {
+	w := newWorld(t)
+	w.upsert(manifest("b1", 1, w.item("t-conf", configMap)))
+	w.ready("b1", 1)
+	last := manifest("b1", 2)
+	last.Remove, last.Namespace = true, w.ns
+	w.upsert(last)
+	w.status("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && s.Vacant })
+	w.exists(claims.Namespace(w.ns))
+
+	gone := manifest("uid-of-the-namespace", 1)
+	gone.Remove, gone.Namespace, gone.DeletedNamespaces = true, w.ns, []string{w.ns}
+	w.upsert(gone)
+	w.status("uid-of-the-namespace", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && !s.Vacant })
+	w.absent(claims.Namespace(w.ns))
+}
+
 func TestMissingItemsAreKept(t *testing.T) {
 	w := newWorld(t)
 	conf := w.item("t-conf", configMap)

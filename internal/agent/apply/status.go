@@ -36,6 +36,7 @@ func (e *Engine) Status(bundle string, prev *atoll.RowStatus, now time.Time) (at
 	}
 	if m.Remove && in.Removed {
 		in.Removed, in.Kept = e.namespacesDone(m)
+		in.Vacant = in.Removed && e.vacant(m)
 	}
 	return report.Build(in, prev, now.Unix()), true
 }
@@ -125,4 +126,14 @@ func (e *Engine) namespacesDone(m *atoll.Manifest) (done bool, kept string) {
 		kept = t.failure.Message
 	}
 	return true, kept
+}
+
+// vacant tells whether the namespace of a removed Bundle, which nobody deleted on the
+// hub, is one that the agent made and that nothing needs any more. The caller holds mu.
+func (e *Engine) vacant(m *atoll.Manifest) bool {
+	if m.Namespace == "" || slices.Contains(m.DeletedNamespaces, m.Namespace) || len(e.book.Inside(m.Namespace)) > 0 {
+		return false
+	}
+	r, known := e.book.Record(claims.Namespace(m.Namespace))
+	return known && r.Implicit && r.UID != "" && len(r.Claims) == 0
 }

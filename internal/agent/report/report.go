@@ -23,8 +23,10 @@ type Input struct {
 	// Remove: the row is to go. Removed: nothing of it is left.
 	Remove, Removed bool
 	// Kept tells what stays in the member for good reason after the row went.
-	Kept  string
-	Items []Item
+	Kept string
+	// Vacant: the Bundle's namespace stays, with nothing of Atoll's in it.
+	Vacant bool
+	Items  []Item
 	// Gone are the tombstones that are carried out; AllGone: there are no others.
 	Gone    []string
 	AllGone bool
@@ -52,7 +54,7 @@ type Item struct {
 
 // Build the status at a Unix second. prev is the status before; nil without one.
 func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
-	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, Gone: someGone(in.Gone), Applied: true}
+	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, Gone: someGone(in.Gone), Applied: true, Vacant: in.Vacant}
 	if in.AllGone && len(s.Gone) < len(in.Gone) {
 		s.Gone, s.AllGone = nil, true
 	}

@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -81,7 +82,7 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 	}
 	table := output.NewTable(out, headings...)
 	for _, r := range rows {
-		cells := []string{r.Namespace, r.Bundle, r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r, o.away[r.Cluster])}
+		cells := []string{r.Namespace, cmp.Or(r.Bundle, "(namespace)"), r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r, o.away[r.Cluster])}
 		reported := ""
 		if r.Status != nil {
 			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
@@ -108,6 +109,8 @@ func reason(r client.Row, away bool) string {
 		words = append(words, "the cluster is away")
 	}
 	switch {
+	case r.Spec.Phase == atoll.RowVacant:
+		words = append(words, "empty; it goes when it is deleted on the hub")
 	case r.Status == nil:
 		words = append(words, "no report yet")
 	case r.Status.Generation < r.Spec.Generation:

@@ -29,7 +29,7 @@ type left struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	Bundle    string `json:"bundle"`
+	Bundle    string `json:"bundle,omitempty"`
 	// State that the cluster last reported of the Bundle; "" if none ever.
 	State atoll.RowState `json:"state,omitempty"`
 }
@@ -100,6 +100,10 @@ func leftBehind(ctx context.Context, c *client.Cluster, uid string) ([]left, err
 	}
 	behind := []left{}
 	for _, r := range rows {
+		if r.Bundle == "" { // no Bundle's: an empty namespace
+			behind = append(behind, left{Kind: "Namespace", Name: r.Namespace})
+			continue
+		}
 		keys, err := client.ItemKeys(ctx, c, r.Spec.Revision)
 		var status apierrors.APIStatus
 		if errors.As(err, &status) && apierrors.IsNotFound(err) {

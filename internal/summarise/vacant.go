@@ -1,0 +1,101 @@
+package summarise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// An agent makes a namespace when something placed needs it, and removes it by the
+// hub namespace's tombstone only. When the last that was placed goes before the
+// namespace does, no Bundle's row is left to carry that tombstone: Vacant rows, in
+// slices under the namespace's own UID, remember where to send it.
+
+// keepVacant remembers where the namespace of removed rows stays. A row whose
+// namespace was deleted meanwhile is ordered anew instead: again gives those, which
+// are not to be collected yet.
+func (r *Reconciler) keepVacant(ctx context.Context, removed []Row) (again map[string]*atoll.RowSpec, err error) {
+	changes, base := map[string]*atoll.RowSpec{}, []state.Row(nil)
+	var ref enginev1.BundleRef
+	for _, row := range removed {
+		if !row.Status.Vacant || !row.Known {
+			continue
+		}
+		ns, ok := r.Namespaces.Get(row.Bundle.Namespace)
+		if !ok || ns.DeletionTimestamp != nil {
+			if again == nil {
+				again = map[string]*atoll.RowSpec{}
+			}
+			again[row.Cluster] = r.anew(row.Spec, row.Spec.Reason)
+			continue
+		}
+		if ref.UID == "" {
+			ref = enginev1.BundleRef{Namespace: ns.Name, UID: string(ns.UID)}
+			base = r.Rows.OfBundle(ref.UID)
+		}
+		if spec := vacantRow(base, row); spec != nil {
+			changes[row.Cluster] = spec
+		}
+	}
+	if err := r.Rows.WriteSpecs(ctx, ref, base, changes); err != nil {
+		return nil, fmt.Errorf("remember where namespace %s stays: %w", ref.Namespace, err)
+	}
+	return again, nil
+}
+
+// vacantRow for the cluster of a removed row; nil where there is one.
+func vacantRow(base []state.Row, removed Row) *atoll.RowSpec {
+	spec := &atoll.RowSpec{UID: removed.Spec.UID, Generation: 1, Phase: atoll.RowVacant, Since: time.Now().Unix()}
+	for _, old := range base {
+		if old.Cluster != removed.Cluster {
+			continue
+		}
+		if old.Spec.UID == spec.UID {
+			return nil
+		}
+		spec.Generation = old.Spec.Generation + 1
+	}
+	return spec
+}
+
+// anew orders a removal once more.
+func (r *Reconciler) anew(spec atoll.RowSpec, reason string) *atoll.RowSpec {
+	spec.Generation = max(spec.Generation, r.Hub.GenerationFloor()) + 1
+	spec.Phase, spec.Reason, spec.Since = atoll.RowRemoving, reason, time.Now().Unix()
+	return &spec
+}
+
+// doomVacant turns the Vacant rows of a namespace that was deleted.
+func (r *Reconciler) doomVacant(ctx context.Context, s *snapshot) error {
+	if !s.ofNamespace() {
+		return nil
+	}
+	ref, base, changes := s.rows[0].Bundle, []state.Row(nil), map[string]*atoll.RowSpec{}
+	for _, row := range s.rows {
+		if base = append(base, row.Row); row.Spec.Phase == atoll.RowVacant {
+			changes[row.Cluster] = r.anew(row.Spec, atoll.RowBundleDeleted)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	if ns, ok := r.Namespaces.Get(ref.Namespace); !ok || string(ns.UID) != ref.UID {
+		// That a table lacks it is not yet the user's word.
+		if exists, err := r.Writer.NamespaceExists(ctx, ref.Namespace, ref.UID); exists || err != nil {
+			return err
+		}
+	} else if ns.DeletionTimestamp == nil {
+		return nil
+	}
+	if err := r.Rows.WriteSpecs(ctx, ref, base, changes); err != nil {
+		return fmt.Errorf("order the removal of namespace %s: %w", ref.Namespace, err)
+	}
+	return nil
+}
+
+// ofNamespace tells whether the rows are no Bundle's, but where a namespace stays.
+func (s *snapshot) ofNamespace() bool { return len(s.rows) > 0 && s.rows[0].Bundle.Name == "" }
