@@ -10,6 +10,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
 )
 
 // Row is one Bundle in one cluster.
@@ -21,6 +22,9 @@ type Row struct {
 	Spec  atoll.RowSpec
 	// Status is nil before the first report of this cluster UID.
 	Status *atoll.RowStatus
+	// StatusHash is session.StatusHash of Status, worked out when it changes; empty
+	// without one.
+	StatusHash string
 }
 
 // Rows is the table of all rows of all TargetSlices.
@@ -219,7 +223,7 @@ func decode(s *enginev1.TargetSlice, cluster, line, status string) (Row, bool) {
 	r := Row{Bundle: s.Spec.Bundle, Cluster: cluster, Slice: s.Name, Spec: spec}
 	if status != "" {
 		if st, err := atoll.ParseRowStatus(status); err == nil && st.UID == spec.UID {
-			r.Status = &st
+			r.Status, r.StatusHash = &st, session.StatusHash(st)
 		}
 	}
 	return r, true
