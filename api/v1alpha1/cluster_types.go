@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -15,6 +17,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Accepted",type=boolean,JSONPath=`.spec.accepted`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Connection",type=string,JSONPath=`.spec.connection.type`,priority=1
 // +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.spec.region`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.kubernetesVersion`
 // +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.status.nodes.summary`
@@ -33,6 +36,11 @@ type ClusterSpec struct {
 	// verb `accept` on clusters; false cuts the agent off at once. Default false.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
+
+	// Connection says how the agent keeps in touch with the hub. Default: it holds a
+	// stream. The agent learns of a change with its stream, or at its next check-in.
+	// +optional
+	Connection *ClusterConnection `json:"connection,omitempty"`
 
 	// Region in which the member runs, such as "eu-west". Field selectors match it.
 	// +optional
@@ -60,6 +68,54 @@ type ClusterSpec struct {
 	Taints []Taint `json:"taints,omitempty"`
 }
 
+// ConnectionType is how an agent keeps in touch.
+// +kubebuilder:validation:Enum=Stream;CheckIn
+type ConnectionType string
+
+const (
+	// ConnectionStream: the agent holds one stream to the hub and reacts within
+	// seconds. Ready turns Unknown within 40 s after the stream was lost.
+	ConnectionStream ConnectionType = "Stream"
+	// ConnectionCheckIn: the agent dials every interval, takes what changed, reports
+	// and ends the stream, so that a hub has many more members. Ready turns Unknown
+	// after two missed check-ins.
+	ConnectionCheckIn ConnectionType = "CheckIn"
+)
+
+// ClusterConnection is how an agent keeps in touch with the hub.
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'CheckIn') || !has(self.interval)",message="interval is for type CheckIn"
+type ClusterConnection struct {
+	// Type of the connection. Default Stream.
+	// +optional
+	// +kubebuilder:default=Stream
+	Type ConnectionType `json:"type,omitempty"`
+	// Interval between two check-ins, from 10s to 24h; only with CheckIn. Agents
+	// spread themselves over it. Default 15m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="interval must be a duration from 10s to 24h, such as 15m"
+	Interval *metav1.Duration `json:"interval,omitempty"`
+}
+
+// The bounds of a check-in interval, and what it is when nobody says.
+const (
+	DefaultCheckIn = 15 * time.Minute
+	MinCheckIn     = 10 * time.Second
+	MaxCheckIn     = 24 * time.Hour
+)
+
+// CheckIn is how often the agent is to check in; 0: it holds a stream.
+func (s *ClusterSpec) CheckIn() time.Duration {
+	switch {
+	case s.Connection == nil || s.Connection.Type != ConnectionCheckIn:
+		return 0
+	case s.Connection.Interval == nil:
+		return DefaultCheckIn
+	}
+	return min(max(s.Connection.Interval.Duration, MinCheckIn), MaxCheckIn)
+}
+
 // Taint of a Cluster; the meaning of core/v1's on nodes.
 type Taint struct {
 	// Key of the taint, a qualified name.
@@ -85,8 +141,9 @@ const (
 	ClusterAccepted = "Accepted"
 	// ClusterJoined is true once the agent has its certificate and spoke with it.
 	ClusterJoined = "Joined"
-	// ClusterReady is true while the agent's stream lives and the member's API
-	// answers it, Unknown from 40 s after the stream was lost.
+	// ClusterReady is true while the agent's stream lives, or its check-ins come, and
+	// the member's API answers it. It is Unknown from 40 s after the stream was lost,
+	// or when two check-ins were missed.
 	ClusterReady = "Ready"
 )
 

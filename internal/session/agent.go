@@ -84,10 +84,14 @@ type AgentOutput struct {
 	SendAPIs bool
 	// Recall: send what is remembered of tombstones.
 	Recall bool
-	// Welcome, Renewed, Refused as received.
+	// Turned: the report is of a row that became Ready, Degraded, Failed or Removed.
+	// An agent that checks in and has no session hastens its rest for it.
+	Turned bool
+	// Welcome, Renewed, Refused, Idle as received.
 	Welcome *pb.Welcome
 	Renewed *pb.Renewed
 	Refused *pb.Refused
+	Idle    *pb.Idle
 	// Rejected frames of the hub, to be logged.
 	Rejected []error
 }
@@ -153,6 +157,8 @@ func (a *Agent) Frame(f *pb.FromHub) AgentOutput {
 		out.Renewed = v.Renewed
 	case *pb.FromHub_Refused:
 		out.Refused = v.Refused
+	case *pb.FromHub_Idle:
+		out.Idle = v.Idle
 	}
 	return out
 }
@@ -282,7 +288,8 @@ func (a *Agent) Stored(bundle string, generation int64, content string) AgentOut
 func (a *Agent) Report(bundle string, s atoll.RowStatus, atLeast int64) AgentOutput {
 	var out AgentOutput
 	hash := StatusHash(s)
-	if r := a.reports[bundle]; r != nil && StatusHash(r.status) == hash {
+	was := a.reports[bundle]
+	if was != nil && StatusHash(was.status) == hash {
 		return out
 	}
 	a.seqs[bundle] = max(a.seqs[bundle]+1, atLeast)
@@ -291,6 +298,7 @@ func (a *Agent) Report(bundle string, s atoll.RowStatus, atLeast int64) AgentOut
 	e, held := a.tree.Get(bundle)
 	r.acked = held && e.Status == hash // the hub may know it from the process before
 	a.reports[bundle] = r
+	out.Turned = !r.acked && s.State != atoll.RowProgressing && (was == nil || was.status.State != s.State || was.status.Generation != s.Generation)
 	if s.State == atoll.RowRemoved {
 		a.tree.Delete(bundle)
 	} else if held {

@@ -28,6 +28,7 @@
 //	agent  Stored        the manifest is in the member's store
 //	agent  Report        whenever a bundle's status changed
 //	hub    ReportStored  the status is in the hub's store
+//	hub    Idle          only to agents that check in: that is all for now
 
 package sessionpb
 
@@ -397,6 +398,7 @@ type FromHub struct {
 	//	*FromHub_Refused
 	//	*FromHub_Ask
 	//	*FromHub_Recall
+	//	*FromHub_Idle
 	Frame         isFromHub_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -520,6 +522,15 @@ func (x *FromHub) GetRecall() *Recall {
 	return nil
 }
 
+func (x *FromHub) GetIdle() *Idle {
+	if x != nil {
+		if x, ok := x.Frame.(*FromHub_Idle); ok {
+			return x.Idle
+		}
+	}
+	return nil
+}
+
 type isFromHub_Frame interface {
 	isFromHub_Frame()
 }
@@ -560,6 +571,10 @@ type FromHub_Recall struct {
 	Recall *Recall `protobuf:"bytes,9,opt,name=recall,proto3,oneof"`
 }
 
+type FromHub_Idle struct {
+	Idle *Idle `protobuf:"bytes,10,opt,name=idle,proto3,oneof"`
+}
+
 func (*FromHub_Welcome) isFromHub_Frame() {}
 
 func (*FromHub_DigestQuery) isFromHub_Frame() {}
@@ -577,6 +592,8 @@ func (*FromHub_Refused) isFromHub_Frame() {}
 func (*FromHub_Ask) isFromHub_Frame() {}
 
 func (*FromHub_Recall) isFromHub_Frame() {}
+
+func (*FromHub_Idle) isFromHub_Frame() {}
 
 type Hello struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -757,9 +774,13 @@ type Welcome struct {
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
 	// The hub holds after a restore from an older state: no orders will come. Keep
 	// everything, and keep the position that you have.
-	Holding       bool `protobuf:"varint,5,opt,name=holding,proto3" json:"holding,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Holding bool `protobuf:"varint,5,opt,name=holding,proto3" json:"holding,omitempty"`
+	// The agent is to check in every so many seconds: it ends the session when it is
+	// done, after Idle, and dials again. 0: it holds the stream. An agent that does not
+	// know the field holds the stream too, which is as good.
+	CheckInSeconds uint32 `protobuf:"varint,6,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -827,6 +848,60 @@ func (x *Welcome) GetHolding() bool {
 	return false
 }
 
+func (x *Welcome) GetCheckInSeconds() uint32 {
+	if x != nil {
+		return x.CheckInSeconds
+	}
+	return 0
+}
+
+// Idle tells that the hub has compared, and has sent all that it has for the agent
+// now. It is sent once in a session of an agent that is to check in, and whenever the
+// interval is not the one that the agent was told last: it replaces that of Welcome.
+type Idle struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	CheckInSeconds uint32                 `protobuf:"varint,1,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Idle) Reset() {
+	*x = Idle{}
+	mi := &file_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Idle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Idle) ProtoMessage() {}
+
+func (x *Idle) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Idle.ProtoReflect.Descriptor instead.
+func (*Idle) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Idle) GetCheckInSeconds() uint32 {
+	if x != nil {
+		return x.CheckInSeconds
+	}
+	return 0
+}
+
 // DigestQuery asks for the children of ranges: all bundles whose hashed UID
 // begins with prefix (a string of hexadecimal digits, at most 32).
 type DigestQuery struct {
@@ -838,7 +913,7 @@ type DigestQuery struct {
 
 func (x *DigestQuery) Reset() {
 	*x = DigestQuery{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +925,7 @@ func (x *DigestQuery) String() string {
 func (*DigestQuery) ProtoMessage() {}
 
 func (x *DigestQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +938,7 @@ func (x *DigestQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestQuery.ProtoReflect.Descriptor instead.
 func (*DigestQuery) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DigestQuery) GetPrefixes() []string {
@@ -883,7 +958,7 @@ type Digest struct {
 
 func (x *Digest) Reset() {
 	*x = Digest{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +970,7 @@ func (x *Digest) String() string {
 func (*Digest) ProtoMessage() {}
 
 func (x *Digest) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +983,7 @@ func (x *Digest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Digest.ProtoReflect.Descriptor instead.
 func (*Digest) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Digest) GetRanges() []*Range {
@@ -931,7 +1006,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1018,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1031,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Range) GetPrefix() string {
@@ -997,7 +1072,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1084,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1097,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Entry) GetBundle() string {
@@ -1076,7 +1151,7 @@ type Upsert struct {
 
 func (x *Upsert) Reset() {
 	*x = Upsert{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1163,7 @@ func (x *Upsert) String() string {
 func (*Upsert) ProtoMessage() {}
 
 func (x *Upsert) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1176,7 @@ func (x *Upsert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upsert.ProtoReflect.Descriptor instead.
 func (*Upsert) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Upsert) GetBundle() string {
@@ -1145,7 +1220,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1232,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1245,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Need) GetBundle() string {
@@ -1207,7 +1282,7 @@ type Objects struct {
 
 func (x *Objects) Reset() {
 	*x = Objects{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1294,7 @@ func (x *Objects) String() string {
 func (*Objects) ProtoMessage() {}
 
 func (x *Objects) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1307,7 @@ func (x *Objects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objects.ProtoReflect.Descriptor instead.
 func (*Objects) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Objects) GetBundle() string {
@@ -1270,7 +1345,7 @@ type Stored struct {
 
 func (x *Stored) Reset() {
 	*x = Stored{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1357,7 @@ func (x *Stored) String() string {
 func (*Stored) ProtoMessage() {}
 
 func (x *Stored) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1370,7 @@ func (x *Stored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stored.ProtoReflect.Descriptor instead.
 func (*Stored) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Stored) GetBundle() string {
@@ -1333,7 +1408,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1420,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1433,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Report) GetBundle() string {
@@ -1396,7 +1471,7 @@ type ReportStored struct {
 
 func (x *ReportStored) Reset() {
 	*x = ReportStored{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1483,7 @@ func (x *ReportStored) String() string {
 func (*ReportStored) ProtoMessage() {}
 
 func (x *ReportStored) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1496,7 @@ func (x *ReportStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStored.ProtoReflect.Descriptor instead.
 func (*ReportStored) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReportStored) GetBundle() string {
@@ -1462,7 +1537,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1549,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1562,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Inventory) GetKubernetesVersion() string {
@@ -1571,7 +1646,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1658,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1671,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Renew) GetCsr() []byte {
@@ -1618,7 +1693,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1705,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1718,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Renewed) GetCertificate() []byte {
@@ -1674,7 +1749,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1761,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1774,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Refused) GetReason() string {
@@ -1736,7 +1811,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1823,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1836,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ask) GetReports() []string {
@@ -1788,7 +1863,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1875,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1888,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -1828,7 +1903,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1915,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1928,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -1884,7 +1959,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +1971,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +1984,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -1969,7 +2044,7 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"remembered\x18\b \x01(\v2\x1c.atoll.session.v1.RememberedH\x00R\n" +
 	"rememberedB\a\n" +
-	"\x05frame\"\x8c\x04\n" +
+	"\x05frame\"\xba\x04\n" +
 	"\aFromHub\x125\n" +
 	"\awelcome\x18\x01 \x01(\v2\x19.atoll.session.v1.WelcomeH\x00R\awelcome\x12B\n" +
 	"\fdigest_query\x18\x02 \x01(\v2\x1d.atoll.session.v1.DigestQueryH\x00R\vdigestQuery\x122\n" +
@@ -1979,7 +2054,9 @@ const file_session_proto_rawDesc = "" +
 	"\arenewed\x18\x06 \x01(\v2\x19.atoll.session.v1.RenewedH\x00R\arenewed\x125\n" +
 	"\arefused\x18\a \x01(\v2\x19.atoll.session.v1.RefusedH\x00R\arefused\x12)\n" +
 	"\x03ask\x18\b \x01(\v2\x15.atoll.session.v1.AskH\x00R\x03ask\x122\n" +
-	"\x06recall\x18\t \x01(\v2\x18.atoll.session.v1.RecallH\x00R\x06recallB\a\n" +
+	"\x06recall\x18\t \x01(\v2\x18.atoll.session.v1.RecallH\x00R\x06recall\x12,\n" +
+	"\x04idle\x18\n" +
+	" \x01(\v2\x16.atoll.session.v1.IdleH\x00R\x04idleB\a\n" +
 	"\x05frame\"\xe2\x01\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x1a\n" +
@@ -1993,7 +2070,7 @@ const file_session_proto_rawDesc = "" +
 	"\bchain_id\x18\x01 \x01(\tR\achainId\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x10\n" +
 	"\x03mac\x18\x03 \x01(\fR\x03mac\x12\x16\n" +
-	"\x06issued\x18\x04 \x01(\x03R\x06issued\"\xc0\x01\n" +
+	"\x06issued\x18\x04 \x01(\x03R\x06issued\"\xea\x01\n" +
 	"\aWelcome\x12!\n" +
 	"\fcluster_name\x18\x01 \x01(\tR\vclusterName\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -2001,7 +2078,10 @@ const file_session_proto_rawDesc = "" +
 	"\vhub_version\x18\x03 \x01(\tR\n" +
 	"hubVersion\x126\n" +
 	"\bposition\x18\x04 \x01(\v2\x1a.atoll.session.v1.PositionR\bposition\x12\x18\n" +
-	"\aholding\x18\x05 \x01(\bR\aholding\")\n" +
+	"\aholding\x18\x05 \x01(\bR\aholding\x12(\n" +
+	"\x10check_in_seconds\x18\x06 \x01(\rR\x0echeckInSeconds\"0\n" +
+	"\x04Idle\x12(\n" +
+	"\x10check_in_seconds\x18\x01 \x01(\rR\x0echeckInSeconds\")\n" +
 	"\vDigestQuery\x12\x1a\n" +
 	"\bprefixes\x18\x01 \x03(\tR\bprefixes\"9\n" +
 	"\x06Digest\x12/\n" +
@@ -2115,7 +2195,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),         // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),           // 1: atoll.session.v1.JoinReply
@@ -2124,64 +2204,66 @@ var file_session_proto_goTypes = []any{
 	(*Hello)(nil),               // 4: atoll.session.v1.Hello
 	(*Position)(nil),            // 5: atoll.session.v1.Position
 	(*Welcome)(nil),             // 6: atoll.session.v1.Welcome
-	(*DigestQuery)(nil),         // 7: atoll.session.v1.DigestQuery
-	(*Digest)(nil),              // 8: atoll.session.v1.Digest
-	(*Range)(nil),               // 9: atoll.session.v1.Range
-	(*Entry)(nil),               // 10: atoll.session.v1.Entry
-	(*Upsert)(nil),              // 11: atoll.session.v1.Upsert
-	(*Need)(nil),                // 12: atoll.session.v1.Need
-	(*Objects)(nil),             // 13: atoll.session.v1.Objects
-	(*Stored)(nil),              // 14: atoll.session.v1.Stored
-	(*Report)(nil),              // 15: atoll.session.v1.Report
-	(*ReportStored)(nil),        // 16: atoll.session.v1.ReportStored
-	(*Inventory)(nil),           // 17: atoll.session.v1.Inventory
-	(*Renew)(nil),               // 18: atoll.session.v1.Renew
-	(*Renewed)(nil),             // 19: atoll.session.v1.Renewed
-	(*Refused)(nil),             // 20: atoll.session.v1.Refused
-	(*Ask)(nil),                 // 21: atoll.session.v1.Ask
-	(*Recall)(nil),              // 22: atoll.session.v1.Recall
-	(*Remembered)(nil),          // 23: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil), // 24: atoll.session.v1.RememberedTombstone
-	nil,                         // 25: atoll.session.v1.Objects.ObjectsEntry
-	nil,                         // 26: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                         // 27: atoll.session.v1.Inventory.RequestedEntry
+	(*Idle)(nil),                // 7: atoll.session.v1.Idle
+	(*DigestQuery)(nil),         // 8: atoll.session.v1.DigestQuery
+	(*Digest)(nil),              // 9: atoll.session.v1.Digest
+	(*Range)(nil),               // 10: atoll.session.v1.Range
+	(*Entry)(nil),               // 11: atoll.session.v1.Entry
+	(*Upsert)(nil),              // 12: atoll.session.v1.Upsert
+	(*Need)(nil),                // 13: atoll.session.v1.Need
+	(*Objects)(nil),             // 14: atoll.session.v1.Objects
+	(*Stored)(nil),              // 15: atoll.session.v1.Stored
+	(*Report)(nil),              // 16: atoll.session.v1.Report
+	(*ReportStored)(nil),        // 17: atoll.session.v1.ReportStored
+	(*Inventory)(nil),           // 18: atoll.session.v1.Inventory
+	(*Renew)(nil),               // 19: atoll.session.v1.Renew
+	(*Renewed)(nil),             // 20: atoll.session.v1.Renewed
+	(*Refused)(nil),             // 21: atoll.session.v1.Refused
+	(*Ask)(nil),                 // 22: atoll.session.v1.Ask
+	(*Recall)(nil),              // 23: atoll.session.v1.Recall
+	(*Remembered)(nil),          // 24: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil), // 25: atoll.session.v1.RememberedTombstone
+	nil,                         // 26: atoll.session.v1.Objects.ObjectsEntry
+	nil,                         // 27: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                         // 28: atoll.session.v1.Inventory.RequestedEntry
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
-	8,  // 1: atoll.session.v1.FromAgent.digest:type_name -> atoll.session.v1.Digest
-	12, // 2: atoll.session.v1.FromAgent.need:type_name -> atoll.session.v1.Need
-	15, // 3: atoll.session.v1.FromAgent.report:type_name -> atoll.session.v1.Report
-	17, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
-	14, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
-	18, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	23, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	9,  // 1: atoll.session.v1.FromAgent.digest:type_name -> atoll.session.v1.Digest
+	13, // 2: atoll.session.v1.FromAgent.need:type_name -> atoll.session.v1.Need
+	16, // 3: atoll.session.v1.FromAgent.report:type_name -> atoll.session.v1.Report
+	18, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
+	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
+	19, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
+	24, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
 	6,  // 8: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
-	7,  // 9: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
-	11, // 10: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
-	13, // 11: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
-	16, // 12: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
-	19, // 13: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
-	20, // 14: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	21, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	22, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
-	5,  // 17: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
-	5,  // 18: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
-	9,  // 19: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
-	10, // 20: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
-	5,  // 21: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	25, // 22: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
-	26, // 23: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	27, // 24: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
-	24, // 25: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 26: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 27: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	3,  // 28: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 29: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	28, // [28:30] is the sub-list for method output_type
-	26, // [26:28] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	8,  // 9: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
+	12, // 10: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
+	14, // 11: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
+	17, // 12: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
+	20, // 13: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
+	21, // 14: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
+	22, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	23, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	7,  // 17: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
+	5,  // 18: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
+	5,  // 19: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
+	10, // 20: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
+	11, // 21: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
+	5,  // 22: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
+	26, // 23: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	27, // 24: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	28, // 25: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	25, // 26: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 27: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 28: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	3,  // 29: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 30: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	29, // [29:31] is the sub-list for method output_type
+	27, // [27:29] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2209,6 +2291,7 @@ func file_session_proto_init() {
 		(*FromHub_Refused)(nil),
 		(*FromHub_Ask)(nil),
 		(*FromHub_Recall)(nil),
+		(*FromHub_Idle)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2216,7 +2299,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -28,6 +28,7 @@
 //	agent  Stored        the manifest is in the member's store
 //	agent  Report        whenever a bundle's status changed
 //	hub    ReportStored  the status is in the hub's store
+//	hub    Idle          only to agents that check in: that is all for now
 
 package sessionpb
 

@@ -1,0 +1,185 @@
+package session
+
+import (
+	"hash/fnv"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// The rhythm of agents that check in
+//
+// Time is cut into intervals, the same for everybody, and an agent has its own place
+// in them, by the hash of its identity: a fleet is spread evenly, stays so, and is so
+// again one interval after it came back together. Each check-in is moved by a little
+// more, anew each time, so that two that met do not meet for ever.
+//
+// A session ends once the hub has said that it has nothing more (Idle), all manifests
+// are stored and all reports acknowledged, and no frame came or went for a moment.
+// For health that is still to come it stays open for a while, patience. What turns
+// later is reported at the next check-in; of a row that becomes Ready, Degraded,
+// Failed or Removed people are to know sooner, for which an agent comes once more
+// between two check-ins, not before a fifth of the interval is over. So a fleet in
+// which everything turns all the time checks in twice as often, never more.
+//
+// Nobody has to keep to the interval who cannot reach the hub: he tries on, more and
+// more seldom, at least RetryMost apart at the end.
+const (
+	// patienceMost is how long a session waits for health, or a fifth of the
+	// interval where that is less.
+	patienceMost = time.Minute
+	// lingerMost is for how long nothing came or went at the end of a session, or a
+	// twentieth of the interval where that is less.
+	lingerMost = time.Second
+	// stalled is after how long without a frame a session ends in which the hub
+	// still has to send something, or the member to store it.
+	stalled = 2 * time.Minute
+	// fraction of the interval after which an agent may come early, for which it
+	// waits for health at most, and which it waits between tries at most.
+	fraction = 5
+	// jitter is the part of the interval by which check-ins are moved at most; a
+	// check-in that is closer than twice that to the last session is left out.
+	jitter = 20
+)
+
+// CheckIn is the rhythm of one agent: values in, values out. The zero value holds its
+// stream for ever.
+type CheckIn struct {
+	// Interval between two check-ins; 0: the agent holds its stream.
+	Interval time.Duration
+	place    uint64
+}
+
+// NewCheckIn of the agent of the Cluster with that UID. An interval that is not
+// positive is none.
+func NewCheckIn(interval time.Duration, uid string) CheckIn {
+	h := fnv.New64a()
+	h.Write([]byte(uid))
+	return CheckIn{max(interval, 0), mix(h.Sum64())}
+}
+
+// Errand is what a session of an agent that checks in has come to.
+type Errand struct {
+	// Idle is when the hub said first that it has nothing more; zero: not yet.
+	Idle time.Time
+	// Active is when the last frame came or went.
+	Active time.Time
+	Work
+	// Renewing: a certificate was asked for and did not come yet.
+	Renewing bool
+}
+
+// Work that an agent is not done with, in numbers of bundles.
+type Work struct {
+	// Open: manifests that are to be stored, or wait for objects.
+	Open int
+	// Unacknowledged reports.
+	Unacknowledged int
+	// UnderWay: what is held is not reported yet, or is reported to be Progressing.
+	UnderWay int
+}
+
+// Over tells whether a session is over; if not, again is after how long it is to be
+// asked anew when no frame comes or goes meanwhile.
+func (c CheckIn) Over(e Errand, now time.Time) (over bool, again time.Duration) {
+	if c.Interval <= 0 {
+		return false, stalled
+	}
+	end := e.Active.Add(min(lingerMost, c.Interval/jitter))
+	switch {
+	case e.Idle.IsZero() || e.Open > 0:
+		end = e.Active.Add(stalled)
+	case e.Unacknowledged > 0 || e.UnderWay > 0 || e.Renewing:
+		if patience := e.Idle.Add(min(patienceMost, c.Interval/fraction)); patience.After(end) {
+			end = patience
+		}
+	}
+	return !end.After(now), max(end.Sub(now), time.Millisecond)
+}
+
+// Rest is the time between two sessions.
+type Rest struct {
+	// Ended is when the last session did, Next when the agent dials.
+	Ended, Next time.Time
+	// Early: Next was brought forward.
+	Early bool
+	spent bool // the last session was early itself
+}
+
+// Rest after a session that ended now. before is the rest that the session ended;
+// zero for the first session of a process.
+func (c CheckIn) Rest(before Rest, now time.Time) Rest {
+	return Rest{Ended: now, Next: c.Next(now), spent: before.Early}
+}
+
+// Hasten a rest because a row has turned (AgentOutput.Turned): Next is brought
+// forward, once between two check-ins.
+func (c CheckIn) Hasten(r Rest, now time.Time) Rest {
+	at := r.Ended.Add(c.Interval / fraction)
+	if soon := now.Add(min(lingerMost, c.Interval/jitter)); soon.After(at) {
+		at = soon
+	}
+	if r.Early || r.spent || !at.Before(r.Next) {
+		return r
+	}
+	r.Next, r.Early = at, true
+	return r
+}
+
+// Next regular check-in of an agent that had a session just now. It is less than
+// 1.2 intervals away. Whoever knows the Cluster can tell it without asking the agent,
+// as well as their clocks agree.
+func (c CheckIn) Next(now time.Time) time.Time {
+	if c.Interval <= 0 {
+		return now
+	}
+	soonest := now.Add(2 * c.Interval / jitter)
+	round := soonest.UnixNano()/int64(c.Interval) - 1
+	for {
+		if at := c.at(round); !at.Before(soonest) {
+			return at
+		}
+		round++
+	}
+}
+
+// at is when the agent checks in, in that round.
+func (c CheckIn) at(round int64) time.Time {
+	place := c.place % uint64(c.Interval)
+	moved := mix(c.place^uint64(round)) % uint64(max(c.Interval/jitter, 1))
+	return time.Unix(0, round*int64(c.Interval)+int64(place)+int64(moved))
+}
+
+// RetryMost is how long an agent that cannot reach the hub waits at most before it
+// tries again; 0 for one that holds its stream.
+func (c CheckIn) RetryMost() time.Duration { return c.Interval / fraction }
+
+// MissedAfter is how long after an agent's last session it has missed two check-ins,
+// grace aside.
+func (c CheckIn) MissedAfter() time.Duration { return 2 * c.Interval }
+
+// OverdueAfter is how long after an agent's last session it has missed one.
+func (c CheckIn) OverdueAfter() time.Duration { return c.Interval + 4*c.Interval/jitter }
+
+// mix spreads close values over all of the range (the finalizer of SplitMix64).
+func mix(v uint64) uint64 {
+	v = (v ^ v>>30) * 0xbf58476d1ce4e5b9
+	v = (v ^ v>>27) * 0x94d049bb133111eb
+	return v ^ v>>31
+}
+
+// Work that the agent is not done with. It costs a look at every bundle that is held.
+func (a *Agent) Work() Work {
+	w := Work{Open: len(a.waiting), Unacknowledged: a.Unacknowledged()}
+	for bundle, acc := range a.accepted {
+		if !acc.stored {
+			w.Open++
+			continue
+		}
+		r := a.reports[bundle]
+		if r == nil || r.status.Generation != acc.generation || r.status.Content != acc.content || r.status.State == atoll.RowProgressing {
+			w.UnderWay++
+		}
+	}
+	return w
+}

@@ -1,0 +1,161 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+var noon = time.Unix(1_800_000_000, 0)
+
+func TestCheckInsAreSpread(t *testing.T) {
+	const agents, slots = 10_000, 100
+	interval := 15 * time.Minute
+	for _, round := range []time.Duration{0, interval, 20 * interval} {
+		hits := make([]int, slots)
+		for i := range agents {
+			c := NewCheckIn(interval, fmt.Sprintf("3a5b-%d", i))
+			at := c.Next(noon.Add(round))
+			if wait := at.Sub(noon.Add(round)); wait < interval/10 || wait > interval*12/10 {
+				t.Fatalf("the next check-in is in %s", wait)
+			}
+			hits[int(at.UnixNano()%int64(interval)/(int64(interval)/slots))]++
+		}
+		if most := slices.Max(hits); most > 2*agents/slots {
+			t.Errorf("%d of %d agents check in within a hundredth of the interval", most, agents)
+		}
+	}
+}
+
+func TestCheckInsKeepTheirRhythm(t *testing.T) {
+	for _, interval := range []time.Duration{10 * time.Second, 15 * time.Minute, 24 * time.Hour} {
+		for i := range 50 {
+			c := NewCheckIn(interval, fmt.Sprint(i))
+			first := c.Next(noon)
+			last := first
+			for range 100 {
+				next := c.Next(last.Add(interval / 6)) // a long session
+				if d := next.Sub(last); d < interval*9/10 || d > interval*11/10 {
+					t.Fatalf("%s between two check-ins every %s", d, interval)
+				}
+				last = next
+			}
+			if d := last.Sub(first) - 100*interval; d.Abs() > interval/10 {
+				t.Errorf("after 100 check-ins %s off", d)
+			}
+		}
+	}
+}
+
+func TestSessionsOfCheckInsEnd(t *testing.T) {
+	c := NewCheckIn(15*time.Minute, "u")
+	for name, x := range map[string]struct {
+		e     Errand
+		over  bool
+		again time.Duration
+	}{
+		"hub not done":      {Errand{Active: noon.Add(-time.Minute)}, false, time.Minute},
+		"hub stalls":        {Errand{Active: noon.Add(-2 * time.Minute)}, true, 0},
+		"all told":          {Errand{Idle: noon.Add(-2 * time.Second), Active: noon.Add(-time.Second)}, true, 0},
+		"frames go":         {Errand{Idle: noon.Add(-time.Hour), Active: noon.Add(-600 * time.Millisecond)}, false, 400 * time.Millisecond},
+		"manifests open":    {Errand{Idle: noon.Add(-90 * time.Second), Active: noon.Add(-time.Second), Work: Work{Open: 1}}, false, 119 * time.Second},
+		"health to come":    {Errand{Idle: noon.Add(-50 * time.Second), Active: noon.Add(-40 * time.Second), Work: Work{UnderWay: 3}}, false, 10 * time.Second},
+		"health is late":    {Errand{Idle: noon.Add(-time.Minute), Active: noon.Add(-40 * time.Second), Work: Work{UnderWay: 3}}, true, 0},
+		"not acknowledged":  {Errand{Idle: noon.Add(-10 * time.Second), Active: noon.Add(-5 * time.Second), Work: Work{Unacknowledged: 1}}, false, 50 * time.Second},
+		"certificate comes": {Errand{Idle: noon.Add(-10 * time.Second), Active: noon.Add(-5 * time.Second), Renewing: true}, false, 50 * time.Second},
+	} {
+		over, again := c.Over(x.e, noon)
+		if over != x.over || !over && again != x.again {
+			t.Errorf("%s: over %t, again after %s; want %t, %s", name, over, again, x.over, x.again)
+		}
+	}
+	if over, _ := (CheckIn{}).Over(Errand{Idle: noon, Active: noon}, noon.Add(time.Hour)); over {
+		t.Error("an agent that holds its stream ended it")
+	}
+	short := NewCheckIn(10*time.Second, "u")
+	if over, _ := short.Over(Errand{Idle: noon, Active: noon, Work: Work{UnderWay: 1}}, noon.Add(2*time.Second)); !over {
+		t.Error("with an interval of 10 s a session waits for health for more than 2 s")
+	}
+}
+
+func TestEarlyCheckIns(t *testing.T) {
+	c := NewCheckIn(15*time.Minute, "u")
+	first := c.Rest(Rest{}, noon)
+	for first.Next.Sub(noon) < 10*time.Minute { // a cluster whose place is far enough
+		c.place += uint64(time.Minute)
+		first = c.Rest(Rest{}, noon)
+	}
+	early := c.Hasten(first, noon.Add(30*time.Second))
+	if !early.Early || early.Next != noon.Add(3*time.Minute) {
+		t.Errorf("hastened to %s after the session", early.Next.Sub(noon))
+	}
+	if again := c.Hasten(early, noon.Add(time.Minute)); again != early {
+		t.Errorf("hastened twice: %+v", again)
+	}
+	if late := c.Hasten(first, noon.Add(5*time.Minute)); late.Next != noon.Add(5*time.Minute+time.Second) {
+		t.Errorf("hastened to %s after the session", late.Next.Sub(noon))
+	}
+	if close := c.Hasten(first, first.Next.Add(-time.Millisecond)); close != first {
+		t.Errorf("hastened what is about to come: %+v", close)
+	}
+	second := c.Rest(early, early.Next.Add(time.Second))
+	if second.Next != first.Next {
+		t.Errorf("an early check-in moved the regular one from %s to %s", first.Next, second.Next)
+	}
+	if again := c.Hasten(second, second.Ended.Add(time.Second)); again.Early {
+		t.Error("two early check-ins in an interval")
+	}
+	if third := c.Hasten(c.Rest(second, second.Next.Add(time.Second)), second.Next.Add(time.Minute)); !third.Early {
+		t.Error("no early check-in after a regular one")
+	}
+}
+
+// What an agent is not done with keeps its session open until it is told.
+func TestWorkOfAnAgent(t *testing.T) {
+	a := NewAgent(AgentOptions{Version: "v", Instance: "i"}, Memory{Held: []Entry{{Bundle: "old", Generation: 3, Content: "c", Status: "s"}}})
+	expect := func(when string, want Work) {
+		t.Helper()
+		if got := a.Work(); got != want {
+			t.Errorf("%s: %+v, want %+v", when, got, want)
+		}
+	}
+	expect("at the start", Work{UnderWay: 1}) // what it reports of "old" is to come
+	a.Hello()
+	a.Frame(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{CheckInSeconds: 900}}})
+	out := a.Report("old", atoll.RowStatus{Generation: 3, Content: "c", State: atoll.RowReady}, 0)
+	if !out.Turned {
+		t.Error("a first report is no turn")
+	}
+	expect("reported", Work{Unacknowledged: 1})
+	ack := func() {
+		a.Frame(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: &pb.ReportStored{Bundle: "old", Seq: a.Seq("old")}}})
+	}
+	ack()
+	expect("acknowledged", Work{})
+	order := &pb.Upsert{Bundle: "old", Generation: 4, Manifest: []byte(`{"bundle":"old","content":"d"}`)}
+	if out := a.Frame(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: order}}); len(out.Store) != 1 {
+		t.Fatalf("not taken over: %+v", out)
+	}
+	expect("ordered", Work{Open: 1})
+	a.Stored("old", 4, "d")
+	expect("stored", Work{UnderWay: 1})
+	if out := a.Report("old", atoll.RowStatus{Generation: 4, Content: "d", State: atoll.RowProgressing}, 0); out.Turned {
+		t.Error("progress is a turn")
+	}
+	expect("progressing", Work{UnderWay: 1, Unacknowledged: 1})
+	if out := a.Report("old", atoll.RowStatus{Generation: 4, Content: "d", State: atoll.RowReady}, 0); !out.Turned {
+		t.Error("Ready is no turn")
+	}
+	ack()
+	expect("ready", Work{})
+	if out := a.Report("old", atoll.RowStatus{Generation: 4, Content: "d", State: atoll.RowReady, Message: "m"}, 0); out.Turned {
+		t.Error("a text is a turn")
+	}
+	if out := a.Frame(&pb.FromHub{Frame: &pb.FromHub_Idle{Idle: &pb.Idle{CheckInSeconds: 60}}}); out.Idle.GetCheckInSeconds() != 60 {
+		t.Errorf("Idle is lost: %+v", out)
+	}
+}
