@@ -63,7 +63,9 @@ func rows(ctx context.Context, ns string) (string, error) {
 	}
 	var out []string
 	for i := range list.Items {
-		if of, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "bundle", "namespace"); of == ns {
+		of, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "bundle", "namespace")
+		name, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "bundle", "name")
+		if of == ns && name != "" { // without a name they say where the namespace stays
 			rows, _, _ := unstructured.NestedStringMap(list.Items[i].Object, "spec", "rows")
 			out = slices.AppendSeq(out, maps.Keys(rows))
 		}
