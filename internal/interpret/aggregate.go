@@ -29,6 +29,8 @@ type RowItem struct {
 	Away bool
 	// Stale: what the cluster applied is not the template's present content.
 	Stale bool
+	// More clusters say the same; Cluster is the first of them by name.
+	More int
 }
 
 // Now is the marker that Aggregate leaves where a time is to be filled in.
@@ -321,7 +323,7 @@ func (a *aggregation) sum(width int) []int64 {
 	n := make([]int64, width)
 	for _, r := range a.rows {
 		for i := range n {
-			n[i] += r.n(i)
+			n[i] += int64(r.More+1) * r.n(i)
 		}
 	}
 	return n

@@ -48,11 +48,12 @@ type Bundles struct {
 	mu     sync.RWMutex
 	byUID  map[string]Bundle
 	byName map[[2]string]string
+	byNS   map[string]map[string]struct{} // UIDs
 	notifier[string]
 }
 
 func newBundles() *Bundles {
-	return &Bundles{byUID: map[string]Bundle{}, byName: map[[2]string]string{}}
+	return &Bundles{byUID: map[string]Bundle{}, byName: map[[2]string]string{}, byNS: map[string]map[string]struct{}{}}
 }
 
 // Get a Bundle by UID.
@@ -88,6 +89,18 @@ func (t *Bundles) List() []Bundle {
 	return out
 }
 
+// InNamespace lists the Bundles of a namespace by name, ClusterBundles for "".
+func (t *Bundles) InNamespace(ns string) []Bundle {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := make([]Bundle, 0, len(t.byNS[ns]))
+	for uid := range t.byNS[ns] {
+		out = append(out, t.byUID[uid])
+	}
+	slices.SortFunc(out, func(a, b Bundle) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })
+	return out
+}
+
 // Put what a writer got back from the API server, so that it reads its own write.
 func (t *Bundles) Put(obj client.Object) { t.put(obj) }
 
@@ -106,6 +119,10 @@ func (t *Bundles) put(obj client.Object) {
 	}
 	t.byUID[b.Ref.UID] = b
 	t.byName[[2]string{b.Ref.Namespace, b.Ref.Name}] = b.Ref.UID
+	if t.byNS[b.Ref.Namespace] == nil {
+		t.byNS[b.Ref.Namespace] = map[string]struct{}{}
+	}
+	t.byNS[b.Ref.Namespace][b.Ref.UID] = struct{}{}
 	t.mu.Unlock()
 	t.notify(b.Ref.UID)
 }
@@ -114,6 +131,11 @@ func (t *Bundles) drop(obj client.Object) {
 	uid, name := string(obj.GetUID()), [2]string{obj.GetNamespace(), obj.GetName()}
 	t.mu.Lock()
 	delete(t.byUID, uid)
+	if by := t.byNS[obj.GetNamespace()]; len(by) > 1 {
+		delete(by, uid)
+	} else if _, last := by[uid]; last {
+		delete(t.byNS, obj.GetNamespace())
+	}
 	if t.byName[name] == uid {
 		delete(t.byName, name)
 	}

@@ -5,38 +5,100 @@ import (
 	"testing"
 	"time"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 )
 
-// BenchmarkLook is one look at a Bundle of 10,000 rows in which nothing has to be
-// written: what a batch of changes costs.
-func BenchmarkLook(b *testing.B) {
-	const clusters = 10_000
+// benchSizes are the rows of a Bundle in benchmarks.
+var benchSizes = []int{100, 10_000, 100_000}
+
+// settled gives a Reconciler that has looked at a Bundle of so many rows, all Ready.
+func settled(b *testing.B, rows int) (*memory, *Reconciler) {
+	b.Helper()
 	m := newMemory()
-	for i := range clusters {
-		m.addCluster(fmt.Sprintf("c%05d", i))
+	for i := range rows {
+		m.addCluster(fmt.Sprintf("c%06d", i))
 	}
 	m.apply()
-	for i := range clusters {
-		c := fmt.Sprintf("c%05d", i)
+	r := New(m.config())
+	r.started = time.Now()
+	for i := range rows {
+		c := fmt.Sprintf("c%06d", i)
 		m.setRow("b", c, func(r *state.Row) { r.Spec.Revision = "b-r1" })
 		m.report(c, 2)
 	}
-	r := New(m.config())
-	r.started = time.Now()
 	for range 2 {
 		if _, err := r.reconcile(b.Context(), "b"); err != nil {
 			b.Fatal(err)
 		}
 	}
 	m.writes = nil
+	return m, r
+}
+
+// BenchmarkLook is one look at a Bundle in which nothing has to be written.
+func BenchmarkLook(b *testing.B) {
+	for _, rows := range benchSizes {
+		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+			m, r := settled(b, rows)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.reconcile(b.Context(), "b"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if len(m.writes) > 0 {
+				b.Errorf("it wrote %q", m.writes)
+			}
+		})
+	}
+}
+
+// BenchmarkRow is one row that turns, and the look at its Bundle.
+func BenchmarkRow(b *testing.B) {
+	for _, rows := range benchSizes {
+		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+			m, r := settled(b, rows)
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				m.report(fmt.Sprintf("c%06d", n%rows), int64(1+n/rows%2))
+				if _, err := r.reconcile(b.Context(), "b"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkStorm is 333 rows that turn between two looks.
+func BenchmarkStorm(b *testing.B) {
+	m, r := settled(b, 10_000)
 	b.ReportAllocs()
-	for b.Loop() {
+	for n := 0; b.Loop(); n++ {
+		for i := range 333 {
+			m.report(fmt.Sprintf("c%06d", (n*333+i*7919)%10_000), int64((n+i)%3))
+		}
 		if _, err := r.reconcile(b.Context(), "b"); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if len(m.writes) > 0 {
-		b.Errorf("it wrote %q", m.writes)
+}
+
+// BenchmarkUnheld asks, of a template that no Bundle holds, whether all of 1,000
+// Bundles were looked at.
+func BenchmarkUnheld(b *testing.B) {
+	m := newMemory()
+	for i := range 1000 {
+		m.setBundle(fmt.Sprint(i), nil)
+	}
+	r := New(m.config())
+	for i := range 1000 {
+		r.index.set(&snapshot{uid: fmt.Sprint(i), content: &atoll.Content{}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !r.index.known() {
+			b.Fatal("not all are known")
+		}
 	}
 }

@@ -85,12 +85,12 @@ func (f refusers) note() string {
 
 func refusals(rows []Row) map[refusal]refusers {
 	found := map[refusal]refusers{}
-	add := func(key refusal, cluster, message string) {
+	add := func(key refusal, row Row, message string) {
 		f, ok := found[key]
 		if !ok {
-			f = refusers{cluster: cluster, message: message, more: -1}
+			f = refusers{cluster: row.Cluster, message: message, more: -1}
 		}
-		f.more++
+		f.more += int(row.count())
 		found[key] = f
 	}
 	for _, row := range rows {
@@ -101,11 +101,11 @@ func refusals(rows []Row) map[refusal]refusers {
 		for _, it := range row.Status.Items {
 			if it.Error {
 				listed = true
-				add(refusal{it.Key, cmp.Or(it.Reason, ReasonFailed)}, row.Cluster, cmp.Or(it.Message, "it could not be applied"))
+				add(refusal{it.Key, cmp.Or(it.Reason, ReasonFailed)}, row, cmp.Or(it.Message, "it could not be applied"))
 			}
 		}
 		if row.Status.State == atoll.RowFailed && !listed {
-			add(refusal{reason: cmp.Or(row.Status.Reason, ReasonFailed)}, row.Cluster, cmp.Or(row.Status.Message, "the Bundle could not be applied"))
+			add(refusal{reason: cmp.Or(row.Status.Reason, ReasonFailed)}, row, cmp.Or(row.Status.Message, "the Bundle could not be applied"))
 		}
 	}
 	return found

@@ -23,7 +23,9 @@ type snapshot struct {
 	// doomed: its namespace is being deleted, which takes Pods first, and the Bundle
 	// itself only when they are gone.
 	doomed bool
+	// rows of which each stands for all that say the same; total counts them all.
 	rows   []Row
+	total  int
 	slices []*enginev1.TargetSlice
 	// revisions by number.
 	revisions []*enginev1.Revision
@@ -46,6 +48,10 @@ type Row struct {
 	Waited bool
 	// Known: the Cluster exists.
 	Known bool
+	// More rows than this one say the same; this is the first of them by cluster name.
+	More int
+	// Names of their clusters, the first few in order; none where there are no more.
+	Names []string
 }
 
 // removed tells whether the row's removal is confirmed.
@@ -63,11 +69,7 @@ func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) 
 	s := &snapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
 	s.bundle, s.alive = r.Bundles.Get(uid)
 	s.doomed = s.alive && r.doomed(s.bundle.Ref.Namespace)
-	rows := r.Rows.OfBundle(uid)
-	s.rows = make([]Row, 0, len(rows))
-	for _, row := range rows {
-		s.rows = append(s.rows, r.view(row))
-	}
+	s.rows, s.total = r.lookAtRows(uid)
 	s.slices, s.revisions = r.Rows.Slices(uid), r.Revisions.OfBundle(uid)
 	if n := len(s.revisions); n > 0 {
 		latest := s.revisions[n-1].Name
@@ -76,7 +78,7 @@ func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) 
 			return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
 		}
 		s.content = content
-		s.contents[latest] = versions(content)
+		s.contents[latest] = r.index.versions(latest, content)
 	}
 	known := map[string]bool{}
 	for _, rev := range s.revisions {
@@ -91,7 +93,7 @@ func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) 
 		if err != nil {
 			return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
 		}
-		s.contents[name] = versions(content)
+		s.contents[name] = r.index.versions(name, content)
 	}
 	r.lookAtUnheld(r.index.set(s))
 	return s, nil
@@ -105,14 +107,6 @@ func (r *Reconciler) lookAtUnheld(keys []atoll.ItemKey) {
 			r.add(work{template: key}, priorityUser, settle)
 		}
 	}
-}
-
-func versions(c *atoll.Content) map[atoll.ItemKey]version {
-	out := make(map[atoll.ItemKey]version, len(c.Items))
-	for i := range c.Items {
-		out[c.Items[i].Key] = version{c.Items[i].UID, c.Items[i].Hash}
-	}
-	return out
 }
 
 func (r *Reconciler) view(row state.Row) Row {
@@ -129,10 +123,13 @@ func (r *Reconciler) reachable(clusterUID string) bool {
 // waited is about what waits for a cluster: one that has no stream is not waited
 // for, but after a start of the hub those that were Ready get time to come back.
 func (r *Reconciler) waited(clusterUID string) bool {
+	return r.Clusters.Online(clusterUID) || r.starting() && r.ready(clusterUID)
+}
+
+func (r *Reconciler) starting() bool {
 	r.mu.Lock()
-	starting := time.Since(r.started) < graceAtStart
-	r.mu.Unlock()
-	return r.Clusters.Online(clusterUID) || starting && r.ready(clusterUID)
+	defer r.mu.Unlock()
+	return time.Since(r.started) < graceAtStart
 }
 
 func (r *Reconciler) ready(clusterUID string) bool {

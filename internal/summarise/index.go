@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/lru"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -24,6 +25,9 @@ type index struct {
 	templates map[atoll.ItemKey]seenTemplate
 	clusters  map[string]seenCluster
 	edits     map[string]seenBundle
+	// unlooked are Bundles that were not looked at yet.
+	unlooked map[string]struct{}
+	read     *lru.Cache // Revision name → its items' versions
 	// stays: by namespace, the UIDs under which Vacant rows are kept.
 	stays map[string]map[string]bool
 }
@@ -58,8 +62,40 @@ func newIndex() *index {
 	return &index{
 		holds: map[atoll.ItemKey]map[string]hold{}, bundles: map[string]*indexed{},
 		templates: map[atoll.ItemKey]seenTemplate{}, clusters: map[string]seenCluster{}, edits: map[string]seenBundle{},
-		stays: map[string]map[string]bool{},
+		stays: map[string]map[string]bool{}, unlooked: map[string]struct{}{}, read: lru.New(readRevisions),
 	}
+}
+
+// readRevisions are kept read.
+const readRevisions = 2048
+
+// versions of a Revision's items; shared, not to be changed.
+func (x *index) versions(revision string, c *atoll.Content) map[atoll.ItemKey]version {
+	if v, ok := x.read.Get(revision); ok {
+		return v.(map[atoll.ItemKey]version)
+	}
+	out := make(map[atoll.ItemKey]version, len(c.Items))
+	for i := range c.Items {
+		out[c.Items[i].Key] = version{c.Items[i].UID, c.Items[i].Hash}
+	}
+	x.read.Add(revision, out)
+	return out
+}
+
+// expect a look at a Bundle that there is, or of which there are rows.
+func (x *index) expect(uid string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.bundles[uid] == nil {
+		x.unlooked[uid] = struct{}{}
+	}
+}
+
+// begin anew to expect looks.
+func (x *index) begin() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.unlooked)
 }
 
 // set what a Bundle holds now; unheld are templates that it held and that now no
@@ -67,13 +103,14 @@ func newIndex() *index {
 func (x *index) set(s *snapshot) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	delete(x.unlooked, s.uid)
 	old := x.bundles[s.uid]
 	if old != nil && old.content == s.content {
-		old.rows = len(s.rows)
+		old.rows = s.total
 		return nil
 	}
 	dropped := x.clear(s.uid)
-	x.bundles[s.uid] = &indexed{content: s.content, rows: len(s.rows)}
+	x.bundles[s.uid] = &indexed{content: s.content, rows: s.total}
 	if s.ofNamespace() {
 		x.stay(s.rows[0].Bundle)
 	}
@@ -131,6 +168,7 @@ func (x *index) forget(uid string) (unheld []atoll.ItemKey) {
 	}
 	delete(x.bundles, uid)
 	delete(x.edits, uid)
+	delete(x.unlooked, uid)
 	return unheld
 }
 
@@ -160,12 +198,11 @@ func (x *index) rows(uid string) int {
 	return 0
 }
 
-// known tells whether every one of the Bundles was looked at.
-func (x *index) known(bundles []state.Bundle, others []string) bool {
+// known tells whether every Bundle was looked at.
+func (x *index) known() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return !slices.ContainsFunc(bundles, func(b state.Bundle) bool { return x.bundles[b.Ref.UID] == nil }) &&
-		!slices.ContainsFunc(others, func(uid string) bool { return x.bundles[uid] == nil })
+	return len(x.unlooked) == 0
 }
 
 // holders of a template, by UID.

@@ -13,7 +13,6 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/state"
 )
 
 // The times of letting go.
@@ -143,10 +142,10 @@ func (s *snapshot) held() *held {
 		if !row.Waited || row.removed() {
 			continue
 		}
-		h.waited++
+		h.waited += int(row.count())
 		for _, t := range s.content.Tombstones {
 			if t.Confirmed(latest, row.Spec, row.Status) {
-				h.confirmed[t.ID()]++
+				h.confirmed[t.ID()] += int(row.count())
 			}
 		}
 	}
@@ -179,7 +178,7 @@ func (r *Reconciler) releaseUnheld(ctx context.Context, key atoll.ItemKey) (agai
 	if left := unheldAfter - time.Since(t.GetDeletionTimestamp().Time); left > 0 {
 		return left, nil
 	}
-	if !r.index.known(r.Bundles.List(), r.Rows.Bundles()) {
+	if !r.index.known() {
 		return settle, nil
 	}
 	if err := r.Writer.Release(ctx, t, atoll.Finalizer); err != nil {
@@ -216,22 +215,12 @@ func (r *Reconciler) collect(ctx context.Context, s *snapshot, m *memo) error {
 // collectRows takes away rows whose removal is confirmed, and those whose Bundle and
 // Cluster are both gone. Rows of one removal go in one write.
 func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) error {
-	gone, pending, removed := map[string]*atoll.RowSpec{}, false, []Row(nil)
-	base := make([]state.Row, 0, len(s.rows))
+	pending, any := false, false
 	for _, row := range s.rows {
-		base = append(base, row.Row)
-		switch {
-		case row.removed() && row.Spec.Recall == nil:
-			gone[row.Cluster], removed = nil, append(removed, row)
-		case !s.alive && !row.Known:
-			r.Log.Warn("a cluster was given up: what it holds of a deleted bundle is left behind there",
-				"cluster", row.Cluster, "uid", row.Spec.UID, "bundle", row.Bundle.Name, "namespace", row.Bundle.Namespace)
-			gone[row.Cluster] = nil
-		case row.Spec.Phase == atoll.RowRemoving && row.Reachable:
-			pending = true
-		}
+		over := s.over(row)
+		any, pending = any || over, pending || !over && row.Spec.Phase == atoll.RowRemoving && row.Reachable
 	}
-	if len(gone) == 0 {
+	if !any {
 		m.collecting = time.Time{}
 		return nil
 	}
@@ -245,15 +234,31 @@ func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) erro
 		}
 	}
 	m.collecting = time.Time{}
+	over := r.rowsThat(s.uid, s.over)
+	gone, removed := map[string]*atoll.RowSpec{}, []Row(nil)
+	for _, row := range over {
+		if gone[row.Cluster] = nil; row.removed() {
+			removed = append(removed, row)
+			continue
+		}
+		r.Log.Warn("a cluster was given up: what it holds of a deleted bundle is left behind there",
+			"cluster", row.Cluster, "uid", row.Spec.UID, "bundle", row.Bundle.Name, "namespace", row.Bundle.Namespace)
+	}
 	again, err := r.keepVacant(ctx, removed)
 	if err != nil {
 		return err
 	}
 	maps.Copy(gone, again)
-	if err := r.Rows.WriteSpecs(ctx, s.rows[0].Bundle, base, gone); err != nil {
+	if err := r.Rows.WriteSpecs(ctx, s.rows[0].Bundle, plain(over), gone); err != nil {
 		return fmt.Errorf("collect removed rows: %w", err)
 	}
 	return nil
+}
+
+// over tells of rows that are to be taken away: their removal is confirmed, or Bundle
+// and Cluster are both gone.
+func (s *snapshot) over(row Row) bool {
+	return row.removed() && row.Spec.Recall == nil || !s.alive && !row.Known
 }
 
 // collectSlices deletes slices without rows; a living Bundle keeps one.

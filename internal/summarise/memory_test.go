@@ -160,6 +160,10 @@ func (m memBundles) List() (out []state.Bundle) {
 	return out
 }
 
+func (m memBundles) InNamespace(ns string) []state.Bundle {
+	return slices.DeleteFunc(m.List(), func(b state.Bundle) bool { return b.Ref.Namespace != ns })
+}
+
 func (m memBundles) Put(client.Object)          {}
 func (m memBundles) Subscribe(fn func(string))  { m.onBundle = append(m.onBundle, fn) }
 func (m memClusters) Subscribe(fn func(string)) { m.onCluster = append(m.onCluster, fn) }

@@ -38,7 +38,8 @@ const (
 // Input of Status.
 type Input struct {
 	Bundle state.Bundle
-	Rows   []Row
+	// Rows by cluster name; each may stand for More that say the same.
+	Rows []Row
 	// Latest Revision; nil before the first.
 	Latest *enginev1.Revision
 	// Content of it; nil where it is not known.
@@ -80,63 +81,73 @@ type tally struct {
 	// unfit: nothing fits, and what runs is kept.
 	unfit bool
 	plans []atoll.RowReason
-	// held lists the clusters that a plan is about.
-	held  []string
-	waits []wait
+	// held counts the clusters that a plan is about; names are the first of them.
+	held  int
+	names []string
+	// first of the waits, the most pressing one, and how many there are.
+	first wait
+	waits int
 }
 
 func count(in Input) *tally {
 	t := &tally{}
 	for _, r := range in.Rows {
 		reason := atoll.ParseRowReason(r.Spec.Reason)
-		if reason.Plan != "" && reason.Plan != in.Bundle.Meta.Annotations[atoll.AnnotationConfirm] {
-			t.plans, t.held = append(t.plans, reason), append(t.held, r.Cluster)
+		if in.asks(reason) {
+			t.plans, t.held, t.names = append(t.plans, reason), t.held+int(r.count()), append(t.names, r.names()...)
 		}
 		t.unfit = t.unfit || reason.Word == atoll.RowNoClusterFits
 		switch {
 		case r.Spec.Phase == atoll.RowActive:
 			t.active(in, r)
 		case !r.removed():
-			t.removing++
+			t.removing += r.count()
 		}
-		t.wait(r, reason)
+		t.wait(in, r, reason)
 	}
+	slices.Sort(t.names)
 	return t
 }
 
+// asks tells whether what a row says waits for a confirmation that was not given.
+func (in Input) asks(reason atoll.RowReason) bool {
+	return reason.Plan != "" && reason.Plan != in.Bundle.Meta.Annotations[atoll.AnnotationConfirm]
+}
+
 func (t *tally) active(in Input, r Row) {
-	t.desired++
+	n := r.count()
+	t.desired += n
 	current := r.Status != nil && r.Status.Generation == r.Spec.Generation
 	updated := current && r.Status.Applied && (in.Latest == nil || r.Spec.Revision == in.Latest.Name)
 	if updated {
-		t.updated++
+		t.updated += n
 	}
 	if r.Status != nil {
 		for _, it := range r.Status.Items {
 			desired, ready, ok := interpret.ReplicaCounts(schema.GroupKind{Group: it.Key.Group, Kind: it.Key.Kind}, it.Reflected)
 			if ok {
-				t.replicas, t.readyReplicas = t.replicas+desired, t.readyReplicas+ready
+				t.replicas, t.readyReplicas = t.replicas+int64(n)*desired, t.readyReplicas+int64(n)*ready
 			}
 		}
 	}
 	if !r.Reachable {
-		t.away++
+		t.away += n
 		return
 	}
-	t.reachable++
+	t.reachable += n
 	switch {
 	case !current:
-		t.behind++
+		t.behind += n
 	case r.Status.State == atoll.RowFailed:
-		t.failed++
+		t.failed += n
 	case !r.Status.Applied:
-		t.behind++
+		t.behind += n
 	case r.Status.State == atoll.RowDegraded:
-		t.degraded++
+		t.degraded += n
 	case r.Status.State == atoll.RowReady && updated:
-		t.ready++
+		t.ready += n
 	default:
-		t.progressing++
+		t.progressing += n
 	}
 }
 
@@ -208,7 +219,7 @@ func (t *tally) heldCondition(b state.Bundle) metav1.Condition {
 	plan := t.plans[0]
 	return metav1.Condition{
 		Type: v1alpha1.BundleRemovalHeld, Status: metav1.ConditionTrue, Reason: plan.Word,
-		Message: fmt.Sprintf("a removal in %s waits: plan %s, %s; release exactly it with: %s", clusters(len(t.held)), plan.Plan, some(t.held), confirmation(b, plan.Plan)),
+		Message: fmt.Sprintf("a removal in %s waits: plan %s, %s; release exactly it with: %s", clusters(t.held), plan.Plan, some(t.names, t.held), confirmation(b, plan.Plan)),
 	}
 }
 
@@ -241,10 +252,10 @@ const (
 
 // wait notes what a row waits for. Clusters that are away are counted, not waited
 // for.
-func (t *tally) wait(r Row, reason atoll.RowReason) {
+func (t *tally) wait(in Input, r Row, reason atoll.RowReason) {
 	w := wait{cluster: r.Cluster}
 	switch {
-	case slices.Contains(t.held, r.Cluster):
+	case in.asks(reason):
 		w.rank, w.text, w.who = rankPlan, "a confirmation of plan "+reason.Plan, rollout.WhoConfirm
 	case !r.Reachable || r.removed():
 		return
@@ -263,7 +274,14 @@ func (t *tally) wait(r Row, reason atoll.RowReason) {
 		}
 		w.rank, w.text, w.who = rankOf(r), of.For, of.Who
 	}
-	t.waits = append(t.waits, w)
+	if t.waits == 0 || compareWaits(w, t.first) < 0 {
+		t.first = w
+	}
+	t.waits += int(r.count())
+}
+
+func compareWaits(a, b wait) int {
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cluster, b.cluster))
 }
 
 func rankOf(r Row) int {
@@ -280,7 +298,7 @@ func rankOf(r Row) int {
 
 // waitsFor puts the most pressing wait in words, with who is to act.
 func (t *tally) waitsFor(in Input) string {
-	if len(t.waits) == 0 {
+	if t.waits == 0 {
 		switch {
 		case in.Bundle.Meta.DeletionTimestamp != nil || atoll.IsNowhere(in.Bundle.Spec.Placement) && t.desired == 0:
 			return ""
@@ -298,14 +316,11 @@ func (t *tally) waitsFor(in Input) string {
 		}
 		return frozenWait(in.Content)
 	}
-	first := slices.MinFunc(t.waits, func(a, b wait) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cluster, b.cluster))
-	})
 	more := ""
-	if n := len(t.waits) - 1; n > 0 {
+	if n := t.waits - 1; n > 0 {
 		more = fmt.Sprintf(" (and %s more)", clusters(n))
 	}
-	return fmt.Sprintf("%s: %s%s; %s", first.cluster, first.text, more, act(first.who))
+	return fmt.Sprintf("%s: %s%s; %s", t.first.cluster, t.first.text, more, act(t.first.who))
 }
 
 func act(who string) string {
@@ -332,13 +347,15 @@ func reachable(n int32) string {
 	return fmt.Sprintf("%d reachable clusters", n)
 }
 
-// some names a few of the names.
-func some(names []string) string {
-	const few = 5
+// mostNamed clusters are named where many are meant.
+const mostNamed = 5
+
+// some names a few of so many names, of which the first are given.
+func some(names []string, all int) string {
 	out := ""
 	for i, n := range names {
-		if i == few {
-			return out + fmt.Sprintf(" and %d more", len(names)-few)
+		if i == mostNamed {
+			return out + fmt.Sprintf(" and %d more", all-mostNamed)
 		}
 		if i > 0 {
 			out += ", "

@@ -25,6 +25,7 @@ import (
 type Bundles interface {
 	Get(uid string) (state.Bundle, bool)
 	List() []state.Bundle
+	InNamespace(ns string) []state.Bundle
 	Put(obj client.Object)
 	Subscribe(fn func(uid string))
 }
@@ -32,6 +33,7 @@ type Bundles interface {
 // Rows is the table of rows, and how they are taken away.
 type Rows interface {
 	Bundles() []string
+	Get(bundleUID, cluster string) (state.Row, bool)
 	OfBundle(uid string) []state.Row
 	OfCluster(clusterUID string) []state.Row
 	Slices(bundleUID string) []*enginev1.TargetSlice
@@ -113,6 +115,9 @@ type Reconciler struct {
 	memos   map[string]*memo                  // by Bundle UID
 	cluster map[string]string                 // Cluster UID by name
 	started time.Time
+
+	rollsMu sync.Mutex
+	rolls   map[string]*roll // by Bundle UID
 }
 
 // work is one thing to look at: a Bundle, or a template that no Bundle holds.
@@ -126,8 +131,8 @@ const (
 	// settle is how long further changes may join one.
 	settle = 150 * time.Millisecond
 	// settleRow is added per row of the Bundle, up to settleMost.
-	settleRow  = 200 * time.Microsecond
-	settleMost = 5 * time.Second
+	settleRow  = 100 * time.Microsecond
+	settleMost = 2 * time.Second
 	// countsEvery is the least time between writes of a Bundle's status, and of the
 	// templates of a Bundle of many rows, while only counts move.
 	countsEvery = 5 * time.Second
@@ -151,10 +156,10 @@ func New(cfg Config) *Reconciler {
 	}
 	r := &Reconciler{
 		Config: cfg, index: newIndex(), early: map[work]struct{}{},
-		memos: map[string]*memo{}, cluster: map[string]string{},
+		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{},
 	}
 	cfg.Bundles.Subscribe(r.bundleChanged)
-	cfg.Rows.Subscribe(func(uid string, _ []string) { r.soon(uid) })
+	cfg.Rows.Subscribe(r.rowsChanged)
 	cfg.Revisions.Subscribe(r.soon)
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.Templates.Subscribe(r.templateChanged)
@@ -188,6 +193,7 @@ func (r *Reconciler) open() priorityqueue.PriorityQueue[work] {
 		r.queue.Add(w)
 	}
 	r.early = nil
+	r.index.begin()
 	for _, c := range r.Clusters.List() {
 		uid := string(c.UID)
 		r.cluster[c.Name] = uid
@@ -199,9 +205,11 @@ func (r *Reconciler) open() priorityqueue.PriorityQueue[work] {
 // all goes through everything that there is, behind what changes meanwhile.
 func (r *Reconciler) all() {
 	for _, b := range r.Bundles.List() {
+		r.index.expect(b.Ref.UID)
 		r.add(work{bundle: b.Ref.UID}, priorityAll, 0)
 	}
 	for _, uid := range r.Rows.Bundles() {
+		r.index.expect(uid)
 		r.add(work{bundle: uid}, priorityAll, 0)
 	}
 }
@@ -224,9 +232,18 @@ func (r *Reconciler) soon(uid string) {
 	r.add(work{bundle: uid}, priorityUser, after)
 }
 
+func (r *Reconciler) rowsChanged(uid string, clusters []string) {
+	r.index.expect(uid)
+	r.note(uid, clusters...)
+	r.soon(uid)
+}
+
 // bundleChanged looks at a Bundle unless only its status changed.
 func (r *Reconciler) bundleChanged(uid string) {
 	b, ok := r.Bundles.Get(uid)
+	if ok {
+		r.index.expect(uid)
+	}
 	if !ok || r.index.edited(b) {
 		r.soon(uid)
 	}
@@ -258,9 +275,11 @@ func (r *Reconciler) clusterChanged(name string) {
 	}
 }
 
-// lookAt the Bundles of a cluster, or those of them where a removal waits.
+// lookAt the Bundles of a cluster, or those of them where a removal waits; the others
+// see it at their next look.
 func (r *Reconciler) lookAt(clusterUID string, waiting bool) {
 	for _, row := range r.Rows.OfCluster(clusterUID) {
+		r.note(row.Bundle.UID, row.Cluster)
 		if !waiting || r.index.waiting(row.Bundle.UID) {
 			r.soon(row.Bundle.UID)
 		}
@@ -294,10 +313,8 @@ func (r *Reconciler) namespaceChanged(name string) {
 	if !r.doomed(name) {
 		return
 	}
-	for _, b := range r.Bundles.List() {
-		if b.Ref.Namespace == name {
-			r.soon(b.Ref.UID)
-		}
+	for _, b := range r.Bundles.InNamespace(name) {
+		r.soon(b.Ref.UID)
 	}
 }
 
@@ -393,6 +410,9 @@ func (r *Reconciler) memo(uid string) *memo {
 
 func (r *Reconciler) forget(uid string) {
 	r.lookAtUnheld(r.index.forget(uid))
+	r.rollsMu.Lock()
+	delete(r.rolls, uid)
+	r.rollsMu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memos, uid)

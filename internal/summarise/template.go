@@ -97,7 +97,7 @@ func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l 
 		return nil
 	}
 	now := time.Now()
-	if left := l.memo.written.Add(templateEvery(len(s.rows))).Sub(now); left > 0 && !done && !news(old, next) {
+	if left := l.memo.written.Add(templateEvery(s.total)).Sub(now); left > 0 && !done && !news(old, next) {
 		m.wake(left)
 		return nil
 	}
@@ -155,6 +155,7 @@ func rowItems(s *snapshot, l templateLook, states bool) (rows []interpret.RowIte
 			continue
 		}
 		ri := rowItem(row, l.item, l.reports[row.Cluster])
+		ri.More = row.More
 		v := s.contents[row.Spec.Revision][l.item.Key]
 		ri.Stale = ri.Stale || !states || v != version{l.item.UID, l.item.Hash}
 		if !ri.Away && ri.Stale {

@@ -3,6 +3,7 @@ package summarise
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -35,9 +36,12 @@ func (r *Reconciler) keepVacant(ctx context.Context, removed []Row) (again map[s
 		}
 		if ref.UID == "" {
 			ref = enginev1.BundleRef{Namespace: ns.Name, UID: string(ns.UID)}
-			base = r.Rows.OfBundle(ref.UID)
 		}
-		if spec := vacantRow(base, row); spec != nil {
+		old, had := r.Rows.Get(ref.UID, row.Cluster)
+		if had {
+			base = append(base, old)
+		}
+		if spec := vacantRow(old, had, row); spec != nil {
 			changes[row.Cluster] = spec
 		}
 	}
@@ -47,16 +51,14 @@ func (r *Reconciler) keepVacant(ctx context.Context, removed []Row) (again map[s
 	return again, nil
 }
 
-// vacantRow for the cluster of a removed row; nil where there is one.
-func vacantRow(base []state.Row, removed Row) *atoll.RowSpec {
+// vacantRow for the cluster of a removed row; nil where there is one. old is what the
+// cluster of that name had, if it had one.
+func vacantRow(old state.Row, had bool, removed Row) *atoll.RowSpec {
 	spec := &atoll.RowSpec{UID: removed.Spec.UID, Generation: 1, Phase: atoll.RowVacant, Since: time.Now().Unix()}
-	for _, old := range base {
-		if old.Cluster != removed.Cluster {
-			continue
-		}
-		if old.Spec.UID == spec.UID {
-			return nil
-		}
+	if had && old.Spec.UID == spec.UID {
+		return nil
+	}
+	if had {
 		spec.Generation = old.Spec.Generation + 1
 	}
 	return spec
@@ -74,15 +76,11 @@ func (r *Reconciler) doomVacant(ctx context.Context, s *snapshot) error {
 	if !s.ofNamespace() {
 		return nil
 	}
-	ref, base, changes := s.rows[0].Bundle, []state.Row(nil), map[string]*atoll.RowSpec{}
-	for _, row := range s.rows {
-		if base = append(base, row.Row); row.Spec.Phase == atoll.RowVacant {
-			changes[row.Cluster] = r.anew(row.Spec, atoll.RowBundleDeleted)
-		}
-	}
-	if len(changes) == 0 {
+	vacant := func(row Row) bool { return row.Spec.Phase == atoll.RowVacant }
+	if !slices.ContainsFunc(s.rows, vacant) {
 		return nil
 	}
+	ref := s.rows[0].Bundle
 	if ns, ok := r.Namespaces.Get(ref.Namespace); !ok || string(ns.UID) != ref.UID {
 		// That a table lacks it is not yet the user's word.
 		if exists, err := r.Writer.NamespaceExists(ctx, ref.Namespace, ref.UID); exists || err != nil {
@@ -91,7 +89,11 @@ func (r *Reconciler) doomVacant(ctx context.Context, s *snapshot) error {
 	} else if ns.DeletionTimestamp == nil {
 		return nil
 	}
-	if err := r.Rows.WriteSpecs(ctx, ref, base, changes); err != nil {
+	all, changes := r.rowsThat(s.uid, vacant), map[string]*atoll.RowSpec{}
+	for _, row := range all {
+		changes[row.Cluster] = r.anew(row.Spec, atoll.RowBundleDeleted)
+	}
+	if err := r.Rows.WriteSpecs(ctx, ref, plain(all), changes); err != nil {
 		return fmt.Errorf("order the removal of namespace %s: %w", ref.Namespace, err)
 	}
 	return nil

@@ -1,0 +1,309 @@
+package summarise
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"atoll.dev/atoll/internal/state"
+)
+
+// fewNames of rows that are alike are kept in order, and leastNames of them are known
+// whenever a Bundle is looked at: as many as anything that is told names, and one more.
+const (
+	fewNames   = 64
+	leastNames = mostNamed + 1
+)
+
+// roll calls the rows of one Bundle over by what they say: of a hundred thousand rows
+// all but a few say one of a handful of things, and whatever is told of the Bundle is
+// told of those, with their numbers. A row that changes leaves one group and joins
+// another; the others are not touched.
+//
+// note may be called at any time, also while somebody looks.
+type roll struct {
+	noteMu sync.Mutex
+	noted  map[string]struct{} // rows that may have changed, since built
+
+	mu     sync.Mutex
+	built  bool
+	grace  bool // built while clusters that were Ready count as waited for
+	of     map[string]*group
+	groups map[string]*group
+	key    []byte // scratch
+}
+
+// group of rows that say the same.
+type group struct {
+	key   string
+	row   Row // one of them
+	count int
+	// first of them by cluster name, in order: all, or at least so many that none
+	// that is left out comes before one that is here.
+	first []string
+}
+
+func newRoll() *roll { return &roll{noted: map[string]struct{}{}} }
+
+// note that rows may have changed.
+func (l *roll) note(clusters ...string) {
+	l.noteMu.Lock()
+	defer l.noteMu.Unlock()
+	for _, c := range clusters {
+		l.noted[c] = struct{}{}
+	}
+}
+
+// take what was noted; what comes from now on is the next look's.
+func (l *roll) take() map[string]struct{} {
+	l.noteMu.Lock()
+	defer l.noteMu.Unlock()
+	noted := l.noted
+	if len(noted) > 0 {
+		l.noted = map[string]struct{}{}
+	}
+	return noted
+}
+
+// rowSource is where a roll reads the rows of its Bundle.
+type rowSource struct {
+	all func() []Row
+	one func(cluster string) (Row, bool)
+	// grace: clusters that were Ready at the hub's start still count as waited for.
+	grace bool
+}
+
+// look at the rows as they are now: one of each group, in the order of the first
+// cluster of each, and how many rows there are in all.
+func (l *roll) look(from rowSource) (rows []Row, total int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	noted := l.take()
+	if !l.built || l.grace && !from.grace {
+		l.of, l.groups = map[string]*group{}, map[string]*group{}
+		for _, row := range from.all() {
+			l.join(row)
+		}
+		l.built, l.grace = true, from.grace
+	} else {
+		for c := range noted {
+			row, ok := from.one(c)
+			if old := l.of[c]; ok && old != nil && old.key == string(l.say(&row)) {
+				continue
+			}
+			if l.leave(c); ok {
+				l.join(row)
+			}
+		}
+	}
+	l.refill()
+	rows = make([]Row, 0, len(l.groups))
+	for _, g := range l.groups {
+		row := g.row
+		row.Cluster, row.More, row.Names = g.first[0], g.count-1, slices.Clone(g.first[:min(len(g.first), leastNames)])
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return rows, len(l.of)
+}
+
+// members lists the clusters of the groups whose row is as asked.
+func (l *roll) members(is func(Row) bool) (clusters []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	chosen := map[*group]bool{}
+	for _, g := range l.groups {
+		if is(g.row) {
+			chosen[g] = true
+		}
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	for c, g := range l.of {
+		if chosen[g] {
+			clusters = append(clusters, c)
+		}
+	}
+	slices.Sort(clusters)
+	return clusters
+}
+
+func (l *roll) join(row Row) {
+	key := l.say(&row)
+	g := l.groups[string(key)]
+	if g == nil {
+		g = &group{key: string(key), row: row}
+		l.groups[g.key] = g
+	}
+	l.of[row.Cluster] = g
+	all := len(g.first) == g.count
+	g.count++
+	i, _ := slices.BinarySearch(g.first, row.Cluster)
+	if i == len(g.first) && !all {
+		return
+	}
+	if g.first = slices.Insert(g.first, i, row.Cluster); len(g.first) > fewNames {
+		g.first = g.first[:fewNames]
+	}
+}
+
+func (l *roll) leave(cluster string) {
+	g := l.of[cluster]
+	if g == nil {
+		return
+	}
+	delete(l.of, cluster)
+	if g.count--; g.count == 0 {
+		delete(l.groups, g.key)
+		return
+	}
+	if i, has := slices.BinarySearch(g.first, cluster); has {
+		g.first = slices.Delete(g.first, i, i+1)
+	}
+}
+
+// refill the first names of groups that lost them.
+func (l *roll) refill() {
+	lost := map[*group]bool{}
+	for _, g := range l.groups {
+		if len(g.first) < min(g.count, leastNames) {
+			g.first, lost[g] = g.first[:0], true
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	for c, g := range l.of {
+		if !lost[g] || len(g.first) == fewNames && c > g.first[fewNames-1] {
+			continue
+		}
+		i, _ := slices.BinarySearch(g.first, c)
+		if g.first = slices.Insert(g.first, i, c); len(g.first) > fewNames {
+			g.first = g.first[:fewNames]
+		}
+	}
+}
+
+// say all that a row says but for its cluster's name, and for numbers and times that
+// nothing is told of. What it gives holds until the next call.
+func (l *roll) say(r *Row) []byte {
+	b := l.key[:0]
+	text := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	flags := func(all ...bool) {
+		n := byte(0)
+		for i, f := range all {
+			if f {
+				n |= 1 << i
+			}
+		}
+		b = append(b, n)
+	}
+	flags(r.Reachable, r.Waited, r.Known, r.Spec.Orphan, r.Spec.Recall != nil, r.Status != nil)
+	text(string(r.Spec.Phase))
+	text(r.Spec.Reason)
+	text(r.Spec.Revision)
+	b = binary.AppendUvarint(b, uint64(len(r.Spec.Assigned)))
+	if len(r.Spec.Assigned) > 0 {
+		for _, item := range slices.Sorted(maps.Keys(r.Spec.Assigned)) {
+			text(item)
+			b = binary.AppendVarint(b, r.Spec.Assigned[item])
+		}
+	}
+	if st := r.Status; st != nil {
+		flags(st.Generation < r.Spec.Generation, st.Generation > r.Spec.Generation, st.Applied, st.AllGone, st.Vacant)
+		text(string(st.State))
+		text(st.Reason)
+		text(st.Message)
+		b = binary.AppendVarint(b, int64(st.Unlisted))
+		b = binary.AppendUvarint(b, uint64(len(st.Gone)))
+		for _, gone := range st.Gone {
+			text(gone)
+		}
+		for i := range st.Items {
+			it := &st.Items[i]
+			flags(it.Error, true)
+			for _, s := range [...]string{it.Key.Group, it.Key.Kind, it.Key.Namespace, it.Key.Name, string(it.Health), it.Reason, it.Message, string(it.Reflected)} {
+				text(s)
+			}
+		}
+	}
+	l.key = b
+	return b
+}
+
+// roll of a Bundle's rows; nil when nobody looked at it yet and make is false.
+func (r *Reconciler) roll(uid string, make bool) *roll {
+	r.rollsMu.Lock()
+	defer r.rollsMu.Unlock()
+	l := r.rolls[uid]
+	if l == nil && make {
+		l = newRoll()
+		r.rolls[uid] = l
+	}
+	return l
+}
+
+// note that rows of a Bundle may have changed. Before the first look there is nothing
+// to bring up to date.
+func (r *Reconciler) note(uid string, clusters ...string) {
+	if l := r.roll(uid, false); l != nil {
+		l.note(clusters...)
+	}
+}
+
+// lookAtRows calls the rows of a Bundle over.
+func (r *Reconciler) lookAtRows(uid string) (rows []Row, total int) {
+	return r.roll(uid, true).look(rowSource{
+		all: func() []Row {
+			all := r.Rows.OfBundle(uid)
+			rows := make([]Row, 0, len(all))
+			for _, row := range all {
+				rows = append(rows, r.view(row))
+			}
+			return rows
+		},
+		one: func(cluster string) (Row, bool) {
+			row, ok := r.Rows.Get(uid, cluster)
+			return r.view(row), ok
+		},
+		grace: r.starting(),
+	})
+}
+
+// rowsThat are as asked, every one, by cluster name.
+func (r *Reconciler) rowsThat(uid string, are func(Row) bool) (rows []Row) {
+	for _, c := range r.roll(uid, true).members(are) {
+		if row, ok := r.Rows.Get(uid, c); ok {
+			if view := r.view(row); are(view) {
+				rows = append(rows, view)
+			}
+		}
+	}
+	return rows
+}
+
+// plain rows, as the table has them.
+func plain(rows []Row) []state.Row {
+	out := make([]state.Row, 0, len(rows))
+	for _, row := range rows {
+		out = append(out, row.Row)
+	}
+	return out
+}
+
+// names of the clusters whose rows are alike, or the first of them.
+func (r Row) names() []string {
+	if len(r.Names) > 0 {
+		return r.Names
+	}
+	return []string{r.Cluster}
+}
+
+// count of rows that the row stands for.
+func (r Row) count() int32 { return int32(r.More) + 1 }
