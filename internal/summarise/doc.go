@@ -6,13 +6,13 @@
 // Contract: one Reconciler per hub works (while its hub leads). The typed tables are
 // synced before Run is called. A Bundle is looked at when one of its rows, its
 // Revisions, its intent, its templates or its clusters change, after 150 ms in which
-// further changes join (up to 2 s for Bundles of many rows). A look costs what changed: rows
-// that say the same are one group, which is kept up to date row by row, and all that
-// is told of a Bundle is told of its groups. A status is written at once when it says something
-// new in kind (first words, another generation observed, a condition turned, all
-// done). While only counts move, a Bundle's is written at most every 5 s, and a
-// template's at most every second, or every 5 s where rows are many. What did not
-// change is not written.
+// further changes join (up to 2 s for Bundles of many rows). A look costs what
+// changed: rows that say the same are one group, which is kept up to date row by row,
+// and all that is told of a Bundle is told of its groups. A status is written at once
+// when it says something new in kind (first words, another generation observed, a
+// condition turned, all done). While only counts move, a Bundle's is written at most
+// every 5 s, and a template's at most every second, or every 5 s where rows are many.
+// What did not change is not written.
 //
 // Nothing here removes anything from a member. A finalizer goes only when every
 // cluster that holds a stream has confirmed; a row goes only when its cluster has
