@@ -15,6 +15,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/hub"
+	"atoll.dev/atoll/internal/profile"
 )
 
 func main() {
@@ -86,6 +87,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	if err := cmd.MarkFlagRequired("data-dir"); err != nil {
 		panic(err)
 	}
+	profile.AddFlag(cmd)
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newVersionCommand())
 	return cmd

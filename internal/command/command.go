@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/internal/command/restore"
 	"atoll.dev/atoll/internal/command/token"
 	"atoll.dev/atoll/internal/command/version"
+	"atoll.dev/atoll/internal/profile"
 )
 
 // New makes the command `atoll`.
@@ -44,7 +45,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), explain.NewCommand(flags)},
-		clusters: {token.NewCommand(flags), join.NewCommand(flags), agent.NewCommand(), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
+		clusters: {token.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {
