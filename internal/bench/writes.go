@@ -4,19 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/bench/measure"
 )
 
 const (
@@ -190,35 +189,9 @@ func (b *bench) settled(ctx context.Context) (map[string]float64, error) {
 // Requests reads the API server's count of requests that wrote, by verb and
 // resource, since it started. Leases, reviews, dry runs and what failed are left out.
 func Requests(ctx context.Context, server rest.Interface) (map[string]float64, error) {
-	body, err := server.Get().AbsPath("/metrics").Stream(ctx)
+	m, err := measure.ReadMetrics(ctx, server)
 	if err != nil {
-		return nil, fmt.Errorf("read the hub's metrics: %w", err)
+		return nil, err
 	}
-	defer body.Close()
-	return parseRequests(body)
-}
-
-func parseRequests(body io.Reader) (map[string]float64, error) {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(body)
-	if err != nil {
-		return nil, fmt.Errorf("read the hub's metrics: %w", err)
-	}
-	counts := map[string]float64{}
-	for _, m := range families["apiserver_request_total"].GetMetric() {
-		label := map[string]string{}
-		for _, l := range m.GetLabel() {
-			label[l.GetName()] = l.GetValue()
-		}
-		writes := slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, label["verb"])
-		if !writes || !strings.HasPrefix(label["code"], "2") || label["resource"] == "leases" || label["dry_run"] != "" || strings.HasSuffix(label["resource"], "reviews") {
-			continue
-		}
-		resource := label["resource"]
-		if label["subresource"] != "" {
-			resource += "/" + label["subresource"]
-		}
-		counts[label["verb"]+" "+resource] += m.GetCounter().GetValue()
-	}
-	return counts, nil
+	return m.Writes(), nil
 }

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"maps"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestOnlyRequestsThatWroteCount(t *testing.T) {
-	got, err := parseRequests(strings.NewReader(`# TYPE apiserver_request_total counter
+	m, err := ParseMetrics(strings.NewReader(`# TYPE apiserver_request_total counter
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="APPLY",version="v1"} 3
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="status",verb="PATCH",version="v1"} 2
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="namespace",subresource="",verb="LIST",version="v1"} 9
@@ -20,7 +20,8 @@ apiserver_request_total{code="201",component="apiserver",dry_run="",group="engin
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"APPLY deployments": 3, "PATCH deployments/status": 2, "POST revisions": 1}
+	got := m.Writes()
+	want := Writes{"APPLY deployments": 3, "PATCH deployments/status": 2, "POST revisions": 1}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -1,0 +1,121 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	socketName  = "client.sock"
+	etcdTimeout = 30 * time.Second
+	// steady is for how long the size must not change to be taken for final: freed
+	// pages show with the next commits.
+	steady = 3 * time.Second
+)
+
+// Etcd asks the etcd that a hub stores in.
+type Etcd struct {
+	client   *clientv3.Client
+	endpoint string
+}
+
+// Size of a store.
+type Size struct {
+	// InUse bytes of the database, and Total ones of its file.
+	InUse, Total float64
+	// Revision counts every change since the store began.
+	Revision int64
+}
+
+// DialEtcd reaches the etcd embedded in the hub of that data directory, or, given
+// endpoints, another one. The caller closes it.
+func DialEtcd(ctx context.Context, dataDir string, endpoints ...string) (*Etcd, error) {
+	config := clientv3.Config{Endpoints: endpoints, DialTimeout: etcdTimeout, Context: ctx, Logger: zap.NewNop()}
+	if len(endpoints) == 0 {
+		// The path of a socket has little room, so the directory is opened.
+		dir := filepath.Join(dataDir, "etcd")
+		config.Endpoints = []string{"passthrough:///hub"}
+		config.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			d, err := os.Open(dir)
+			if err != nil {
+				return nil, err
+			}
+			defer d.Close()
+			return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), socketName))
+		})}
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("reach the hub's etcd: %w", err)
+	}
+	return &Etcd{client: client, endpoint: config.Endpoints[0]}, nil
+}
+
+// Close the connection.
+func (e *Etcd) Close() error { return e.client.Close() }
+
+// Size now.
+func (e *Etcd) Size(ctx context.Context) (Size, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	defer cancel()
+	status, err := e.client.Status(ctx, e.endpoint)
+	if err != nil {
+		return Size{}, fmt.Errorf("ask the hub's etcd for its size: %w", err)
+	}
+	return Size{InUse: float64(status.DbSizeInUse), Total: float64(status.DbSize), Revision: status.Header.Revision}, nil
+}
+
+// Compacted forgets the history, and gives the size once it does not shrink any more.
+func (e *Etcd) Compacted(ctx context.Context) (Size, error) {
+	now, err := e.Size(ctx)
+	if err != nil {
+		return now, err
+	}
+	// The hub compacts too: that the revision is gone already is as good.
+	_, _ = e.client.Compact(ctx, now.Revision, clientv3.WithCompactPhysical())
+	last, since := now, time.Now()
+	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 5*etcdTimeout, true, func(ctx context.Context) (bool, error) {
+		if now, err = e.Size(ctx); err != nil {
+			return false, err
+		}
+		if now.InUse < last.InUse {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) >= steady, nil
+	})
+	if err != nil {
+		return now, fmt.Errorf("wait for the hub's etcd to forget its history: %w", err)
+	}
+	return now, nil
+}
+
+// Prefixes gives the bytes of keys and values below each of the prefixes.
+func (e *Etcd) Prefixes(ctx context.Context, prefixes ...string) (map[string]float64, error) {
+	sizes := map[string]float64{}
+	for _, prefix := range prefixes {
+		end := clientv3.GetPrefixRangeEnd(prefix)
+		for key := prefix; ; {
+			got, err := e.client.Get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(500))
+			if err != nil {
+				return nil, fmt.Errorf("read %s from the hub's etcd: %w", prefix, err)
+			}
+			for _, kv := range got.Kvs {
+				sizes[prefix] += float64(len(kv.Key) + len(kv.Value))
+			}
+			if !got.More {
+				break
+			}
+			key = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+		}
+	}
+	return sizes, nil
+}
