@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	certificates "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,7 @@ import (
 type memClusters struct {
 	mu     sync.Mutex
 	byName map[string]*v1alpha1.Cluster
+	byUID  map[types.UID]string
 	online map[string]bool
 	fns    []func(string)
 }
@@ -36,12 +38,8 @@ func (t *memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
 func (t *memClusters) ByUID(uid string) (*v1alpha1.Cluster, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.byName {
-		if string(c.UID) == uid {
-			return c, true
-		}
-	}
-	return nil, false
+	c, ok := t.byName[t.byUID[types.UID(uid)]]
+	return c, ok && string(c.UID) == uid
 }
 
 func (t *memClusters) SetOnline(uid string, on bool) {
@@ -60,7 +58,7 @@ func (t *memClusters) Subscribe(fn func(string)) { t.fns = append(t.fns, fn) }
 
 func (t *memClusters) put(c *v1alpha1.Cluster) {
 	t.mu.Lock()
-	t.byName[c.Name] = c
+	t.byName[c.Name], t.byUID[c.UID] = c, c.Name
 	t.mu.Unlock()
 	for _, fn := range t.fns {
 		fn(c.Name)
@@ -80,6 +78,7 @@ func (t *memClusters) drop(name string) {
 type memRows struct {
 	mu     sync.Mutex
 	rows   map[string]map[string]state.Row // bundle → cluster
+	byUID  map[string]string               // cluster's name
 	fns    []func(string, []string)
 	writes int // one per slice
 	fail   error
@@ -90,10 +89,8 @@ func (t *memRows) OfCluster(uid string) []state.Row {
 	defer t.mu.Unlock()
 	var out []state.Row
 	for _, rows := range t.rows {
-		for _, r := range rows {
-			if r.Spec.UID == uid {
-				out = append(out, r)
-			}
+		if r, ok := rows[t.byUID[uid]]; ok && r.Spec.UID == uid {
+			out = append(out, r)
 		}
 	}
 	slices.SortFunc(out, func(a, b state.Row) int { return strings.Compare(a.Bundle.UID, b.Bundle.UID) })
@@ -138,6 +135,18 @@ func (t *memRows) tell(bundle string, clusters []string) {
 	}
 }
 
+// report the same of all rows of a bundle.
+func (t *memRows) report(bundle string, st atoll.RowStatus) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for cluster, r := range t.rows[bundle] {
+		st.UID = r.Spec.UID
+		own := st
+		r.Status = &own
+		t.rows[bundle][cluster] = r
+	}
+}
+
 // set rows of a bundle, by cluster.
 func (t *memRows) set(bundle string, specs map[string]atoll.RowSpec) {
 	t.mu.Lock()
@@ -154,6 +163,7 @@ func (t *memRows) set(bundle string, specs map[string]atoll.RowSpec) {
 			r.Status = nil
 		}
 		t.rows[bundle][cluster] = r
+		put(&t.byUID, spec.UID, cluster)
 	}
 	t.mu.Unlock()
 	t.tell(bundle, slices.Sorted(maps.Keys(specs)))

@@ -85,7 +85,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 	}
 	h := &testHub{
 		t: t, keys: set, log: &logBuffer{}, rewinds: make(chan string, 16), ahead: make(chan string, 1024),
-		clusters:  &memClusters{byName: map[string]*v1alpha1.Cluster{}, online: map[string]bool{}},
+		clusters:  &memClusters{byName: map[string]*v1alpha1.Cluster{}, byUID: map[types.UID]string{}, online: map[string]bool{}},
 		rows:      &memRows{rows: map[string]map[string]state.Row{}},
 		inventory: &memInventory{up: map[string]int{}, seen: map[string][]*pb.Inventory{}, unclaimed: map[string][]string{}, known: map[string]bool{}},
 		kube:      fake.NewClientset(),

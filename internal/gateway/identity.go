@@ -2,19 +2,15 @@ package gateway
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
@@ -22,33 +18,48 @@ import (
 )
 
 const (
-	// streamBuffer of each direction: small, since most streams are idle.
-	streamBuffer = 4 << 10
-	// dialTimeout bounds TLS and HTTP/2 handshakes.
+	// dialTimeout bounds TLS and HTTP/2 handshakes, from when their turn comes.
 	dialTimeout = 20 * time.Second
+	// windowBytes is how much an agent may send before the hub reads it. It is fixed:
+	// finding the best one costs pings, and frames up are small.
+	windowBytes = 64 << 10
+	// writeBuffer is shared by all streams that write at the moment.
+	writeBuffer = 4 << 10
 )
 
 // server makes the gRPC server. Client certificates are optional for TLS, since
-// Registration has none; Connect demands one.
+// Registration has none; Connect demands one. Reads are not buffered, since TLS
+// records are.
 func (g *Gateway) server() *grpc.Server {
 	s := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{
-			MinVersion:   tls.VersionTLS13,
-			Certificates: []tls.Certificate{g.o.Serving},
-			ClientAuth:   tls.VerifyClientCertIfGiven,
-			ClientCAs:    g.o.AgentCAs,
-		})),
+		grpc.Creds(g.doorman()),
+		grpc.InTapHandle(withHangUp),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: session.KeepaliveHubTime, Timeout: session.KeepaliveHubTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: session.KeepaliveMinTime, PermitWithoutStream: true}),
-		grpc.ReadBufferSize(streamBuffer),
-		grpc.WriteBufferSize(streamBuffer),
+		grpc.ReadBufferSize(0),
+		grpc.WriteBufferSize(writeBuffer),
 		grpc.SharedWriteBuffer(true),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(windowBytes),
 		grpc.MaxRecvMsgSize(session.MaxFrameBytes),
-		grpc.ConnectionTimeout(dialTimeout),
+		grpc.ConnectionTimeout(queueLimit+dialTimeout),
 	)
 	pb.RegisterSessionServer(s, g)
 	pb.RegisterRegistrationServer(s, g)
 	return s
+}
+
+type hangUpKey struct{}
+
+// withHangUp lets the handler of a call be freed from waiting for the other end.
+func withHangUp(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	return context.WithValue(ctx, hangUpKey{}, cancel), nil
+}
+
+// hangUp of a call.
+func hangUp(ctx context.Context) context.CancelFunc {
+	return ctx.Value(hangUpKey{}).(context.CancelFunc)
 }
 
 // identity is what a verified certificate says.
@@ -63,16 +74,14 @@ func identify(ctx context.Context) (identity, error) {
 	if !ok {
 		return identity{}, errors.New("the connection has no peer")
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok || len(info.State.VerifiedChains) == 0 {
+	info, ok := p.AuthInfo.(*visitor)
+	switch {
+	case !ok || !info.verified:
 		return identity{}, errors.New("the agent showed no certificate of this hub's agent CA; join first")
-	}
-	cert := info.State.VerifiedChains[0][0]
-	uid, ok := strings.CutPrefix(cert.Subject.CommonName, atoll.UserClusterPrefix)
-	if !ok || uid == "" || !slices.Contains(cert.Subject.Organization, atoll.GroupAgents) {
+	case info.uid == "":
 		return identity{}, errors.New("the certificate is not an agent's")
 	}
-	return identity{uid: uid, keyHash: trust.CertificateHash(cert)}, nil
+	return info.identity, nil
 }
 
 // address of the caller, for logs.

@@ -12,24 +12,23 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// sendAll sends what waits, until nothing does. gRPC's flow control slows it down
-// to what the agent reads.
-func (s *stream) sendAll() error {
+// sendAll sends what waits, until nothing does or the session is over. gRPC's flow
+// control slows it down to what the agent reads.
+func (s *stream) sendAll() (over bool, err error) {
 	for {
-		select {
-		case <-s.ended:
-			return nil
-		default:
-		}
 		holding := s.held()
 		s.mu.Lock()
+		if s.done {
+			s.mu.Unlock()
+			return true, nil
+		}
 		s.settleTouched()
 		t, ok := s.queue.next(holding)
+		s.sending = ok
 		s.mu.Unlock()
 		if !ok {
-			return nil
+			return false, nil
 		}
-		var err error
 		switch {
 		case t.frame != nil:
 			err = s.send(t.frame)
@@ -39,7 +38,7 @@ func (s *stream) sendAll() error {
 			err = s.order(*t.order)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
 }
@@ -108,7 +107,7 @@ func (s *stream) order(o session.Order) error {
 		Bundle: o.Bundle, Generation: row.Spec.Generation, Manifest: body, Position: s.g.position(),
 	}}})
 	s.mu.Lock()
-	s.bases[o.Bundle] = base{p.Content, p.Hashes}
+	put(&s.bases, o.Bundle, base{p.Content, p.Hashes})
 	delete(s.queue.retries, o.Bundle)
 	s.mu.Unlock()
 	return err
@@ -120,14 +119,12 @@ func (s *stream) postpone(o session.Order, err error) {
 	after := s.queue.retryAfter(o.Bundle)
 	s.mu.Unlock()
 	if after == retryFirst || after == retryMost {
-		s.log.Error("cannot make the order of a bundle; the member keeps what it has, and the hub tries again", "bundle", o.Bundle, "after", after, "err", err)
+		s.log().Error("cannot make the order of a bundle; the member keeps what it has, and the hub tries again", "bundle", o.Bundle, "after", after, "err", err)
 	}
 	time.AfterFunc(after, func() {
 		s.mu.Lock()
-		if !s.done {
-			s.queue.order(o)
-		}
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		s.queue.order(o)
 		s.poke()
 	})
 }
@@ -165,8 +162,8 @@ func (s *stream) ahead(bundle string, generation int64) {
 	if _, ok := s.row(bundle); !ok || generation >= generationLimit || s.aheadTold[bundle] >= generation {
 		return
 	}
-	s.aheadTold[bundle] = generation
-	s.log.Warn("the member holds a generation above its row's; the row is raised above it", "bundle", bundle, "generation", generation)
+	put(&s.aheadTold, bundle, generation)
+	s.log().Warn("the member holds a generation above its row's; the row is raised above it", "bundle", bundle, "generation", generation)
 	s.g.o.OnAhead(bundle, s.cluster, generation)
 }
 
@@ -174,7 +171,7 @@ func (s *stream) ahead(bundle string, generation int64) {
 func (s *stream) noteUnclaimed(entries []session.Entry) {
 	for _, e := range entries {
 		if _, ok := s.row(e.Bundle); !ok {
-			s.unclaimed[e.Bundle] = struct{}{}
+			put(&s.unclaimed, e.Bundle, struct{}{})
 		}
 	}
 	if len(s.unclaimed) == 0 {
@@ -195,7 +192,7 @@ func (s *stream) claimed(bundle string) {
 func (s *stream) tellUnclaimed() {
 	bundles := slices.Sorted(maps.Keys(s.unclaimed))
 	if n := len(bundles); n > 0 {
-		s.log.Warn("the member holds bundles that no row asks for; they are kept, and listed at the Cluster's condition Unclaimed",
+		s.log().Warn("the member holds bundles that no row asks for; they are kept, and listed at the Cluster's condition Unclaimed",
 			"count", n, "bundles", strings.Join(bundles[:min(n, 20)], ","))
 	}
 	s.g.o.Inventory.Unclaimed(s.id.uid, bundles)

@@ -14,7 +14,8 @@ const (
 
 // queue is what waits to go down one stream, by name: the content is looked up
 // when its turn comes. What people changed goes before what is compared anew. It is
-// bounded by the number of the cluster's bundles; its stream's lock guards it.
+// bounded by the number of the cluster's bundles; its stream's lock guards it. The
+// zero queue is empty.
 type queue struct {
 	control []*pb.FromHub
 	acks    map[string]int64 // bundle → seq
@@ -29,13 +30,6 @@ type queue struct {
 // controlLimit bounds control frames; all of them answer frames of the agent.
 const controlLimit = 64
 
-func newQueue() queue {
-	return queue{
-		acks: map[string]int64{}, touched: map[string]struct{}{}, needs: map[string]*pb.Need{},
-		orders: map[string]session.Order{}, retries: map[string]time.Duration{},
-	}
-}
-
 // order a bundle. An order that waits already is not doubled, but may become
 // urgent.
 func (q *queue) order(o session.Order) {
@@ -49,7 +43,7 @@ func (q *queue) order(o session.Order) {
 	if waits {
 		o.Resync = o.Resync && old.Resync
 	}
-	q.orders[o.Bundle] = o
+	put(&q.orders, o.Bundle, o)
 }
 
 // task is one thing to send; exactly one field is set.
@@ -93,6 +87,6 @@ func (q *queue) next(holding bool) (task, bool) {
 // retryAfter doubles from a second to a minute per bundle.
 func (q *queue) retryAfter(bundle string) time.Duration {
 	d := min(max(2*q.retries[bundle], retryFirst), retryMost)
-	q.retries[bundle] = d
+	put(&q.retries, bundle, d)
 	return d
 }

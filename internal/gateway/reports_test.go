@@ -198,7 +198,7 @@ func TestSameAgainIsNotWritten(t *testing.T) {
 }
 
 func TestQueueOrder(t *testing.T) {
-	q := newQueue()
+	var q queue
 	q.order(session.Order{Bundle: "compared-1", Resync: true})
 	q.order(session.Order{Bundle: "compared-2", Resync: true})
 	q.order(session.Order{Bundle: "changed"})
@@ -216,7 +216,7 @@ func TestQueueOrder(t *testing.T) {
 		t.Errorf("sent in the order %v", got)
 	}
 	q.order(session.Order{Bundle: "changed"})
-	q.acks["b"] = 4
+	put(&q.acks, "b", 4)
 	if task, ok := q.next(true); !ok || task.frame.GetReportStored().GetSeq() != 4 {
 		t.Error("a hub that holds does not acknowledge")
 	}

@@ -20,7 +20,7 @@ import (
 func StandBy(ctx context.Context, l net.Listener, serving tls.Certificate, leader func() string) error {
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{serving}})),
-		grpc.ReadBufferSize(streamBuffer), grpc.WriteBufferSize(streamBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(0), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(dialTimeout),
 		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 			who := "and no other one is known to lead"

@@ -29,20 +29,17 @@ const (
 	generationLimit = 1 << 53
 )
 
-// stream is one session. Its goroutines are the handler, which waits for the end,
-// one that receives and one that sends; the last two end when the handler returns,
-// whatever they are blocked in.
+// stream is one session. It has one goroutine of its own, the handler's, which
+// receives; another sends while there is something to send, and goes.
 type stream struct {
 	g        *Gateway
 	id       identity
 	cluster  string
 	instance string
-	log      *slog.Logger
 	grpc     grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
+	hangUp   context.CancelFunc // ends Recv, whatever the agent does
 
-	wake    chan struct{} // capacity 1
-	ended   chan struct{}
-	release func() // of the resync's place; safe to call again
+	ended chan struct{}
 
 	era   string    // of the gateway when the session began
 	hello *pb.Hello // that waits until what the agent remembers is settled
@@ -50,6 +47,8 @@ type stream struct {
 	mu        sync.Mutex
 	refusal   *pb.Refused // why it ended, if the hub ended it
 	done      bool
+	sending   bool         // a goroutine sends
+	place     *place       // among those that compare
 	core      *session.Hub // nil before Hello is answered
 	asked     bool         // what it remembers, and the answer is not complete
 	told      []*pb.RememberedTombstone
@@ -78,68 +77,57 @@ func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 		}
 		return errors.Join(rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Refused{Refused: refused}}), status.Error(codes.PermissionDenied, refused.Message))
 	}
-	s := &stream{
-		g: g, id: id, cluster: c.Name, grpc: rpc, log: g.log.With("cluster", c.Name),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), release: func() {},
-		queue: newQueue(), bases: map[string]base{}, unclaimed: map[string]struct{}{}, aheadTold: map[string]int64{},
-	}
-	received := make(chan error, 1)
-	hello := make(chan *pb.Hello, 1)
-	go func() { received <- s.receive(hello) }()
-	select {
-	case h := <-hello:
-		s.instance = h.GetInstance()
-		return s.serve(h, received)
-	case err := <-received:
+	s := &stream{g: g, id: id, cluster: c.Name, grpc: rpc, hangUp: hangUp(rpc.Context()), ended: make(chan struct{})}
+	hello, err := s.greeting()
+	if err != nil {
 		return err
-	case <-time.After(helloTimeout):
-		return status.Error(codes.DeadlineExceeded, "no Hello came in time")
-	case <-g.running.Done():
-		return status.Error(codes.Unavailable, "the hub stops")
 	}
+	s.instance = hello.GetInstance()
+	g.enter(s)
+	defer g.leave(s)
+	g.seen(s, hello)
+	s.mu.Lock()
+	s.sending = true
+	s.mu.Unlock()
+	go s.open(hello)
+	return s.receive()
 }
 
-// serve the session from Hello to its end.
-func (s *stream) serve(hello *pb.Hello, received <-chan error) error {
-	s.g.enter(s)
-	defer s.g.leave(s)
-	s.g.seen(s, hello)
-	sent := make(chan error, 1)
-	go func() { sent <- s.sendLoop(hello) }()
-	select {
-	case err := <-received:
-		s.end(nil)
-		return err
-	case err := <-sent:
-		return err
-	case <-s.g.running.Done():
-		s.end(nil)
-		return status.Error(codes.Unavailable, "the hub stops")
-	case <-s.ended:
+// greeting waits for Hello, the first frame.
+func (s *stream) greeting() (*pb.Hello, error) {
+	late := time.AfterFunc(helloTimeout, s.hangUp)
+	f, err := s.grpc.Recv()
+	if !late.Stop() {
+		return nil, status.Error(codes.DeadlineExceeded, "no Hello came in time")
 	}
-	select { // the sender tells the agent why, unless it is stuck
-	case err := <-sent:
-		return err
-	case <-time.After(farewellTimeout):
-		return s.ending()
+	if err != nil {
+		return nil, err
 	}
+	s.g.metrics.frame("up", f)
+	if f.GetHello() == nil {
+		return nil, status.Error(codes.FailedPrecondition, "a session begins with Hello")
+	}
+	return f.GetHello(), nil
 }
 
-// sendLoop answers Hello and sends what is queued until the session ends.
-func (s *stream) sendLoop(hello *pb.Hello) error {
-	defer func() { s.release() }()
+// open answers Hello and goes on to send.
+func (s *stream) open(hello *pb.Hello) {
 	if err := s.begin(hello); err != nil {
-		return err
+		s.hangUp()
+		return
 	}
-	for {
-		if err := s.sendAll(); err != nil {
-			return err
-		}
-		select {
-		case <-s.wake:
-		case <-s.ended:
-			return s.farewell()
-		}
+	s.sendLoop()
+}
+
+// sendLoop sends what waits, and ends when nothing does. Once the session is over it
+// tells the agent why. Only one runs at a time, while the field sending is set.
+func (s *stream) sendLoop() {
+	over, err := s.sendAll()
+	if over {
+		s.farewell()
+	}
+	if over || err != nil {
+		s.hangUp()
 	}
 }
 
@@ -148,12 +136,19 @@ func (s *stream) begin(hello *pb.Hello) error {
 	select {
 	case s.g.resyncs <- struct{}{}:
 	case <-s.ended:
-		return s.farewell()
+		return nil
 	}
-	var once sync.Once
-	s.release = func() { once.Do(func() { <-s.g.resyncs }) }
-	timeout := time.AfterFunc(resyncTimeout, s.release)
-	context.AfterFunc(s.grpc.Context(), func() { timeout.Stop() })
+	s.mu.Lock()
+	s.place = &place{resyncs: s.g.resyncs}
+	s.place.timeout = time.AfterFunc(resyncTimeout, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.place.free()
+	})
+	if s.done {
+		s.place.free()
+	}
+	s.mu.Unlock()
 
 	s.era = s.g.era()
 	holding := s.g.Holding()
@@ -201,26 +196,14 @@ func (s *stream) wants() []session.Entry {
 	return out
 }
 
-// receive frames until the stream ends. The first must be Hello.
-func (s *stream) receive(hello chan<- *pb.Hello) error {
-	greeted := false
+// receive frames after Hello until the stream ends.
+func (s *stream) receive() error {
 	for {
 		f, err := s.grpc.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return s.ending(err)
 		}
 		s.g.metrics.frame("up", f)
-		if !greeted {
-			if f.GetHello() == nil {
-				return status.Error(codes.FailedPrecondition, "a session begins with Hello")
-			}
-			greeted = true
-			hello <- f.GetHello()
-			continue
-		}
 		s.take(f)
 	}
 }
@@ -236,13 +219,13 @@ func (s *stream) take(f *pb.FromAgent) {
 	var out session.HubOutput
 	if s.core != nil {
 		out = s.core.Frame(f)
+		s.apply(out)
 	} else {
 		out.Inventory, out.Renew, out.Remembered = f.GetInventory(), f.GetRenew(), f.GetRemembered()
 		if r := f.GetReport(); r != nil {
 			out.Reports = []*pb.Report{r}
 		}
 	}
-	s.apply(out)
 	s.mu.Unlock()
 	s.hand(out)
 }
@@ -254,7 +237,7 @@ func (s *stream) apply(out session.HubOutput) {
 		s.queue.order(o)
 	}
 	for _, n := range out.Needs {
-		s.queue.needs[n.GetBundle()] = n
+		put(&s.queue.needs, n.GetBundle(), n)
 	}
 	for _, a := range out.Ahead {
 		s.ahead(a.Bundle, a.Generation)
@@ -263,7 +246,7 @@ func (s *stream) apply(out session.HubOutput) {
 		s.endLocked(out.Refused)
 	}
 	if out.Synced {
-		s.release()
+		s.place.free()
 		s.noteUnclaimed(out.Unclaimed)
 	}
 	s.poke()
@@ -288,16 +271,16 @@ func (s *stream) hand(out session.HubOutput) {
 // touch notes that a row changed.
 func (s *stream) touch(bundle string) {
 	s.mu.Lock()
-	s.queue.touched[bundle] = struct{}{}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	put(&s.queue.touched, bundle, struct{}{})
 	s.poke()
 }
 
 // ack a report, after its write.
 func (s *stream) ack(bundle string, seq int64) {
 	s.mu.Lock()
-	s.queue.acks[bundle] = max(seq, s.queue.acks[bundle])
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	put(&s.queue.acks, bundle, max(seq, s.queue.acks[bundle]))
 	s.poke()
 }
 
@@ -305,19 +288,20 @@ func (s *stream) ack(bundle string, seq int64) {
 // reads is cut off.
 func (s *stream) control(f *pb.FromHub) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.queue.control) < controlLimit {
 		s.queue.control = append(s.queue.control, f)
+		s.poke()
 	} else {
 		s.endLocked(&pb.Refused{Reason: "Flooding", Message: "the agent asks faster than it reads answers"})
 	}
-	s.mu.Unlock()
-	s.poke()
 }
 
+// poke has what waits sent. The caller holds the lock.
 func (s *stream) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	if !s.sending && !s.done {
+		s.sending = true
+		go s.sendLoop()
 	}
 }
 
@@ -333,32 +317,72 @@ func (s *stream) endLocked(r *pb.Refused) {
 	if s.done {
 		return
 	}
+	if r != nil { // the sender tells the agent why, unless it is stuck
+		s.poke()
+		time.AfterFunc(farewellTimeout, s.hangUp)
+	}
 	s.done, s.refusal = true, r
 	close(s.ended)
+	s.place.free()
 }
 
-// farewell tells the agent why.
-func (s *stream) farewell() error {
-	err := s.ending()
-	if s.refusal != nil { // not changed after ended is closed
-		if e := s.send(&pb.FromHub{Frame: &pb.FromHub_Refused{Refused: s.refusal}}); e != nil {
-			return e
+// farewell tells the agent why the session is over.
+func (s *stream) farewell() {
+	if s.refusal != nil { // not changed once the session is over
+		if err := s.send(&pb.FromHub{Frame: &pb.FromHub_Refused{Refused: s.refusal}}); err != nil {
+			s.log().Debug("an agent was not told why its session is over", "err", err)
 		}
 	}
-	return err
 }
 
-// ending is how a session that the hub ended looks to gRPC.
-func (s *stream) ending() error {
-	if s.refusal == nil {
-		return status.Error(codes.Unavailable, "the session is over")
+// ending is how the end of a session looks to gRPC; err is what Recv gave.
+func (s *stream) ending(err error) error {
+	s.mu.Lock()
+	refusal := s.refusal
+	s.mu.Unlock()
+	switch {
+	case refusal != nil:
+		s.g.metrics.refused.WithLabelValues("stream", refusal.Reason).Inc()
+		s.log().Info("ended a stream", "reason", refusal.Reason, "message", refusal.Message)
+		return status.Error(codes.Aborted, refusal.Message)
+	case s.g.running.Err() != nil:
+		return status.Error(codes.Unavailable, "the hub stops")
+	case errors.Is(err, io.EOF):
+		return nil
 	}
-	s.g.metrics.refused.WithLabelValues("stream", s.refusal.Reason).Inc()
-	s.log.Info("ended a stream", "reason", s.refusal.Reason, "message", s.refusal.Message)
-	return status.Error(codes.Aborted, s.refusal.Message)
+	return err
 }
 
 func (s *stream) send(f *pb.FromHub) error {
 	s.g.metrics.frame("down", f)
 	return s.grpc.Send(f)
+}
+
+// log of the stream. It is made when it is needed, since most streams are silent.
+func (s *stream) log() *slog.Logger { return s.g.log.With("cluster", s.cluster) }
+
+// place among the sessions that compare; nil is none. Its stream's lock guards it.
+type place struct {
+	resyncs <-chan struct{}
+	timeout *time.Timer
+	freed   sync.Once
+}
+
+// free the place for another session; safe to call again.
+func (p *place) free() {
+	if p == nil {
+		return
+	}
+	p.freed.Do(func() {
+		p.timeout.Stop()
+		<-p.resyncs
+	})
+}
+
+// put a value into a map that is made when it is needed.
+func put[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
 }

@@ -61,7 +61,7 @@ func (s *stream) complain(reason, message, bundle string) {
 	n := s.complains
 	s.mu.Unlock()
 	if !unclaimed && n <= complaintsPerStream {
-		s.log.Warn(message, "reason", reason, "bundle", bundle)
+		s.log().Warn(message, "reason", reason, "bundle", bundle)
 	}
 }
 
@@ -75,7 +75,7 @@ func (s *stream) inventory(i *pb.Inventory) {
 	}
 	known, err := s.g.o.Inventory.APIsKnown(s.g.running, hash)
 	if err != nil {
-		s.log.Warn("cannot look up a set of APIs; the agent is asked for it", "hash", hash, "err", err)
+		s.log().Warn("cannot look up a set of APIs; the agent is asked for it", "hash", hash, "err", err)
 	}
 	if !known {
 		s.control(&pb.FromHub{Frame: &pb.FromHub_Ask{Ask: &pb.Ask{Apis: true}}})
@@ -108,7 +108,7 @@ func (s *stream) renew(r *pb.Renew) {
 	}
 	cert, err := s.g.issue(request, s.id.uid)
 	if err != nil {
-		s.log.Error("cannot renew the agent's certificate; the agent will ask again", "err", err)
+		s.log().Error("cannot renew the agent's certificate; the agent will ask again", "err", err)
 		return
 	}
 	s.control(&pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: &pb.Renewed{Certificate: cert, HubCa: s.g.o.HubCA}}})

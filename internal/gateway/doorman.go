@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// How a fleet comes in
+//
+// A handshake costs a core most of a millisecond. When a hub comes back all its agents
+// dial at once, and people's calls would wait behind thousands of handshakes. So
+// handshakes begin at a rate that leaves most of the machine to others, in the order
+// in which agents came; a few at once never wait. Who would wait for longer than
+// queueLimit is turned away before anything was done for him, and comes back after
+// his backoff.
+
+const (
+	// handshakesPerCore and second that may begin while many wait.
+	handshakesPerCore = 300
+	// handshakesAtOnce may begin without waiting.
+	handshakesAtOnce = 100
+	// queueLimit is how long a connection waits for its handshake at most. Agents
+	// wait for 20 s.
+	queueLimit = 12 * time.Second
+)
+
+// errBusy turns a connection away.
+var errBusy = errors.New("too many connections wait for their handshake")
+
+// doorman does TLS for the gRPC server, at the pace that turnstile allows. It keeps of
+// a connection only who it is. It is safe for concurrent use.
+type doorman struct {
+	config *tls.Config
+	turns  *turnstile
+}
+
+func (g *Gateway) doorman() *doorman {
+	return &doorman{
+		config: &tls.Config{
+			MinVersion:   tls.VersionTLS13,
+			Certificates: []tls.Certificate{g.o.Serving},
+			ClientAuth:   tls.VerifyClientCertIfGiven,
+			ClientCAs:    g.o.AgentCAs,
+			NextProtos:   []string{"h2"},
+			// Agents do not resume; a ticket would be made and sent for nothing.
+			SessionTicketsDisabled: true,
+		},
+		turns: newTurnstile(handshakesPerCore*runtime.GOMAXPROCS(0), handshakesAtOnce),
+	}
+}
+
+// visitor is who is at the other end of a connection.
+type visitor struct {
+	credentials.CommonAuthInfo
+	identity      // zero unless the certificate is an agent's
+	verified bool // a certificate of the agents' CA was shown
+}
+
+// AuthType names the protocol.
+func (*visitor) AuthType() string { return "tls" }
+
+// ServerHandshake waits for its turn and does TLS.
+func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	wait, ok := d.turns.take(time.Now())
+	if !ok {
+		raw.Close()
+		return nil, nil, errBusy
+	}
+	if wait > 0 {
+		<-time.After(wait)
+	}
+	if err := raw.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return nil, nil, fmt.Errorf("bound the handshake: %w", err)
+	}
+	conn := tls.Server(raw, d.config)
+	if err := conn.Handshake(); err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	state := conn.ConnectionState()
+	if state.NegotiatedProtocol != "h2" {
+		conn.Close()
+		return nil, nil, errors.New("the other end does not speak HTTP/2")
+	}
+	return conn, visitorOf(state), nil
+}
+
+func visitorOf(state tls.ConnectionState) *visitor {
+	v := &visitor{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+	if len(state.VerifiedChains) == 0 {
+		return v
+	}
+	v.verified = true
+	cert := state.VerifiedChains[0][0]
+	if uid, ok := strings.CutPrefix(cert.Subject.CommonName, atoll.UserClusterPrefix); ok && slices.Contains(cert.Subject.Organization, atoll.GroupAgents) {
+		v.identity = identity{uid: uid, keyHash: trust.CertificateHash(cert)}
+	}
+	return v
+}
+
+// ClientHandshake is not this end's.
+func (*doorman) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("the gateway dials nobody")
+}
+
+// Info about the protocol.
+func (*doorman) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+// Clone gives the same doorman, so that there is one pace.
+func (d *doorman) Clone() credentials.TransportCredentials { return d }
+
+// OverrideServerName is a client's.
+func (*doorman) OverrideServerName(string) error { return nil }
+
+// turnstile lets a number through per second, in order, after a number at once. It is
+// safe for concurrent use.
+type turnstile struct {
+	each  time.Duration
+	burst time.Duration // in time: how far behind the clock it may fall
+
+	mu   sync.Mutex
+	next time.Time // when the next one may pass
+}
+
+func newTurnstile(perSecond, atOnce int) *turnstile {
+	each := time.Second / time.Duration(perSecond)
+	return &turnstile{each: each, burst: time.Duration(atOnce) * each}
+}
+
+// take a turn: after wait; ok is false where the queue is too long.
+func (t *turnstile) take(now time.Time) (wait time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if first := now.Add(-t.burst); t.next.Before(first) {
+		t.next = first
+	}
+	if wait = t.next.Sub(now); wait > queueLimit {
+		return 0, false
+	}
+	t.next = t.next.Add(t.each)
+	return max(wait, 0), true
+}

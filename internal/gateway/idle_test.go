@@ -1,0 +1,254 @@
+package gateway
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/pprof"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+// Environment of the benchmarks: idleClients marks the process that plays the agents,
+// idleProfiles names a directory for profiles of the hub's side.
+const (
+	idleClients  = "ATOLL_TEST_IDLE_CLIENTS"
+	idleProfiles = "ATOLL_TEST_IDLE_PROFILES"
+)
+
+// idleFleet is what the process of the agents is told.
+type idleFleet struct {
+	Address string
+	CA      []byte
+	Held    []session.Entry
+	Agents  []idleAgent
+}
+
+type idleAgent struct{ Certificate, Key []byte }
+
+// BenchmarkIdle tells what 2,000 agents cost the hub that hold ten bundles each, are
+// in step and say nothing: memory per stream, and CPU of half a minute of keepalive.
+// The agents are another process.
+func BenchmarkIdle(b *testing.B) {
+	const agents, bundles, watch = 2000, 10, 30 * time.Second
+	for b.Loop() {
+		h := newTestHub(b, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil)) })
+		fleet := h.idleFleet(agents, bundles)
+		before := resources()
+		stop := fleet.start(b)
+		eventually(b, "all streams are up", func() bool { return len(h.sessions.all()) == agents })
+		after := resources()
+		b.ReportMetric(per(after.heap-before.heap, agents), "KiB-heap/stream")
+		b.ReportMetric(per(after.stack-before.stack, agents), "KiB-stack/stream")
+		b.ReportMetric(per(after.resident-before.resident, agents), "KiB-resident/stream")
+		b.ReportMetric(float64(after.goroutines-before.goroutines)/agents, "goroutines/stream")
+		stopProfile := h.profile(b)
+		from := time.Now()
+		cpu := cpuTime()
+		<-time.After(watch)
+		stopProfile()
+		b.ReportMetric((cpuTime()-cpu).Seconds()/time.Since(from).Seconds()*10_000/agents, "cores/10k-streams")
+		stop()
+	}
+}
+
+// idleFleet makes clusters whose rows are all as wanted.
+func (h *testHub) idleFleet(agents, bundles int) idleFleet {
+	fleet := idleFleet{Address: h.addr, CA: h.keys.ClusterCA.CertPEM}
+	specs := map[string]atoll.RowSpec{}
+	for i := range agents {
+		name := fmt.Sprintf("c%d", i)
+		uid, id := h.cluster(name)
+		specs[name] = active(uid, "r1", 1)
+		key, err := x509.MarshalPKCS8PrivateKey(id.PrivateKey)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		fleet.Agents = append(fleet.Agents, idleAgent{id.Certificate[0], key})
+	}
+	st := atoll.RowStatus{Generation: 1, Content: "r1", Seq: 1, State: atoll.RowReady, Applied: true, Total: 3, Ready: 3}
+	for j := range bundles {
+		bundle := fmt.Sprintf("b%d", j)
+		h.rows.set(bundle, specs)
+		h.rows.report(bundle, st)
+		fleet.Held = append(fleet.Held, session.Entry{Bundle: bundle, Generation: 1, Content: "r1", Status: session.StatusHash(st)})
+	}
+	return fleet
+}
+
+// start the process of the agents; stop ends it.
+func (f idleFleet) start(t testing.TB) (stop func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestIdleClients$", "-test.timeout=30m")
+	cmd.Env = append(os.Environ(), idleClients+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewEncoder(in).Encode(f); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "all in step" {
+	}
+	return func() {
+		in.Close()
+		io.Copy(io.Discard, out)
+		cmd.Wait()
+	}
+}
+
+// TestIdleClients is the process of the agents.
+func TestIdleClients(t *testing.T) {
+	if os.Getenv(idleClients) == "" {
+		t.Skip("is run by benchmarks, in a process of its own")
+	}
+	var fleet idleFleet
+	in := bufio.NewReader(os.Stdin)
+	if err := json.NewDecoder(in).Decode(&fleet); err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(fleet.CA)
+	var group errgroup.Group
+	group.SetLimit(32)
+	for _, a := range fleet.Agents {
+		group.Go(func() error { return a.connect(t, fleet.Address, roots, fleet.Held) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("all in step")
+	io.Copy(io.Discard, in)
+}
+
+// connect an agent that holds what its rows want, once the session is in step.
+func (a idleAgent) connect(t *testing.T, address string, roots *x509.CertPool, held []session.Entry) error {
+	key, err := x509.ParsePKCS8PrivateKey(a.Key)
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1", RootCAs: roots,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{a.Certificate}, PrivateKey: key}},
+	})), grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10), grpc.WithSharedWriteBuffer(true),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true}))
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() { conn.Close() })
+	s, err := pb.NewSessionClient(conn).Connect(t.Context())
+	if err != nil {
+		return err
+	}
+	core := session.NewAgent(session.AgentOptions{Version: "test", Instance: rand.Text()}, session.Memory{Held: held})
+	if err := s.Send(core.Hello()); err != nil {
+		return err
+	}
+	f, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	if f.GetWelcome() == nil {
+		return fmt.Errorf("no Welcome but %v", f)
+	}
+	if err := s.Send(&pb.FromAgent{Frame: &pb.FromAgent_Inventory{Inventory: &pb.Inventory{
+		KubernetesVersion: "v1.36.3", AgentVersion: "test", NodesTotal: 3, NodesReady: 3, MemberReady: true,
+		Allocatable: map[string]string{"cpu": "12", "memory": "48Gi", "pods": "330"}, Requested: map[string]string{"cpu": "3", "memory": "4Gi", "pods": "30"},
+	}}}); err != nil {
+		return err
+	}
+	go func() {
+		for {
+			if _, err := s.Recv(); err != nil {
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// resourcesUsed by this process.
+type resourcesUsed struct{ heap, stack, resident, goroutines int }
+
+func resources() resourcesUsed {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return resourcesUsed{int(m.HeapAlloc), int(m.StackInuse), residentBytes(), runtime.NumGoroutine()}
+}
+
+func residentBytes() int {
+	var total, resident int
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		fmt.Sscan(string(raw), &total, &resident)
+	}
+	return resident * os.Getpagesize()
+}
+
+func per(bytes, n int) float64 { return float64(bytes) / float64(n) / 1024 }
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// profile the hub's side, where that is asked for; of CPU until stop is called.
+func (h *testHub) profile(t testing.TB) (stop func()) {
+	dir := os.Getenv(idleProfiles)
+	if dir == "" {
+		return func() {}
+	}
+	for _, name := range []string{"heap", "goroutine"} {
+		f, err := os.Create(dir + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pprof.Lookup(name).WriteTo(f, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	f, err := os.Create(dir + "/cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}
+}
