@@ -1,9 +1,11 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,8 +20,9 @@ import (
 )
 
 // recordStart appends this start to the chain in the store and gives what it then
-// says.
-func recordStart(ctx context.Context, c client.Client, etcd *clientv3.Client, restored string) (*enginev1.HubState, error) {
+// says. Where other hubs serve agents at the same time, the link before ends first,
+// so that the new one begins past every position that they gave.
+func recordStart(ctx context.Context, c client.Client, etcd *clientv3.Client, restored string, several bool) (*enginev1.HubState, error) {
 	resp, err := etcd.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, fmt.Errorf("read the store's revision: %w", err)
@@ -30,11 +33,23 @@ func recordStart(ctx context.Context, c client.Client, etcd *clientv3.Client, re
 			return nil, err
 		}
 	}
+	if several {
+		ended, err := updateHub(ctx, c, func(old enginev1.HubState) enginev1.HubState { return rewind.Begin(old, s.ID) })
+		if err != nil {
+			return nil, err
+		}
+		if s.Revision, err = strconv.ParseInt(ended.ResourceVersion, 10, 64); err != nil {
+			return nil, fmt.Errorf("read the revision at which the hub's state was written: %w", err)
+		}
+	}
 	return updateHub(ctx, c, func(old enginev1.HubState) enginev1.HubState { return rewind.Append(old, s, time.Now()) })
 }
 
 // keysPerLook bounds what jumped holds in memory at a time.
 const keysPerLook = 500
+
+// leases are written by hubs that have only just found the store.
+var leases = []byte("/registry/leases/")
 
 // jumped says why the store must have been restored with a revision bump; empty when
 // it was not. Keys are looked at only where that is possible, the busiest ones
@@ -56,7 +71,9 @@ func jumped(ctx context.Context, c client.Client, etcd *clientv3.Client, revisio
 				return "", fmt.Errorf("look for the newest key of the store: %w", err)
 			}
 			for _, kv := range resp.Kvs {
-				newest = max(newest, kv.ModRevision)
+				if !bytes.HasPrefix(kv.Key, leases) {
+					newest = max(newest, kv.ModRevision)
+				}
 			}
 			if reason = rewind.Jumped(newest, revision); reason == "" {
 				return "", nil

@@ -210,7 +210,7 @@ func (h *hub) leaderParts(ctx context.Context, t *leader.Tenure) (*parts, error)
 	if err != nil {
 		return nil, err
 	}
-	started, err := recordStart(ctx, c, h.server.EtcdClient(), restored)
+	started, err := recordStart(ctx, c, h.server.EtcdClient(), restored, h.several())
 	if err != nil {
 		return nil, err
 	}

@@ -26,10 +26,20 @@ type Start struct {
 	Restored string
 }
 
+// Begin gives the state in which the present link ends, whatever other hubs still do
+// with the store: from its revision on nobody gives a position of that link, and the
+// start of that id may be appended at that revision.
+func Begin(old enginev1.HubState, id string) enginev1.HubState {
+	next := *old.DeepCopy()
+	next.Beginning = id
+	return next
+}
+
 // Append gives the state after a start: the link is added, and a store that is known
 // to be set back begins to hold, unless it holds already.
 func Append(old enginev1.HubState, s Start, now time.Time) enginev1.HubState {
 	next := *old.DeepCopy()
+	next.Beginning = ""
 	next.Chain = append(next.Chain, enginev1.ChainLink{ID: s.ID, Revision: s.Revision})
 	if n := len(next.Chain); n > ChainLimit {
 		next.Chain = slices.Clone(next.Chain[n-ChainLimit:])

@@ -25,6 +25,17 @@ func TestStartsAreChained(t *testing.T) {
 	}
 }
 
+func TestAnAppendedStartEndsWhatBeganIt(t *testing.T) {
+	st := rewind.Begin(rewind.Append(enginev1.HubState{}, rewind.Start{ID: "a", Revision: 7}, noon), "b")
+	if st.Beginning != "b" || len(st.Chain) != 1 {
+		t.Fatalf("beginning is %q while b begins: %+v", st.Beginning, st)
+	}
+	st = rewind.Append(rewind.Begin(st, "c"), rewind.Start{ID: "c", Revision: 9}, noon)
+	if st.Beginning != "" || len(st.Chain) != 2 || st.Chain[1].ID != "c" {
+		t.Fatalf("after c began in b's place: %+v", st)
+	}
+}
+
 func TestARestoredHubHoldsUntilItIsTold(t *testing.T) {
 	st := rewind.Append(enginev1.HubState{}, rewind.Start{ID: "a", Revision: 7, Restored: "restored from a backup"}, noon)
 	if st.Rewound == nil || st.Rewound.Accepted != "" || !st.Rewound.Since.Time.Equal(noon) {

@@ -64,12 +64,19 @@ func filesOf(t *testing.T, dir, suffix string) map[string]string {
 	return files
 }
 
-// TestGeneratedProtocolIsFresh runs the generator over a copy of the protocol in
+// TestGeneratedProtocolIsFresh runs the generator over a copy of each protocol in
 // a directory that has our go.mod, since the plugins are tools of this module.
 func TestGeneratedProtocolIsFresh(t *testing.T) {
-	const dir = "internal/session/sessionpb"
+	generator := filepath.Join(t.TempDir(), "generate")
+	goCommand(t, "build", "-o", generator, "./internal/session/sessionpb/generate")
+	for dir, file := range map[string]string{"internal/session/sessionpb": "session.proto", "internal/peer/peerpb": "peer.proto"} {
+		protocolIsFresh(t, generator, dir, file)
+	}
+}
+
+func protocolIsFresh(t *testing.T, generator, dir, file string) {
 	fresh := t.TempDir()
-	for _, name := range []string{"go.mod", "go.sum", dir + "/session.proto"} {
+	for _, name := range []string{"go.mod", "go.sum", filepath.Join(dir, file)} {
 		text, err := os.ReadFile(filepath.Join(root(), name))
 		if err != nil {
 			t.Fatal(err)
@@ -78,9 +85,7 @@ func TestGeneratedProtocolIsFresh(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	generator := filepath.Join(t.TempDir(), "generate")
-	goCommand(t, "build", "-o", generator, "./"+dir+"/generate")
-	cmd := exec.CommandContext(t.Context(), generator)
+	cmd := exec.CommandContext(t.Context(), generator, file)
 	cmd.Dir = fresh
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", generator, err, out)

@@ -28,7 +28,7 @@ var layers = []layer{
 		why: "every package speaks the vocabulary, so whatever it imported, all would import",
 	},
 	{
-		name: "wire", packages: []string{"internal/session/sessionpb/..."}, below: nil,
+		name: "wire", packages: []string{"internal/session/sessionpb/...", "internal/peer/peerpb/..."}, below: nil,
 		why: "the protocol must not change because a type of the program changes",
 	},
 	{
@@ -60,6 +60,10 @@ var layers = []layer{
 	{
 		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust", "state"},
 		why: "the gateway sends what the store says, whoever wrote it",
+	},
+	{
+		name: "peer", packages: []string{"internal/peer"}, below: []string{"wire"},
+		why: "hubs tell each other which streams they hold; what follows from it is the hub's to say",
 	},
 	{
 		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"api", "vocabulary"},

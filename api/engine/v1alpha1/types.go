@@ -164,6 +164,10 @@ type HubState struct {
 	// GenerationFloor: row generations start above it.
 	// +optional
 	GenerationFloor int64 `json:"generationFloor,omitempty"`
+	// Beginning is the id of a start that is about to be added to the chain; while
+	// it is set, the last link is at its end and no hub gives positions of it.
+	// +optional
+	Beginning string `json:"beginning,omitempty"`
 }
 
 // ChainLink is one start of a hub.

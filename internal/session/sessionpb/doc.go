@@ -6,4 +6,4 @@
 // sent.
 package sessionpb
 
-//go:generate go run ./generate
+//go:generate go run ./generate session.proto

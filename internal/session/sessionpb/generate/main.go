@@ -1,8 +1,8 @@
-// Command generate writes the Go code of session.proto next to it. It needs no
-// protoc: the file is compiled in process and handed to the two plugins, which
-// are pinned as tools of this module.
+// Command generate writes the Go code of the .proto file that is its argument, next
+// to it. It needs no protoc: the file is compiled in process and handed to the two
+// plugins, which are pinned as tools of this module.
 //
-// Run it by `go generate ./internal/session/sessionpb`.
+// Run it by `go generate ./internal/...`.
 package main
 
 import (
@@ -20,16 +20,18 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-const file = "session.proto"
-
 func main() {
-	if err := run(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "generate "+file+":", err)
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: generate FILE.proto")
+		os.Exit(1)
+	}
+	if err := run(context.Background(), os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "generate "+os.Args[1]+":", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, file string) error {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{},
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -40,7 +42,7 @@ func run(ctx context.Context) error {
 	}
 	descriptor := protodesc.ToFileDescriptorProto(compiled[0])
 	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
-		if err := drive(ctx, plugin, descriptor); err != nil {
+		if err := drive(ctx, plugin, file, descriptor); err != nil {
 			return fmt.Errorf("%s: %w", plugin, err)
 		}
 	}
@@ -48,7 +50,7 @@ func run(ctx context.Context) error {
 }
 
 // drive hands the file to a plugin as protoc would and writes what it answers.
-func drive(ctx context.Context, plugin string, descriptor *descriptorpb.FileDescriptorProto) error {
+func drive(ctx context.Context, plugin, file string, descriptor *descriptorpb.FileDescriptorProto) error {
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{file},
 		Parameter:      proto.String("paths=source_relative"),

@@ -1,0 +1,81 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Of a hub's certificate: its common name and its organization. No agent gets one
+// of that organization, and hubs' are signed by the CA that only gateways trust.
+const (
+	CommonName   = "atoll:hub"
+	Organization = "atoll:hubs"
+)
+
+const (
+	// redial is the pause between two calls.
+	redial = 300 * time.Millisecond
+	// dialTimeout of a connection, TLS included.
+	dialTimeout = 5 * time.Second
+	// keepaliveTime and keepaliveTimeout find a half-open link.
+	keepaliveTime    = 5 * time.Second
+	keepaliveTimeout = 4 * time.Second
+	buffer           = 16 << 10
+)
+
+// fromHub refuses who is not a hub.
+func fromHub(ctx context.Context) error {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return status.Error(codes.Unauthenticated, errNotAHub.Error())
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 {
+		return status.Error(codes.Unauthenticated, errNotAHub.Error())
+	}
+	subject := info.State.VerifiedChains[0][0].Subject
+	if subject.CommonName != CommonName || !slices.Contains(subject.Organization, Organization) {
+		return status.Error(codes.PermissionDenied, errNotAHub.Error())
+	}
+	return nil
+}
+
+// dial another hub's gateway.
+func dial(address string, config func(host string) *tls.Config) (*grpc.ClientConn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("the address of a hub, %q, is not HOST:PORT: %w", address, err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(credentials.NewTLS(config(host))),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true}),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialTimeout}),
+		grpc.WithReadBufferSize(buffer), grpc.WithWriteBufferSize(buffer),
+		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("dial the hub at %s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// addressOf a hub by its name.
+func addressOf(name string) string {
+	address, _, _ := strings.Cut(name, "_")
+	return address
+}

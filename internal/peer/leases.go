@@ -1,0 +1,180 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// leaseLabel marks the Leases of hubs' gateways.
+	leaseLabel = "atoll.dev/gateway"
+	// leaseDuration is how long a hub that says nothing counts as living; renewEvery
+	// is how often it says something.
+	leaseDuration = 15 * time.Second
+	renewEvery    = 4 * time.Second
+	// farewell bounds the deletion of this hub's Lease when it stops.
+	farewell = 2 * time.Second
+)
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// leaseName of the gateway at an address: one that comes back takes its own again.
+func leaseName(address string) string {
+	return "atoll-gateway-" + strings.Trim(notInNames.ReplaceAllString(strings.ToLower(address), "-"), "-")
+}
+
+// announce this hub until ctx ends, then take the announcement back.
+func (p *Peers) announce(ctx context.Context) {
+	complained := false
+	for {
+		err := p.renew(ctx)
+		if err != nil && ctx.Err() == nil && !complained {
+			p.o.Log.Warn("cannot renew the Lease by which other hubs find this one; trying on", "err", err)
+		}
+		complained = err != nil
+		select {
+		case <-ctx.Done():
+			p.withdraw(ctx)
+			return
+		case <-time.After(renewEvery):
+		}
+	}
+}
+
+func (p *Peers) renew(ctx context.Context) error {
+	name, now := leaseName(p.o.Address), metav1.NewMicroTime(time.Now())
+	seconds := int32(leaseDuration / time.Second)
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &p.self, LeaseDurationSeconds: &seconds, RenewTime: &now}
+	old, err := p.o.Leases.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = p.o.Leases.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{leaseLabel: "true"}}, Spec: spec,
+		}, metav1.CreateOptions{})
+	} else if err == nil {
+		old.Spec = spec
+		_, err = p.o.Leases.Update(ctx, old, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("renew Lease %s: %w", name, err)
+	}
+	return nil
+}
+
+// withdraw the Lease, if it is this process's still.
+func (p *Peers) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	name := leaseName(p.o.Address)
+	old, err := p.o.Leases.Get(ctx, name, metav1.GetOptions{})
+	if err != nil || old.Spec.HolderIdentity == nil || *old.Spec.HolderIdentity != p.self {
+		return
+	}
+	err = p.o.Leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}})
+	if err != nil {
+		p.o.Log.Warn("cannot delete the Lease of this hub's gateway; other hubs see that it lapses", "lease", name, "err", err)
+	}
+}
+
+// found is a hub whose Lease lives; Peers' lock guards it.
+type found struct {
+	name   string
+	seen   time.Time // when a renewal was seen, by this hub's clock
+	linked bool      // it answers
+	stop   context.CancelFunc
+}
+
+// discover hubs by their Leases, and follow each while its Lease lives.
+func (p *Peers) discover(ctx context.Context, following *sync.WaitGroup) error {
+	changed := make(chan struct{}, 1)
+	leases, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.LabelSelector = leaseLabel
+				return p.o.Leases.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.LabelSelector = leaseLabel
+				return p.o.Leases.Watch(ctx, o)
+			},
+		}, p.o.Leases),
+		ObjectType: &coordinationv1.Lease{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { signal(changed) }, UpdateFunc: func(any, any) { signal(changed) }, DeleteFunc: func(any) { signal(changed) },
+		},
+	})
+	following.Go(func() { controller.RunWithContext(ctx) })
+	renewals := map[string]string{} // by Lease, the resource version seen last
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-tick.C:
+		}
+		if controller.HasSynced() {
+			p.sort(ctx, leases.List(), renewals, following)
+		}
+	}
+}
+
+// sort out who lives by the Leases as they are now.
+func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]string, following *sync.WaitGroup) {
+	now, alive := time.Now(), map[string]bool{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, obj := range leases {
+		lease, ok := obj.(*coordinationv1.Lease)
+		if !ok || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == p.self {
+			continue
+		}
+		name := *lease.Spec.HolderIdentity
+		f := p.found[name]
+		if renewals[lease.Name] != lease.ResourceVersion {
+			renewals[lease.Name] = lease.ResourceVersion
+			if f == nil {
+				f = p.meet(ctx, name, following)
+			}
+			f.seen = now
+		}
+		alive[name] = f != nil && now.Sub(f.seen) < leaseDuration
+	}
+	for name, f := range p.found {
+		if !alive[name] {
+			p.o.Log.Info("another hub is gone", "hub", addressOf(name))
+			f.stop()
+			delete(p.found, name)
+			p.carry(p.union.lost(name))
+		}
+	}
+	p.listed = true
+	p.judge()
+}
+
+// meet a hub that is new. The caller holds mu.
+func (p *Peers) meet(ctx context.Context, name string, following *sync.WaitGroup) *found {
+	ctx, stop := context.WithCancel(ctx)
+	f := &found{name: name, stop: stop}
+	p.found[name] = f
+	following.Go(func() { p.follow(ctx, f) })
+	return f
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

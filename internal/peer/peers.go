@@ -1,0 +1,284 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"atoll.dev/atoll/internal/peer/peerpb"
+)
+
+// Grace is how long a hub's streams count on when the call to it breaks.
+const Grace = 3 * time.Second
+
+// Options of Peers; all are required.
+type Options struct {
+	// Address, HOST:PORT, where other hubs dial this one: its gateway.
+	Address string
+	// Leases of the namespace where hubs find each other. Writes through it must be
+	// possible only while this hub is in touch with the store.
+	Leases coordinationv1.LeaseInterface
+	// Certificate of this hub, for hubs (see Identity), and the configuration's roots
+	// for the other's gateway.
+	Client func(host string) *tls.Config
+	// Changed is told whether this hub, and whether another one, holds a stream of
+	// the cluster; whenever either changes.
+	Changed func(uid string, here, elsewhere bool)
+	// Supersede is told that a newer session of the cluster is at another hub.
+	Supersede func(uid, hub string)
+	Log       *slog.Logger
+}
+
+// Peers of this hub. Make it with New.
+type Peers struct {
+	peerpb.UnimplementedPeerServer
+
+	o        Options
+	self     string // name of this process among hubs
+	complete atomic.Bool
+
+	mu       sync.Mutex
+	union    *union
+	watchers map[*watcher]struct{}
+	found    map[string]*found // by name
+	listed   bool              // Leases were listed
+}
+
+// New makes Peers that know of nobody yet. id is random for each process.
+func New(o Options, id string) *Peers {
+	self := o.Address + "_" + id
+	return &Peers{o: o, self: self, union: newUnion(self), watchers: map[*watcher]struct{}{}, found: map[string]*found{}}
+}
+
+// Register serves other hubs on s, whose TLS must verify client certificates by the
+// CA that signs hubs'.
+func (p *Peers) Register(s grpc.ServiceRegistrar) { peerpb.RegisterPeerServer(s, p) }
+
+// Run finds the other hubs and follows them until ctx ends; then this hub's Lease is
+// given up.
+func (p *Peers) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { p.announce(ctx) })
+	return p.discover(ctx, &wg)
+}
+
+// Complete tells whether every hub that lives has told what it holds, and tells on.
+func (p *Peers) Complete() bool { return p.complete.Load() }
+
+// SetOnline tells that a stream of the cluster came to this hub, or went.
+func (p *Peers) SetOnline(uid string, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if on {
+		p.carry(p.union.up(uid, time.Now().UnixMicro()))
+	} else {
+		p.carry(p.union.down(uid))
+	}
+	for w := range p.watchers {
+		w.note(uid)
+	}
+}
+
+// carry out what a step of the core made. The caller holds mu.
+func (p *Peers) carry(out outcome) {
+	for _, c := range out.changes {
+		p.o.Changed(c.uid, c.here, c.elsewhere)
+	}
+	for _, s := range out.superseded {
+		p.o.Supersede(s.uid, addressOf(s.hub))
+	}
+}
+
+// judge whether all who live have told. The caller holds mu.
+func (p *Peers) judge() {
+	all := p.listed
+	for name := range p.found {
+		all = all && p.union.told(name)
+	}
+	p.complete.Store(all)
+}
+
+// piece is how many clusters one message tells of.
+const piece = 500
+
+// watcher is another hub that is told what this one holds; Peers' lock guards it.
+type watcher struct {
+	dirty map[string]struct{}
+	wake  chan struct{} // capacity 1
+}
+
+func (w *watcher) note(uid string) {
+	w.dirty[uid] = struct{}{}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Watch tells another hub what this one holds.
+func (p *Peers) Watch(_ *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[peerpb.Told]) error {
+	if err := fromHub(rpc.Context()); err != nil {
+		return err
+	}
+	w := &watcher{dirty: map[string]struct{}{}, wake: make(chan struct{}, 1)}
+	p.mu.Lock()
+	for uid := range p.union.own {
+		w.dirty[uid] = struct{}{}
+	}
+	p.watchers[w] = struct{}{}
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.watchers, w)
+		p.mu.Unlock()
+	}()
+	for complete := false; ; {
+		told, rest := p.next(w)
+		told.Complete = !rest && !complete
+		complete = complete || told.Complete
+		if len(told.Sessions)+len(told.Gone) > 0 || told.Complete {
+			if err := rpc.Send(told); err != nil {
+				return err
+			}
+		}
+		if rest {
+			continue
+		}
+		select {
+		case <-rpc.Context().Done():
+			return rpc.Context().Err()
+		case <-w.wake:
+		}
+	}
+}
+
+// next piece for a watcher, and whether there is more.
+func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	told = &peerpb.Told{}
+	for uid := range w.dirty {
+		if len(told.Sessions)+len(told.Gone) >= piece {
+			return told, true
+		}
+		delete(w.dirty, uid)
+		if s, ok := p.union.own[uid]; ok {
+			told.Sessions = append(told.Sessions, &peerpb.Session{Uid: uid, At: s.at})
+		} else {
+			told.Gone = append(told.Gone, uid)
+		}
+	}
+	return told, false
+}
+
+// take a piece of what a hub tells, unless it is followed anew meanwhile.
+func (p *Peers) take(f *found, told *peerpb.Told) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found[f.name] != f {
+		return
+	}
+	for _, s := range told.GetSessions() {
+		p.carry(p.union.held(f.name, s.GetUid(), s.GetAt()))
+	}
+	for _, uid := range told.GetGone() {
+		p.carry(p.union.gone(f.name, uid))
+	}
+	if told.GetComplete() {
+		p.carry(p.union.completed(f.name))
+	}
+	p.judge()
+}
+
+// follow a hub until ctx ends.
+func (p *Peers) follow(ctx context.Context, f *found) {
+	log, told := p.o.Log.With("hub", addressOf(f.name)), ""
+	var lapse *time.Timer
+	for {
+		err := p.call(ctx, f)
+		if ctx.Err() != nil {
+			return
+		}
+		if p.broken(f) || lapse == nil {
+			lapse = time.AfterFunc(Grace, func() { p.lapsed(f) })
+		}
+		if told != err.Error() {
+			told = err.Error()
+			log.Warn("cannot ask another hub which clusters it holds; trying on", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			lapse.Stop()
+			return
+		case <-time.After(redial):
+		}
+	}
+}
+
+// begun: the call to a hub is answered.
+func (p *Peers) begun(f *found) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.linked = true; p.found[f.name] == f {
+		p.union.begin(f.name)
+	}
+}
+
+// broken: the call to a hub ended; was tells whether it had been answered.
+func (p *Peers) broken(f *found) (was bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if was, f.linked = f.linked, false; p.found[f.name] == f {
+		p.union.broken(f.name)
+		p.judge()
+	}
+	return was
+}
+
+// lapsed: the call to a hub broke a while ago.
+func (p *Peers) lapsed(f *found) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !f.linked && p.found[f.name] == f {
+		p.carry(p.union.lost(f.name))
+		p.judge()
+	}
+}
+
+// call a hub and take what it tells.
+func (p *Peers) call(ctx context.Context, f *found) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	address := addressOf(f.name)
+	conn, err := dial(address, p.o.Client)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stream, err := peerpb.NewPeerClient(conn).Watch(ctx, &peerpb.WatchRequest{})
+	if err != nil {
+		return fmt.Errorf("call the hub at %s: %w", address, err)
+	}
+	for first := true; ; first = false {
+		told, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("listen to the hub at %s: %w", address, err)
+		}
+		if first {
+			p.begun(f)
+			p.o.Log.Info("another hub tells which clusters it holds", "hub", address)
+		}
+		p.take(f, told)
+	}
+}
+
+var errNotAHub = errors.New("the caller showed no certificate of a hub of this key set")
