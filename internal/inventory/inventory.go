@@ -2,13 +2,14 @@
 // agents report it, and whether they can be reached.
 //
 // Contract: being alive is not a write. A Cluster's status is written when what it
-// says changes, never periodically. Ready turns Unknown SilentAfter after a stream
-// was lost and not before the hub itself has been up for that long; if more of the
-// fleet than SilentShare falls silent within a minute, the fault is taken to be the
-// hub's or the network's: none of these Clusters is written, and the hub says so
-// once instead. A set of APIs is stored once, whatever the number of members that
-// serve it. A Reconciler is safe for concurrent use; the calls by which the gateway
-// tells what happens never block.
+// says changes, never periodically, and not when an agent checks in. Ready turns
+// Unknown SilentAfter after a stream was lost, or SilentAfter after the second
+// check-in was missed, and not before the hub itself has been up for that long. If
+// more of the fleet than SilentShare falls silent within a minute, or misses a
+// check-in at the same time, the fault is taken to be the hub's or the network's:
+// none of these Clusters is written, and the hub says so once instead. A set of APIs
+// is stored once, whatever the number of members that serve it. A Reconciler is safe
+// for concurrent use; the calls by which the gateway tells what happens never block.
 package inventory
 
 import (
@@ -81,7 +82,8 @@ type Reconciler struct {
 	members map[string]*member
 	uids    map[string]string // cluster name → UID, for members that are known
 	fleet   map[string]struct{}
-	losses  losses
+	losses  losses              // of streams
+	overdue *overdue            // of check-ins
 	held    map[string]struct{} // UIDs whose silence is not written
 	known   map[string]struct{} // hashes of APISets in the store
 }
@@ -89,8 +91,11 @@ type Reconciler struct {
 // member is what is known of one cluster since the hub started.
 type member struct {
 	facts
-	lost  time.Time // when the stream went; zero while up or never seen
-	apis  []string  // to be stored
+	lost time.Time // when the stream went; zero while up or never seen
+	// every is how often the agent was to check in when the stream went, which is
+	// what it keeps to until it hears of another; 0: it was to hold the stream.
+	every time.Duration
+	apis  []string // to be stored
 	wrote time.Time
 }
 
@@ -114,7 +119,7 @@ func New(o Options) *Reconciler {
 		writes:  prometheus.NewCounter(prometheus.CounterOpts{Namespace: "atoll", Subsystem: "inventory", Name: "cluster_writes_total", Help: "Writes of Clusters' statuses."}),
 		silence: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "atoll", Subsystem: "inventory", Name: "silent_clusters_held", Help: "Clusters whose silence is not written, since too much of the fleet is silent at once."}),
 		members: map[string]*member{}, uids: map[string]string{}, fleet: map[string]struct{}{},
-		losses: losses{}, held: map[string]struct{}{}, known: map[string]struct{}{},
+		losses: losses{}, overdue: newOverdue(), held: map[string]struct{}{}, known: map[string]struct{}{},
 	}
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(r.writes, r.silence)
@@ -145,30 +150,71 @@ func (r *Reconciler) Run(ctx context.Context) error {
 func (r *Reconciler) StreamUp(uid string) {
 	r.mu.Lock()
 	m := r.member(uid)
-	if !m.lost.IsZero() {
-		r.losses.remove(m.lost)
-	}
-	m.up, m.fresh, m.silent, m.lost = true, false, false, time.Time{}
-	release := r.release(uid)
+	r.found(m)
+	m.up, m.fresh, m.silent = true, false, false
+	release := r.release(uid, time.Now())
 	r.mu.Unlock()
 	r.enqueue(append(release, uid)...)
 }
 
-// StreamDown tells that the stream is gone and no other took its place.
+// StreamDown tells that the stream is gone and no other took its place. An agent
+// that checks in is expected to be back in time.
 func (r *Reconciler) StreamDown(uid string) {
+	c, known := r.o.Clusters.ByUID(uid)
 	r.mu.Lock()
 	m := r.member(uid)
-	m.up, m.lost = false, time.Now()
-	r.losses.add(m.lost)
+	m.up = false
+	if known {
+		r.lose(m, &c.Spec, time.Now())
+	}
+	every := m.every
 	r.mu.Unlock()
-	r.enqueue(uid)
+	switch {
+	case known && every > 0: // nothing changes before
+		r.queue.AddAfter(c.Name, r.missedAfter(every))
+	case known:
+		r.queue.Add(c.Name)
+	}
+}
+
+// missedAfter is how long after its last check-in a member is silent.
+func (r *Reconciler) missedAfter(every time.Duration) time.Duration {
+	return session.CheckIn{Interval: every}.MissedAfter() + r.o.SilentAfter
+}
+
+// lose a member from then on; the caller holds the lock.
+func (r *Reconciler) lose(m *member, spec *v1alpha1.ClusterSpec, at time.Time) {
+	r.found(m)
+	if m.lost, m.every = at, spec.CheckIn(); m.every > 0 {
+		r.overdue.expect(m.missesOne(r.o.SilentAfter))
+	} else {
+		r.losses.add(at)
+	}
+}
+
+// found a member: it is not lost any more, or gone for good. The caller holds the
+// lock.
+func (r *Reconciler) found(m *member) {
+	switch {
+	case m.lost.IsZero():
+	case m.every == 0:
+		r.losses.remove(m.lost)
+	case !m.silent:
+		r.overdue.remove(m.missesOne(r.o.SilentAfter))
+	}
+	m.lost = time.Time{}
+}
+
+// missesOne is when the member has missed a check-in.
+func (m *member) missesOne(grace time.Duration) time.Time {
+	return m.lost.Add(session.CheckIn{Interval: m.every}.OverdueAfter() + grace)
 }
 
 // Observe what an agent reports of its member. The frame belongs to the Reconciler.
 func (r *Reconciler) Observe(uid string, i *pb.Inventory) {
 	r.mu.Lock()
 	m := r.member(uid)
-	m.inventory, m.fresh = i, true
+	m.inventory, m.fresh, m.answers, m.trouble = i, true, i.GetMemberReady(), i.GetMemberMessage()
 	if n := len(i.GetApis()); n > 0 && n <= apisLimit {
 		m.apis = i.GetApis()
 	}
@@ -242,8 +288,8 @@ func (r *Reconciler) note(name string) {
 	r.mu.Lock()
 	uid, had := r.uids[name]
 	if had && (!ok || string(c.UID) != uid) {
-		if m := r.members[uid]; m != nil && !m.lost.IsZero() {
-			r.losses.remove(m.lost)
+		if m := r.members[uid]; m != nil {
+			r.found(m)
 		}
 		delete(r.members, uid)
 		delete(r.held, uid)
@@ -308,6 +354,7 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	next := derive(c, seen, metav1.NewTime(now))
 	if equal(c.Status, next) {
+		r.written(m, seen.inventory)
 		return after, nil
 	}
 	if wait := wrote.Add(settle).Sub(now); wait > 0 && sameConditions(c.Status.Conditions, next.Conditions) {
@@ -325,29 +372,41 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	return after, nil
 }
 
+// written: the store has what the inventory says, so that it need not be kept.
+func (r *Reconciler) written(m *member, i *pb.Inventory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.inventory == i {
+		m.inventory = nil
+	}
+}
+
 // judge whether the member counts as silent; the caller holds the lock.
 func (r *Reconciler) judge(uid string, c *v1alpha1.Cluster, m *member, now time.Time) (after time.Duration) {
 	if m.up || !c.Spec.Accepted || !joined(c) {
 		return 0
 	}
-	since := m.lost
-	if since.IsZero() { // not seen since this hub started
-		since = r.started
-		m.lost = since
-		r.losses.add(since)
+	if m.lost.IsZero() { // not seen since this hub started
+		r.lose(m, &c.Spec, r.started)
 	}
-	due := since
+	due := m.lost
 	if r.started.After(due) {
 		due = r.started
 	}
-	if wait := due.Add(r.o.SilentAfter).Sub(now); wait > 0 {
+	if wait := due.Add(r.missedAfter(m.every)).Sub(now); wait > 0 {
 		return wait
 	}
 	if m.silent {
 		return 0
 	}
-	if most := r.losses.most(since, now); r.tooMany(most) {
-		r.hold(uid, most)
+	if m.every > 0 {
+		if n := r.overdue.at(now); r.tooMany(n) {
+			r.hold(uid, fmt.Sprintf("%d of %d clusters miss their check-in", n, len(r.fleet)), n)
+			return 0
+		}
+		r.overdue.remove(m.missesOne(r.o.SilentAfter))
+	} else if n := r.losses.most(m.lost, now); r.tooMany(n) {
+		r.hold(uid, fmt.Sprintf("%d of %d clusters fell silent within a minute", n, len(r.fleet)), n)
 		return 0
 	}
 	m.silent = true
@@ -359,10 +418,10 @@ func (r *Reconciler) tooMany(n int) bool {
 }
 
 // hold back the silence of one member; the caller holds the lock.
-func (r *Reconciler) hold(uid string, most int) {
+func (r *Reconciler) hold(uid, what string, n int) {
 	if len(r.held) == 0 {
-		message := fmt.Sprintf("%d of %d clusters fell silent within a minute; their last state is kept, since the hub or its network is the likelier fault", most, len(r.fleet))
-		r.o.Logger.Error("much of the fleet is silent: "+message+". Look at the hub's own link first", "silent", most, "fleet", len(r.fleet))
+		message := what + "; their last state is kept, since the hub or its network is the likelier fault"
+		r.o.Logger.Error("much of the fleet is silent: "+message+". Look at the hub's own link first", "silent", n, "fleet", len(r.fleet))
 		r.o.OnSilence(true, message)
 	}
 	r.held[uid] = struct{}{}
@@ -371,13 +430,13 @@ func (r *Reconciler) hold(uid string, most int) {
 
 // release a member that is back, and give the others that are no longer too many to
 // be written; the caller holds the lock.
-func (r *Reconciler) release(uid string) []string {
-	if _, ok := r.held[uid]; !ok {
+func (r *Reconciler) release(uid string, now time.Time) []string {
+	if len(r.held) == 0 {
 		return nil
 	}
 	delete(r.held, uid)
 	var rest []string
-	if !r.tooMany(len(r.held)) {
+	if !r.tooMany(len(r.held)) && !r.tooMany(r.overdue.at(now)) {
 		for other := range r.held {
 			rest = append(rest, other)
 		}

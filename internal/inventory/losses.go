@@ -30,3 +30,51 @@ func (l losses) most(at, now time.Time) int {
 	}
 	return best
 }
+
+// overdue counts members that have missed a check-in and are neither back nor said to
+// be silent. A step in time costs the seconds since the last one, whatever the fleet.
+type overdue struct {
+	until  int64         // in Unix seconds: up to here n counts
+	n      int           // of those that are overdue
+	future map[int64]int // those that will be, by the second
+}
+
+func newOverdue() *overdue { return &overdue{future: map[int64]int{}} }
+
+// expect a member back until then.
+func (o *overdue) expect(until time.Time) {
+	if s := until.Unix(); s > o.until {
+		o.future[s]++
+	} else {
+		o.n++
+	}
+}
+
+// remove a member that was expected until then.
+func (o *overdue) remove(until time.Time) {
+	s := until.Unix()
+	if s <= o.until {
+		o.n--
+	} else if o.future[s]--; o.future[s] <= 0 {
+		delete(o.future, s)
+	}
+}
+
+// at that time: how many are overdue.
+func (o *overdue) at(now time.Time) int {
+	s := now.Unix()
+	if s-o.until > int64(len(o.future)) {
+		for second, n := range o.future {
+			if second <= s {
+				o.n += n
+				delete(o.future, second)
+			}
+		}
+		o.until = max(o.until, s)
+	}
+	for ; o.until < s; o.until++ {
+		o.n += o.future[o.until+1]
+		delete(o.future, o.until+1)
+	}
+	return o.n
+}

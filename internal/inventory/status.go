@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
@@ -24,11 +25,15 @@ const unclaimedShown = 20
 // facts about a member.
 type facts struct {
 	up bool
-	// silent: the stream has been away for long enough to say so.
+	// silent: the stream or the check-ins have been away for long enough to say so.
 	silent bool
 	// fresh: inventory was sent on the stream that is up, or was when it was lost.
-	fresh     bool
-	inventory *pb.Inventory // nil: none since the hub started
+	fresh bool
+	// inventory that is not in the store yet; nil: the Cluster's status says it.
+	inventory *pb.Inventory
+	// answers: the member's API does, by the last inventory; trouble says why not.
+	answers bool
+	trouble string
 	// compared: what the member holds was compared with its rows, so that unclaimed
 	// means something.
 	compared  bool
@@ -83,13 +88,20 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 // ready is the condition Ready. What is not known yet keeps the last word.
 func ready(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason, message string) {
 	old := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
+	every := c.Spec.CheckIn()
+	// What was told at a check-in holds until the next.
+	heard := f.fresh && (f.up || every > 0 && !f.silent)
 	switch {
 	case !c.Spec.Accepted:
 		return metav1.ConditionUnknown, "NotAccepted", ""
-	case f.up && f.fresh && f.inventory.GetMemberReady():
+	case heard && !f.answers:
+		return metav1.ConditionFalse, "MemberNotReady", f.trouble
+	case heard && every > 0:
+		return metav1.ConditionTrue, "AgentChecksIn", "the agent checks in every " + atoll.Span(every)
+	case heard:
 		return metav1.ConditionTrue, "AgentConnected", ""
-	case f.up && f.fresh:
-		return metav1.ConditionFalse, "MemberNotReady", f.inventory.GetMemberMessage()
+	case f.silent && every > 0:
+		return metav1.ConditionUnknown, "CheckInsMissed", "the agent has missed two check-ins, which come every " + atoll.Span(every) + "; what runs in the member goes on running"
 	case f.silent:
 		return metav1.ConditionUnknown, "StreamLost", "the agent has no stream to the hub; what runs in the member goes on running"
 	case old != nil && old.Reason != "NotAccepted":

@@ -13,12 +13,13 @@ const (
 	backoffMost = 4 * time.Second
 )
 
-// backoff doubles from backoffFirst to backoffMost; each wait is spread over its
-// upper half, so that agents that were cut off together come back apart.
+// backoff doubles from backoffFirst to backoffMost, or to what agents that check in
+// wait at most where that is more; each wait is spread over its upper half, so that
+// agents that were cut off together come back apart.
 type backoff struct{ current time.Duration }
 
-func (b *backoff) next() time.Duration {
-	b.current = min(backoffMost, max(backoffFirst, 2*b.current))
+func (b *backoff) next(most time.Duration) time.Duration {
+	b.current = min(max(backoffMost, most), max(backoffFirst, 2*b.current))
 	return b.current/2 + time.Duration(rand.Int64N(int64(b.current/2)+1))
 }
 

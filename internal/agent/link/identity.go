@@ -151,7 +151,7 @@ func (l *Link) join(ctx context.Context) error {
 			}
 			continue
 		}
-		d := wait.next()
+		d := wait.next(0)
 		switch status.Code(err) {
 		case codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument:
 			d = l.o.RefusedPause

@@ -89,6 +89,7 @@ type Link struct {
 	told    map[string]bool // reported by this process
 	memory  store.Reports
 	order   int64
+	rhythm  rhythm
 }
 
 // New gives a Link with what the store remembers. Its Engine comes with Run.
@@ -99,6 +100,7 @@ func New(o Options, stored store.Contents) *Link {
 	l := &Link{
 		o: o, hubs: strings.Split(o.Hub, ","), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
 		dirty: map[string]bool{}, told: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
+		rhythm: rhythm{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
 	if l.memory.Last == nil {
@@ -194,7 +196,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 			if err := l.join(ctx); err != nil {
 				if ctx.Err() == nil {
 					l.o.Log.Error("cannot keep the identity that the hub gave; trying on", "err", err)
-					pause.For(ctx, wait.next())
+					pause.For(ctx, wait.next(0))
 				}
 				continue
 			}
@@ -204,11 +206,19 @@ func (l *Link) connectLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, errCheckedIn) {
+			wait.reset()
+			told = ""
+			l.rest(ctx, time.Since(begin))
+			continue
+		}
 		if time.Since(begin) > steady {
 			wait.reset()
 			told = ""
 		}
-		d := wait.next()
+		l.mu.Lock()
+		d := wait.next(l.rhythm.RetryMost())
+		l.mu.Unlock()
 		var refused *refusedError
 		switch {
 		case errors.As(err, &refused):

@@ -10,6 +10,8 @@ import (
 // Metrics of a Link.
 type Metrics struct {
 	connected prometheus.Gauge
+	next      prometheus.Gauge
+	checkIns  prometheus.Counter
 	reports   prometheus.Counter
 	frames    *prometheus.CounterVec
 }
@@ -20,6 +22,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "atoll_agent_linked", Help: "1 while the agent has a session with the hub.",
 		}),
+		next: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "atoll_agent_next_check_in_timestamp_seconds", Help: "When the agent dials the hub next, in Unix seconds; 0 for one that holds its stream.",
+		}),
+		checkIns: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "atoll_agent_check_ins_total", Help: "Sessions with the hub that ended with everything told.",
+		}),
 		reports: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "atoll_agent_reports_total", Help: "Statuses of Bundles that differed from the last and were reported.",
 		}),
@@ -27,7 +35,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "atoll_agent_frames_total", Help: "Frames of sessions with the hub, by direction and kind.",
 		}, []string{"direction", "kind"}),
 	}
-	r.MustRegister(m.connected, m.reports, m.frames)
+	r.MustRegister(m.connected, m.next, m.checkIns, m.reports, m.frames)
 	return m
 }
 

@@ -85,6 +85,9 @@ func (l *Link) report(ctx context.Context, bundle string) error {
 	l.memory.Last[bundle] = s
 	l.told[bundle] = true
 	l.take(out, l.out)
+	if out.Turned {
+		l.rhythm.turn(now)
+	}
 	signal(l.saving)
 	l.o.Metrics.reports.Inc()
 	if prev == nil || prev.State != s.State || prev.Reason != s.Reason {

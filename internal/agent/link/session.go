@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 type outbox struct {
 	mu     sync.Mutex
 	frames []*pb.FromAgent
+	active time.Time // when something came or went
+	closed bool
 	wake   chan struct{}
 }
 
@@ -31,15 +34,40 @@ func (o *outbox) put(frames ...*pb.FromAgent) {
 	signal(o.wake)
 }
 
-func (o *outbox) take() []*pb.FromAgent {
+func (o *outbox) take() (frames []*pb.FromAgent, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	frames := o.frames
-	o.frames = nil
-	return frames
+	frames, o.frames = o.frames, nil
+	return frames, o.closed
 }
 
-// session dials and serves one session. It always ends with an error.
+// close: what is in it is sent, and then the session ends.
+func (o *outbox) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	signal(o.wake)
+}
+
+// touch notes that a frame came or went.
+func (o *outbox) touch() {
+	o.mu.Lock()
+	o.active = time.Now()
+	o.mu.Unlock()
+}
+
+// lastActive is when a frame came or went; now, while some wait.
+func (o *outbox) lastActive() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.frames) > 0 {
+		return time.Now()
+	}
+	return o.active
+}
+
+// session dials and serves one session. It always ends with an error, errCheckedIn
+// when it has come to its end.
 func (l *Link) session(ctx context.Context) error {
 	config, err := l.sessionTLS()
 	if err != nil {
@@ -56,10 +84,11 @@ func (l *Link) session(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open a session with the hub at %s: %w", l.hub(), err)
 	}
-	out := &outbox{wake: make(chan struct{}, 1)}
+	out := &outbox{active: time.Now(), wake: make(chan struct{}, 1)}
+	v := &visit{out: out, news: make(chan struct{}, 1)}
 	l.mu.Lock()
 	out.put(l.core.Hello())
-	l.out = out
+	l.out, l.rhythm.turned = out, false
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -70,30 +99,48 @@ func (l *Link) session(ctx context.Context) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	defer cancel()
-	sending.Go(func() { l.send(ctx, stream, out) })
+	sending.Go(func() { l.send(ctx, stream, v) })
 	sending.Go(func() { l.renew(ctx, out) })
-	return l.receive(ctx, stream, out)
+	sending.Go(func() {
+		if l.leave(ctx, v) {
+			cancel()
+		}
+	})
+	err = l.receive(ctx, stream, v)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v.over {
+		return errCheckedIn
+	}
+	return err
 }
 
 // send what is in the outbox until the session ends.
-func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, out *outbox) {
+func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *visit) {
 	for {
-		for _, f := range out.take() {
+		frames, closed := v.out.take()
+		for _, f := range frames {
 			if stream.Send(f) != nil {
 				return // receive tells why
 			}
 			l.o.Metrics.frame("up", f.GetFrame())
+			v.out.touch()
 		}
+		if closed {
+			_ = stream.CloseSend() // receive tells how that went
+			return
+		}
+		signal(v.news)
 		select {
 		case <-ctx.Done():
 			return
-		case <-out.wake:
+		case <-v.out.wake:
 		}
 	}
 }
 
 // receive frames until the session ends.
-func (l *Link) receive(ctx context.Context, stream pb.Session_ConnectClient, out *outbox) error {
+func (l *Link) receive(ctx context.Context, stream pb.Session_ConnectClient, v *visit) error {
 	for {
 		f, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -103,16 +150,26 @@ func (l *Link) receive(ctx context.Context, stream pb.Session_ConnectClient, out
 			return fmt.Errorf("session with the hub at %s: %w", l.hub(), err)
 		}
 		l.o.Metrics.frame("down", f.GetFrame())
+		v.out.touch()
 		l.mu.Lock()
 		result := l.core.Frame(f)
 		if w := result.Welcome; w != nil {
-			out.put(l.inventory(false))
+			v.out.put(l.inventory(false))
+			l.follow(v, w.GetCheckInSeconds())
+			l.renewBefore(v, time.Now())
 		}
-		l.take(result, out)
+		if i := result.Idle; i != nil {
+			if v.idle.IsZero() {
+				v.idle = time.Now()
+			}
+			l.follow(v, i.GetCheckInSeconds())
+		}
+		l.take(result, v.out)
 		l.mu.Unlock()
-		if err := l.finish(ctx, result); err != nil {
+		if err := l.finish(ctx, result, v); err != nil {
 			return err
 		}
+		signal(v.news)
 	}
 }
 
@@ -138,13 +195,17 @@ func (l *Link) take(result session.AgentOutput, out *outbox) {
 }
 
 // finish what takes time, or ends the session.
-func (l *Link) finish(ctx context.Context, result session.AgentOutput) error {
+func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit) error {
 	for _, err := range result.Rejected {
 		l.o.Log.Warn("the hub sent something that cannot be used", "err", err)
 	}
 	if w := result.Welcome; w != nil {
 		l.o.Metrics.connected.Set(1)
-		l.o.Log.Info("linked to the hub", "hub", l.hub(), "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
+		level := slog.LevelInfo
+		if w.GetCheckInSeconds() > 0 {
+			level = slog.LevelDebug // "checked in" follows
+		}
+		l.o.Log.Log(ctx, level, "linked to the hub", "hub", l.hub(), "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
 	}
 	if r := result.Renewed; r != nil {
 		if err := l.accept(ctx, r.GetCertificate(), r.GetHubCa()); err != nil {
@@ -152,6 +213,9 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput) error {
 		} else {
 			l.o.Log.Info("certificate renewed", "until", l.id.cert.NotAfter)
 		}
+		l.mu.Lock()
+		v.renewing = false
+		l.mu.Unlock()
 	}
 	if len(result.Forget) > 0 {
 		l.forget(ctx, result.Forget)
@@ -177,13 +241,19 @@ func (l *Link) renew(ctx context.Context, out *outbox) {
 		if !due {
 			continue
 		}
-		csr, err := trust.NewRequest(l.id.key, l.o.Name)
-		if err != nil {
-			l.o.Log.Error("cannot ask for a new certificate", "err", err)
-			return
-		}
-		out.put(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})
+		l.askRenewal(out)
 	}
+}
+
+// askRenewal asks for a fresh certificate for the same key.
+func (l *Link) askRenewal(out *outbox) (asked bool) {
+	csr, err := trust.NewRequest(l.id.key, l.o.Name)
+	if err != nil {
+		l.o.Log.Error("cannot ask for a new certificate", "err", err)
+		return false
+	}
+	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})
+	return true
 }
 
 // inventory as a frame. The caller holds mu.
@@ -225,7 +295,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 				return
 			}
 			l.o.Log.Warn("a manifest cannot be stored in the member; trying on", "bundle", m.Bundle, "err", err)
-			if !pause.For(ctx, wait.next()) {
+			if !pause.For(ctx, wait.next(0)) {
 				return
 			}
 			continue
