@@ -34,7 +34,11 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	rows := make(map[string]rollout.Row, len(snap.base))
 	for _, row := range snap.base {
 		specs[row.Cluster] = row.Spec
-		rows[row.Cluster] = rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.Online(row.Spec.UID)}
+		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.Online(row.Spec.UID)}
+		if c, ok := r.Clusters.Get(row.Cluster); ok {
+			one.CheckIn = c.Spec.CheckIn()
+		}
+		rows[row.Cluster] = one
 	}
 	target, content, err := r.target(ctx, b)
 	if err != nil {

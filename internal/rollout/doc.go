@@ -13,7 +13,8 @@
 //     a new row's is above every one that an agent may have seen before.
 //   - Make before break. A row that is to leave keeps all that it has until what
 //     replaces it is Ready and reachable; shares grow first and shrink afterwards.
-//     After Patience it asks (Plan) and goes on waiting. Nothing is taken away
+//     After Patience, which is longer with clusters that check in seldom, it asks
+//     (Plan) and goes on waiting. Nothing is taken away
 //     because time has passed.
 //   - A removal over the budget is Held until Confirm is exactly the plan's hash.
 //     A plan that was released, or that changed, does not have that hash again.

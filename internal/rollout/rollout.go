@@ -12,16 +12,26 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Patience is how long a row waits for its replacements before it asks.
-const Patience = 10 * time.Minute
+// Patience is how long a row waits for its replacements before it asks; for one that
+// checks in it is PatientCheckIns of its intervals where that is more.
+const (
+	Patience        = 10 * time.Minute
+	PatientCheckIns = 3
+)
 
 // Row as it is stored, and whether its cluster can be reached.
 type Row struct {
 	Spec atoll.RowSpec
 	// Status as last reported; nil: never.
 	Status *atoll.RowStatus
+	// Online: the cluster holds a stream, or checks in and keeps to it.
 	Online bool
+	// CheckIn is how often the cluster checks in; 0: it holds a stream.
+	CheckIn time.Duration
 }
+
+// patience with the row before others ask.
+func (r Row) patience() time.Duration { return max(Patience, PatientCheckIns*r.CheckIn) }
 
 // ready: the cluster can be reached and reports that what this spec wants is there
 // and healthy.

@@ -76,6 +76,7 @@ type stage struct {
 	now       time.Time
 	clusters  map[string]*schedule.Cluster
 	online    map[string]bool
+	checkIns  map[string]time.Duration
 	rows      map[string]Row
 	placement v1alpha1.Placement
 	unfit     v1alpha1.WhenUnfit
@@ -88,7 +89,7 @@ type stage struct {
 
 func newStage(t testing.TB) *stage {
 	return &stage{
-		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, rows: map[string]Row{},
+		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, rows: map[string]Row{},
 		in: Input{Bundle: "bundle", Revision: "r1"},
 	}
 }
@@ -115,6 +116,12 @@ func (s *stage) do(cmd string, args []string) string {
 		s.online[args[0]] = false
 	case "back":
 		s.online[args[0]] = true
+	case "checkin": // NAME EVERY
+		d, err := time.ParseDuration(args[1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.checkIns[args[0]] = d
 	case "taint": // NAME KEY EFFECT
 		at := metav1.NewTime(s.now)
 		s.clusters[args[0]].Taints = []v1alpha1.Taint{{Key: args[1], Effect: corev1.TaintEffect(args[2]), TimeAdded: &at}}
@@ -274,7 +281,7 @@ func (s *stage) input() Input {
 	in, specs := s.in, map[string]atoll.RowSpec{}
 	in.Now, in.Rows, in.Explain = s.now, map[string]Row{}, true
 	for c, r := range s.rows {
-		r.Online = s.online[c]
+		r.Online, r.CheckIn = s.online[c], s.checkIns[c]
 		in.Rows[c], specs[c] = r, r.Spec
 	}
 	in.RecentDeletes, in.RecentOuts = s.ledger.Deletes("", s.now), s.ledger.Outs("bundle", s.now)

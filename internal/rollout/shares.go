@@ -91,10 +91,13 @@ func (s *step) gateShares(shares map[string]schedule.Share) {
 type crowd struct {
 	rows []string
 	came int64 // the last of them, in Unix seconds
+	// patience with the slowest of them.
+	patience time.Duration
 }
 
 func (w *crowd) add(s *step, c string) {
 	w.rows, w.came = append(w.rows, c), max(w.came, s.next[c].Came())
+	w.patience = max(w.patience, s.Rows[c].patience())
 }
 
 // without one of them: no row waits for itself.
@@ -122,7 +125,7 @@ type gate struct {
 // young tells whether a row that is not healthy came so shortly before that it may
 // be waited for although it belongs to an earlier edit.
 func (s *step) young(c string) bool {
-	end := time.Unix(s.next[c].Came(), 0).Add(Patience)
+	end := time.Unix(s.next[c].Came(), 0).Add(s.Rows[c].patience())
 	if !s.Rows[c].Online || !s.Now.Before(end) {
 		return false
 	}
@@ -180,7 +183,7 @@ func (s *step) ready(c string) bool {
 // patienceOver tells whether the wait for these rows, which began then or when the
 // last of them came, is over; if not, it asks to be called when it is.
 func (s *step) patienceOver(since int64, blockers *crowd) bool {
-	end := time.Unix(max(since, blockers.came), 0).Add(Patience)
+	end := time.Unix(max(since, blockers.came), 0).Add(blockers.patience)
 	if s.Now.Before(end) {
 		s.wake(end)
 		return false

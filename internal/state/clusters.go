@@ -5,12 +5,14 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Clusters is the table of members, and of which of them hold a stream.
+// Clusters is the table of members, and of which of them can be counted on.
 type Clusters struct {
 	mu     sync.RWMutex
 	byName map[string]*v1alpha1.Cluster
@@ -55,14 +57,20 @@ func (c *Clusters) List() []*v1alpha1.Cluster {
 	return out
 }
 
-// Online tells whether the cluster of that UID holds a stream.
+// Online tells whether the cluster of that UID can be counted on: it holds a stream,
+// or it checks in and has not missed two check-ins.
 func (c *Clusters) Online(uid string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if v, ok := c.byUID[uid]; ok && v.Spec.CheckIn() > 0 {
+		ready := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ClusterReady)
+		return ready != nil && ready.Status != metav1.ConditionUnknown
+	}
 	return c.online[uid]
 }
 
-// SetOnline is for the gateway: a stream came or went.
+// SetOnline is for the gateway: a stream came or went. That an agent checks in, or has
+// done so, is no news: it changes nothing that anybody else sees.
 func (c *Clusters) SetOnline(uid string, on bool) {
 	c.mu.Lock()
 	if c.online[uid] == on {
@@ -76,7 +84,7 @@ func (c *Clusters) SetOnline(uid string, on bool) {
 	}
 	v, ok := c.byUID[uid]
 	c.mu.Unlock()
-	if ok {
+	if ok && v.Spec.CheckIn() == 0 {
 		c.notify(v.Name)
 	}
 }

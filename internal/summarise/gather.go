@@ -121,9 +121,20 @@ func (r *Reconciler) reachable(clusterUID string) bool {
 }
 
 // waited is about what waits for a cluster: one that has no stream is not waited
-// for, but after a start of the hub those that were Ready get time to come back.
+// for, nor one that only checks in, but after a start of the hub those that were Ready
+// get time to come back.
 func (r *Reconciler) waited(clusterUID string) bool {
-	return r.Clusters.Online(clusterUID) || r.starting() && r.ready(clusterUID)
+	return r.streams(clusterUID) || r.starting() && r.ready(clusterUID) && !r.checksIn(clusterUID)
+}
+
+// streams tells whether the cluster holds a stream on which it can be waited for.
+func (r *Reconciler) streams(clusterUID string) bool {
+	return r.Clusters.Online(clusterUID) && !r.checksIn(clusterUID)
+}
+
+func (r *Reconciler) checksIn(clusterUID string) bool {
+	c, ok := r.Clusters.ByUID(clusterUID)
+	return ok && c.Spec.CheckIn() > 0
 }
 
 func (r *Reconciler) starting() bool {

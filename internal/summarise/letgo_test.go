@@ -112,6 +112,24 @@ func TestATemplateGoesWhenTheLastWaitedForClusterLosesItsStream(t *testing.T) {
 	})
 }
 
+// A cluster that checks in is not waited for, whether or not it is there just now.
+func TestATemplateDoesNotWaitForClustersThatCheckIn(t *testing.T) {
+	placed(t, func(m *memory, step func(time.Duration)) {
+		m.checkIn("b")
+		m.deleteTemplate()
+		m.bury("a", "b", "far")
+		step(time.Minute)
+		if !m.exists() {
+			t.Fatal("it went before cluster a confirmed")
+		}
+		m.checkIn("a")
+		step(time.Minute)
+		if m.exists() {
+			t.Error("it waits for clusters that check in")
+		}
+	})
+}
+
 // After a start of the hub, clusters that were Ready get time to come back.
 func TestAStartingHubWaitsForClustersThatWereReady(t *testing.T) {
 	m := newMemory()

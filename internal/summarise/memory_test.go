@@ -437,6 +437,16 @@ func (m *memory) stream(name string, on bool) {
 	m.tellCluster(name)
 }
 
+// checkIn: a cluster is to check in from now on.
+func (m *memory) checkIn(name string) {
+	m.mu.Lock()
+	c := m.clusters[name].DeepCopy()
+	c.Spec.Connection = &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn}
+	m.clusters[name] = c
+	m.mu.Unlock()
+	m.tellCluster(name)
+}
+
 // turn a cluster's Ready condition.
 func (m *memory) turn(name string, status metav1.ConditionStatus) {
 	m.mu.Lock()

@@ -197,7 +197,7 @@ func (r *Reconciler) open() priorityqueue.PriorityQueue[work] {
 	for _, c := range r.Clusters.List() {
 		uid := string(c.UID)
 		r.cluster[c.Name] = uid
-		r.index.turned(uid, r.reachable(uid), r.Clusters.Online(uid))
+		r.index.turned(uid, r.reachable(uid), r.streams(uid))
 	}
 	return r.queue
 }
@@ -269,7 +269,7 @@ func (r *Reconciler) clusterChanged(name string) {
 		r.lookAt(was, false)
 	}
 	if now != "" {
-		if reachable, stream := r.index.turned(now, r.reachable(now), r.Clusters.Online(now)); reachable || stream || was != now {
+		if reachable, stream := r.index.turned(now, r.reachable(now), r.streams(now)); reachable || stream || was != now {
 			r.lookAt(now, !reachable && was == now)
 		}
 	}
