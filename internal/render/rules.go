@@ -24,10 +24,7 @@ func Rules(content *atoll.Content, c atoll.ClusterView) (matching []int, variant
 			matching = append(matching, i)
 		}
 	}
-	if len(matching) == 0 {
-		return nil, ""
-	}
-	return matching, atoll.HashJSON(matching)[:16]
+	return matching, variantOf(matching)
 }
 
 // Provenance says which rule set a field of an item.

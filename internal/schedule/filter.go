@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +51,8 @@ type Filter struct {
 	tolerations    []corev1.Toleration
 	labelPrint     string
 	fieldPrint     string
+	// print of the selectors, as rows remember it.
+	print string
 }
 
 // Compile a placement. A malformed label selector refuses every cluster, with the
@@ -74,6 +78,9 @@ func Compile(p v1alpha1.Placement) *Filter {
 		f.fields = &v1alpha1.ClusterAffinity{FieldSelector: a.FieldSelector}
 		f.fieldPrint = print8(a.FieldSelector)
 	}
+	if f.labelPrint != "" || f.fieldPrint != "" {
+		f.print = f.labelPrint + "." + f.fieldPrint
+	}
 	return f
 }
 
@@ -90,22 +97,20 @@ func set(names []string) map[string]bool {
 
 func print8(v any) string { return atoll.HashJSON(v)[:8] }
 
-// fingerprint of the selectors, as rows remember it.
-func (f *Filter) fingerprint() string {
-	if f.labelPrint == "" && f.fieldPrint == "" {
-		return ""
-	}
-	return f.labelPrint + "." + f.fieldPrint
-}
-
 // Fits tells whether a cluster that does not hold the Bundle yet may get it, and
 // if not, which filter refuses it and why.
 func (f *Filter) Fits(c Cluster) (ok bool, filter, reason string) {
-	rs := f.refusals(c, true)
-	if len(rs) == 0 {
-		return true, "", ""
+	r, refused := f.first(&c)
+	return !refused, r.filter, r.reason
+}
+
+// Names of the clusters that the placement names; nil when it names none, so that any
+// may fit.
+func (f *Filter) Names() []string {
+	if f.names == nil {
+		return nil
 	}
-	return false, rs[0].filter, rs[0].reason
+	return slices.Sorted(maps.Keys(f.names))
 }
 
 // refusal by one filter.
@@ -115,23 +120,40 @@ type refusal struct {
 	print string
 }
 
-// refusals of the cluster, in the order of the filters: the first one only, or all
-// but those of NoExecute taints.
-func (f *Filter) refusals(c Cluster, first bool) (out []refusal) {
-	for _, check := range []func(Cluster) (refusal, bool){
-		f.admitted, f.named, f.selected, f.fielded, f.tainted(first),
-	} {
-		if r, refused := check(c); refused {
+// first refusal of a cluster that does not hold the Bundle yet.
+func (f *Filter) first(c *Cluster) (r refusal, refused bool) {
+	if r, refused = f.admitted(c); refused {
+		return r, true
+	}
+	if r, refused = f.named(c); refused {
+		return r, true
+	}
+	if r, refused = f.selected(c); refused {
+		return r, true
+	}
+	if r, refused = f.fielded(c); refused {
+		return r, true
+	}
+	return f.tainted(c, true)
+}
+
+// refusals of a cluster that holds the Bundle, in the order of the filters: all but
+// those of NoExecute taints.
+func (f *Filter) refusals(c *Cluster) (out []refusal) {
+	add := func(r refusal, refused bool) {
+		if refused {
 			out = append(out, r)
-			if first {
-				return out
-			}
 		}
 	}
+	add(f.admitted(c))
+	add(f.named(c))
+	add(f.selected(c))
+	add(f.fielded(c))
+	add(f.tainted(c, false))
 	return out
 }
 
-func (f *Filter) admitted(c Cluster) (refusal, bool) {
+func (f *Filter) admitted(c *Cluster) (refusal, bool) {
 	switch {
 	case !c.Accepted:
 		return refusal{filter: FilterAccepted, reason: "not accepted: `atoll accept " + c.Name + "` is missing"}, true
@@ -141,7 +163,7 @@ func (f *Filter) admitted(c Cluster) (refusal, bool) {
 	return refusal{}, false
 }
 
-func (f *Filter) named(c Cluster) (refusal, bool) {
+func (f *Filter) named(c *Cluster) (refusal, bool) {
 	switch {
 	case f.exclude[c.Name]:
 		return refusal{filter: FilterExclude, reason: "named in exclude"}, true
@@ -151,14 +173,14 @@ func (f *Filter) named(c Cluster) (refusal, bool) {
 	return refusal{}, false
 }
 
-func (f *Filter) selected(c Cluster) (refusal, bool) {
+func (f *Filter) selected(c *Cluster) (refusal, bool) {
 	if f.labels == nil || f.labels.Matches(labels.Set(c.Labels)) {
 		return refusal{}, false
 	}
 	return refusal{filter: FilterLabels, reason: f.labelsReason, print: f.labelPrint}, true
 }
 
-func (f *Filter) fielded(c Cluster) (refusal, bool) {
+func (f *Filter) fielded(c *Cluster) (refusal, bool) {
 	if f.fields == nil {
 		return refusal{}, false
 	}
@@ -169,26 +191,24 @@ func (f *Filter) fielded(c Cluster) (refusal, bool) {
 // tainted checks NoSchedule taints, and for clusters that do not hold the Bundle
 // yet also NoExecute ones: what would be evicted is not placed, so a toleration
 // for some seconds admits nothing new.
-func (f *Filter) tainted(newcomer bool) func(c Cluster) (refusal, bool) {
-	return func(c Cluster) (refusal, bool) {
-		for _, t := range c.Taints {
-			if t.Effect == corev1.TaintEffectNoExecute && !newcomer {
-				continue
-			}
-			tol, tolerated := f.tolerates(t)
-			switch {
-			case !tolerated:
-				return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is not tolerated", name(t))}, true
-			case t.Effect == corev1.TaintEffectNoExecute && tol.TolerationSeconds != nil:
-				return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is tolerated for %d s only", name(t), *tol.TolerationSeconds)}, true
-			}
+func (f *Filter) tainted(c *Cluster, newcomer bool) (refusal, bool) {
+	for _, t := range c.Taints {
+		if t.Effect == corev1.TaintEffectNoExecute && !newcomer {
+			continue
 		}
-		return refusal{}, false
+		tol, tolerated := f.tolerates(t)
+		switch {
+		case !tolerated:
+			return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is not tolerated", name(t))}, true
+		case t.Effect == corev1.TaintEffectNoExecute && tol.TolerationSeconds != nil:
+			return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is tolerated for %d s only", name(t), *tol.TolerationSeconds)}, true
+		}
 	}
+	return refusal{}, false
 }
 
 // eviction tells when NoExecute taints take out what runs; zero: never.
-func (f *Filter) eviction(c Cluster, now time.Time) (at time.Time, reason string) {
+func (f *Filter) eviction(c *Cluster, now time.Time) (at time.Time, reason string) {
 	for _, t := range c.Taints {
 		if t.Effect != corev1.TaintEffectNoExecute {
 			continue

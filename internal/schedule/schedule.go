@@ -18,8 +18,13 @@ type Input struct {
 	// Filter is the placement compiled, if the caller has it; nil: Schedule does it.
 	Filter    *Filter
 	WhenUnfit v1alpha1.WhenUnfit
-	// Clusters: all of the fleet, or at least all that fit or hold a row.
+	// Clusters: all of the fleet, or at least all that fit or hold a row, but for
+	// Elsewhere.
 	Clusters []Cluster
+	// Elsewhere counts clusters that are not listed, and that fit and hold a row.
+	Elsewhere int
+	// Terse leaves out verdicts on clusters that do not fit and hold nothing.
+	Terse bool
 	// Workloads whose replicas are shared out: the items that the content marks as
 	// divided. None under Duplicated.
 	Workloads []Workload
@@ -94,19 +99,29 @@ func Schedule(in Input) Decision {
 	if f == nil {
 		f = Compile(in.Placement)
 	}
-	d := Decision{seed: in.Bundle, workloads: in.Workloads, rows: make(map[string]atoll.RowSpec, len(in.Rows))}
+	d := Decision{seed: in.Bundle, workloads: in.Workloads}
+	if len(in.Workloads) > 0 {
+		d.rows = make(map[string]atoll.RowSpec, len(in.Rows))
+	}
 	weigh := weigher(in.Placement.ReplicaScheduling.WeightPreference)
-	seen, placed := make(map[string]bool, len(in.Rows)), 0
-	d.Verdicts = make([]Verdict, 0, len(in.Clusters))
-	for _, c := range in.Clusters {
+	seen, placed := 0, in.Elsewhere
+	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
+	for i := range in.Clusters {
+		c := &in.Clusters[i]
+		r, has := in.Rows[c.Name]
 		var row *atoll.RowSpec
-		if r, ok := in.Rows[c.Name]; ok {
-			seen[c.Name] = true
+		if has {
+			seen++
 			if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) {
-				row, d.rows[c.Name] = &r, r
+				if row = &r; d.rows != nil {
+					d.rows[c.Name] = r
+				}
 			}
 		}
 		v := f.judge(c, row, in.WhenUnfit, in.Now)
+		if in.Terse && !has && v.Outcome == Out {
+			continue
+		}
 		if v.Outcome == Placed || v.Outcome == Kept {
 			v.Weight = weigh(c)
 		}
@@ -118,32 +133,46 @@ func Schedule(in Input) Decision {
 		}
 		d.Verdicts = append(d.Verdicts, v)
 	}
+	if seen < len(in.Rows) {
+		d.gone(in)
+	}
+	byCluster := func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) }
+	if !slices.IsSortedFunc(d.Verdicts, byCluster) {
+		slices.SortFunc(d.Verdicts, byCluster)
+	}
+	if placed == 0 && !atoll.IsNowhere(in.Placement) {
+		d.NoFit = true
+		d.keepAll(weigh, in)
+	}
+	return d
+}
+
+// gone adds verdicts on rows whose clusters are not there.
+func (d *Decision) gone(in Input) {
+	there := make(map[string]bool, len(in.Clusters))
+	for i := range in.Clusters {
+		there[in.Clusters[i].Name] = true
+	}
 	for cluster := range in.Rows {
-		if !seen[cluster] {
+		if !there[cluster] {
 			d.Verdicts = append(d.Verdicts, Verdict{
 				Cluster: cluster, Outcome: Gone, Filter: FilterDeleting, Reason: "the Cluster does not exist any more",
 			})
 		}
 	}
-	slices.SortFunc(d.Verdicts, func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) })
-	if placed == 0 && !atoll.IsNowhere(in.Placement) {
-		d.NoFit = true
-		d.keepAll(weigh, in.Clusters)
-	}
-	return d
 }
 
 // keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
 // wish.
-func (d *Decision) keepAll(weigh func(Cluster) int64, clusters []Cluster) {
-	byName := map[string]Cluster{}
-	for _, c := range clusters {
-		byName[c.Name] = c
+func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
+	byName := map[string]*Cluster{}
+	for i := range in.Clusters {
+		byName[in.Clusters[i].Name] = &in.Clusters[i]
 	}
 	for i, v := range d.Verdicts {
 		if v.Outcome == Leaves {
 			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
-			v.Placement = d.rows[v.Cluster].Placement
+			v.Placement = in.Rows[v.Cluster].Placement
 			v.Weight = weigh(byName[v.Cluster])
 			d.Verdicts[i] = v
 		}
@@ -151,21 +180,21 @@ func (d *Decision) keepAll(weigh func(Cluster) int64, clusters []Cluster) {
 }
 
 // judge one cluster; row is what it holds of the Bundle, nil if nothing.
-func (f *Filter) judge(c Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	v := Verdict{Cluster: c.Name, UID: c.UID}
 	if row == nil {
-		ok, filter, reason := f.Fits(c)
-		if v.Outcome = Out; ok {
-			v.Outcome, v.Placement = Placed, f.fingerprint()
+		r, refused := f.first(c)
+		if v.Outcome = Out; !refused {
+			v.Outcome, v.Placement = Placed, f.print
 		}
-		v.Filter, v.Reason = filter, reason
+		v.Filter, v.Reason = r.filter, r.reason
 		return v
 	}
 	if c.Deleting {
 		v.Outcome, v.Filter, v.Reason = Gone, FilterDeleting, "the Cluster is being deleted"
 		return v
 	}
-	rs := f.refusals(c, false)
+	rs := f.refusals(c)
 	for _, r := range rs {
 		if edited(r, *row) {
 			v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowPlacementEdited, r.filter, r.reason
@@ -177,7 +206,7 @@ func (f *Filter) judge(c Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, 
 		v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowEvicted, FilterTaints, why
 		return v
 	}
-	v.EvictAt, v.Placement = evict, f.fingerprint()
+	v.EvictAt, v.Placement = evict, f.print
 	if len(rs) == 0 {
 		v.Outcome = Placed
 		return v
@@ -207,9 +236,9 @@ func edited(r refusal, row atoll.RowSpec) bool {
 
 // weigher gives the static weight of a cluster: the sum of the entries that match
 // it, or 1 for all where there is no preference.
-func weigher(p *v1alpha1.ClusterPreferences) func(Cluster) int64 {
+func weigher(p *v1alpha1.ClusterPreferences) func(*Cluster) int64 {
 	if p == nil {
-		return func(Cluster) int64 { return 1 }
+		return func(*Cluster) int64 { return 1 }
 	}
 	type entry struct {
 		filter *Filter
@@ -219,7 +248,7 @@ func weigher(p *v1alpha1.ClusterPreferences) func(Cluster) int64 {
 	for _, e := range p.StaticWeightList {
 		entries = append(entries, entry{Compile(v1alpha1.Placement{ClusterAffinity: &e.TargetCluster}), min(e.Weight, MaxWeight)})
 	}
-	return func(c Cluster) (sum int64) {
+	return func(c *Cluster) (sum int64) {
 		for _, e := range entries {
 			if e.weight > 0 && e.filter.matches(c) {
 				sum = min(sum+e.weight, MaxWeight)
@@ -230,13 +259,11 @@ func weigher(p *v1alpha1.ClusterPreferences) func(Cluster) int64 {
 }
 
 // matches tells whether the affinity alone lets the cluster pass.
-func (f *Filter) matches(c Cluster) bool {
-	for _, check := range []func(Cluster) (refusal, bool){f.named, f.selected, f.fielded} {
-		if _, refused := check(c); refused {
-			return false
-		}
-	}
-	return true
+func (f *Filter) matches(c *Cluster) bool {
+	_, unnamed := f.named(c)
+	_, unselected := f.selected(c)
+	_, unfielded := f.fielded(c)
+	return !unnamed && !unselected && !unfielded
 }
 
 // Verdict on one cluster by name; false when the decision knows none.

@@ -62,7 +62,7 @@ func inRegion(regions ...string) *v1alpha1.FieldSelector {
 
 // row as it is after the placement put it on the cluster.
 func row(c Cluster, p v1alpha1.Placement) atoll.RowSpec {
-	return atoll.RowSpec{UID: c.UID, Generation: 1, Revision: "r1", Phase: atoll.RowActive, Placement: Compile(p).fingerprint()}
+	return atoll.RowSpec{UID: c.UID, Generation: 1, Revision: "r1", Phase: atoll.RowActive, Placement: Compile(p).print}
 }
 
 func seconds(n int64) *int64 { return &n }
@@ -288,7 +288,7 @@ func TestFilterAgreesWithMatchAffinity(t *testing.T) {
 		c := cluster(pick("a", "b", "c"), label(pick("env", "tier"), pick("prod", "dev")), func(c *Cluster) { c.Region = pick("eu", "us", "") })
 		ok, reason := atoll.MatchAffinity(&a, c.ClusterView)
 		fits, _, why := Compile(affinity(a)).Fits(c)
-		if ok != fits || reason != why || ok != Compile(affinity(a)).matches(c) {
+		if ok != fits || reason != why || ok != Compile(affinity(a)).matches(&c) {
 			t.Fatalf("%+v on %+v: MatchAffinity says %t %q, the filter %t %q", a, c, ok, reason, fits, why)
 		}
 	}

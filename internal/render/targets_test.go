@@ -1,0 +1,79 @@
+package render
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// affinity that says something about names, labels and fields, or nothing.
+func affinity(rnd *rand.Rand) *v1alpha1.ClusterAffinity {
+	if rnd.IntN(5) == 0 {
+		return nil
+	}
+	var names []string
+	for i := range 8 {
+		if rnd.IntN(2) == 0 {
+			names = append(names, fmt.Sprint("c", i))
+		}
+	}
+	a := &v1alpha1.ClusterAffinity{}
+	if rnd.IntN(3) == 0 {
+		a.ClusterNames = names
+	}
+	if rnd.IntN(3) == 0 {
+		a.ExcludeClusters = names[:len(names)/2]
+	}
+	switch rnd.IntN(4) {
+	case 0:
+		a.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": fmt.Sprint(rnd.IntN(3))}}
+	case 1:
+		a.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: "Wrong"}}}
+	}
+	if rnd.IntN(3) == 0 {
+		a.FieldSelector = &v1alpha1.FieldSelector{MatchExpressions: []v1alpha1.FieldRequirement{{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{fmt.Sprint(rnd.IntN(2))}}}}
+	}
+	return a
+}
+
+// TestTargetsGiveTheVariantsOfRules for any rules and clusters.
+func TestTargetsGiveTheVariantsOfRules(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		content := &atoll.Content{}
+		for range rnd.IntN(5) {
+			content.Rules = append(content.Rules, atoll.Rule{Target: affinity(rnd)})
+		}
+		targets := TargetsOf(content)
+		for range 20 {
+			c := atoll.ClusterView{Name: fmt.Sprint("c", rnd.IntN(10)), Region: fmt.Sprint(rnd.IntN(3)), Labels: map[string]string{"env": fmt.Sprint(rnd.IntN(4))}}
+			if _, want := Rules(content, c); targets.Variant(c) != want {
+				t.Fatalf("%+v: variant %q, want %q of rules %+v", c, targets.Variant(c), want, content.Rules)
+			}
+		}
+	}
+}
+
+// BenchmarkVariants of 10,000 clusters under 5 rules.
+func BenchmarkVariants(b *testing.B) {
+	content, clusters := &atoll.Content{}, make([]atoll.ClusterView, 10_000)
+	for i := range 5 {
+		content.Rules = append(content.Rules, atoll.Rule{Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": fmt.Sprint(i)}}}})
+	}
+	for i := range clusters {
+		clusters[i] = atoll.ClusterView{Name: fmt.Sprint("c", i), Labels: map[string]string{"env": fmt.Sprint(i % 7)}}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		targets := TargetsOf(content)
+		for _, c := range clusters {
+			targets.Variant(c)
+		}
+	}
+}
