@@ -17,6 +17,7 @@ import (
 
 	"atoll.dev/atoll/internal/bench"
 	"atoll.dev/atoll/internal/demo"
+	"atoll.dev/atoll/internal/lab/fleet"
 )
 
 func main() {
@@ -54,6 +55,7 @@ Everything listens on loopback, lives in one directory and needs no network.
 	}
 	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), etcdCommand(), relayCommand())
 	root.AddCommand(faultCommands()...)
+	root.AddCommand(fleet.NewCommands()...)
 	root.AddCommand(demo.NewCommand(), bench.NewCommand())
 	return root
 }

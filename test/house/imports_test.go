@@ -74,7 +74,11 @@ var layers = []layer{
 		why: "it asks bind's own matcher who places what, so that the finalizer is where bind wants it; nobody but the hub knows it",
 	},
 	{
-		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust"},
+		name: "agent report", packages: []string{"internal/agent/report"}, below: []string{"api", "vocabulary", "cores"},
+		why: "what agents report is made the same way by simulated ones",
+	},
+	{
+		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust", "agent report"},
 		why: "the agent runs in members without the hub and stays small: nothing of the hub may come along",
 	},
 	{
@@ -107,7 +111,7 @@ var layers = []layer{
 		why: "the root only mounts",
 	},
 	{
-		name: "lab", packages: []string{"internal/lab/..."}, below: []string{"api", "vocabulary", "wire", "trust", "cores"},
+		name: "lab", packages: []string{"internal/lab/..."}, below: []string{"api", "vocabulary", "wire", "trust", "cores", "agent report"},
 		why: "the lab drives the built binaries from outside, like a user would",
 	},
 	{

@@ -1,0 +1,334 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/lab/fleet/h2"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// As the agent has them.
+const (
+	dialTimeout     = 3500 * time.Millisecond
+	connectTimeout  = 20 * time.Second
+	joinTimeout     = 90 * time.Second
+	backoffFirst    = 200 * time.Millisecond
+	backoffMost     = 4 * time.Second
+	refusedLeast    = 5 * time.Second
+	supersededPause = time.Minute
+	steady          = 10 * time.Second
+)
+
+// wire is a TCP connection that can be cut, or fall silent.
+type wire struct {
+	net.Conn
+	silent atomic.Bool
+	pinged atomic.Bool
+}
+
+// Read gives nothing while the wire is silent, until it is closed.
+func (w *wire) Read(p []byte) (int, error) {
+	for {
+		n, err := w.Conn.Read(p)
+		if !w.silent.Load() || errors.Is(err, net.ErrClosed) {
+			return n, err
+		}
+		if err != nil {
+			return 0, net.ErrClosed
+		}
+	}
+}
+
+// Write loses what is written while the wire is silent.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.silent.Load() {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+// cut the wire with a reset.
+func (w *wire) cut() {
+	if tcp, ok := w.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // else it is closed kindly
+	}
+	_ = w.Conn.Close()
+}
+
+// connect to a hub with TLS.
+func (s *sim) connect(ctx context.Context, hub string, config *tls.Config) (*wire, *tls.Conn, error) {
+	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
+	raw, err := (&net.Dialer{KeepAlive: -1}).DialContext(dialCtx, "tcp", hub)
+	cancel()
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &wire{Conn: raw}
+	if s.Link {
+		w.Conn = newShaped(raw)
+	}
+	conn := tls.Client(w, config)
+	ctx, cancel = context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		w.cut()
+		return nil, nil, err
+	}
+	return w, conn, nil
+}
+
+// dialLoop opens sessions, one at a time.
+func (s *sim) dialLoop(ctx context.Context) {
+	for {
+		a, ok := s.dials.take(ctx)
+		if !ok {
+			return
+		}
+		if err := s.dial(ctx, a); err != nil && ctx.Err() == nil {
+			s.failed(err)
+			a.mu.Lock()
+			a.hub = (a.hub + 1) % len(s.Hubs)
+			a.again(0)
+			a.mu.Unlock()
+		}
+	}
+}
+
+// dial a session of the agent.
+func (s *sim) dial(ctx context.Context, a *agent) error {
+	a.mu.Lock()
+	a.dialing = false
+	now := time.Now()
+	if a.link != nil || now.UnixNano() < a.away {
+		a.mu.Unlock()
+		return nil
+	}
+	if now.Unix() >= a.until {
+		a.mu.Unlock()
+		s.joins.put(a)
+		return nil
+	}
+	hub, identity := a.hub, a.identity
+	a.mu.Unlock()
+	id, err := identity.get()
+	if err != nil {
+		return err
+	}
+	certificate, err := id.certificate()
+	if err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(s.Hubs[hub])
+	if err != nil {
+		return fmt.Errorf("the hub's address %q is not HOST:PORT: %w", s.Hubs[hub], err)
+	}
+	w, conn, err := s.connect(ctx, s.Hubs[hub], &tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: s.roots, NextProtos: protocols,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil },
+	})
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", s.Hubs[hub], err)
+	}
+	certificate = nil // the connection keeps its configuration as long as it lives
+	call, err := h2.Open(conn, &s.options[hub])
+	if err != nil {
+		w.cut()
+		return err
+	}
+	l := &link{agent: a, call: call, wire: w, began: now}
+	l.greet()
+	go l.serve()
+	return nil
+}
+
+var protocols = []string{"h2"}
+
+// again dials after a pause: at least so long, and by the agent's backoff. The caller
+// holds mu.
+func (a *agent) again(least time.Duration) {
+	a.wait = min(backoffMost, max(backoffFirst, 2*a.wait))
+	a.dialIn(max(least, a.wait/2+time.Duration(a.draw()*float64(a.wait/2))))
+}
+
+// dialIn dials after a pause. The caller holds mu.
+func (a *agent) dialIn(pause time.Duration) {
+	if a.dialing {
+		return
+	}
+	a.dialing = true
+	pause = max(pause, time.Until(time.Unix(0, a.away)))
+	if pause <= 0 {
+		a.sim.dials.put(a)
+		return
+	}
+	a.sim.schedule.in(pause, func() { a.sim.dials.put(a) })
+}
+
+// ended takes note that a session is over, and dials anew.
+func (a *agent) ended(l *link, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.link != l {
+		return // it was dropped, and is taken care of
+	}
+	a.link, a.renewing = nil, false
+	a.core = nil // the next session begins with what the member stores
+	if time.Since(l.began) > steady {
+		a.wait = 0
+	}
+	switch r := l.refused; {
+	case l.leaving:
+		a.leave()
+	case r != nil:
+		a.sim.refused(r.GetReason() + ": " + r.GetMessage())
+		pause := refusedLeast
+		if r.GetReason() == "Superseded" {
+			pause = supersededPause
+		} else if r.GetFinal() {
+			pause = a.sim.RefusedPause
+		}
+		a.again(pause)
+	default:
+		if err != nil {
+			a.sim.failed(err)
+			if strings.Contains(err.Error(), "remote error: tls:") || status.Code(err) == codes.Unauthenticated {
+				a.until = 0 // ask for a new certificate
+			}
+		}
+		a.hub = (a.hub + 1) % len(a.sim.Hubs)
+		a.again(0)
+	}
+}
+
+// joinLoop joins agents, one at a time.
+func (s *sim) joinLoop(ctx context.Context) {
+	for {
+		a, ok := s.joins.take(ctx)
+		if !ok || s.limit.Wait(ctx) != nil {
+			return
+		}
+		begin := time.Now()
+		err := s.join(ctx, a)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			s.counts.joins.Add(1)
+			s.counts.mu.Lock()
+			s.counts.joinTime.add(time.Since(begin))
+			s.counts.mu.Unlock()
+			a.mu.Lock()
+			s.firstDial(a, a.index-s.From)
+			a.mu.Unlock()
+			continue
+		}
+		pause := backoffMost
+		switch status.Code(err) {
+		case codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument:
+			s.refused(err.Error())
+			pause = s.RefusedPause
+		default:
+			s.failed(err)
+			a.mu.Lock()
+			a.hub = (a.hub + 1) % len(s.Hubs)
+			a.mu.Unlock()
+		}
+		a.mu.Lock()
+		pause = pause/2 + time.Duration(a.draw()*float64(pause/2))
+		a.mu.Unlock()
+		s.schedule.in(pause, func() { s.joins.put(a) })
+	}
+}
+
+// join by the real handshake.
+func (s *sim) join(ctx context.Context, a *agent) error {
+	a.mu.Lock()
+	hub, known := s.Hubs[a.hub], a.identity
+	a.mu.Unlock()
+	key, err := newKey()
+	if err == nil && known.length > 0 {
+		var id *identity
+		if id, err = known.get(); err == nil {
+			key, err = id.key()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	csr, err := trust.NewRequest(key, a.name())
+	if err != nil {
+		return err
+	}
+	request := &pb.JoinRequest{Name: a.name(), Csr: csr, AgentVersion: atoll.Version}
+	if known.length == 0 {
+		request.Token = s.Tokens[a.index%len(s.Tokens)]
+	}
+	reply, err := s.ask(ctx, hub, request)
+	if err != nil {
+		return err
+	}
+	if reply.GetState() != "Accepted" {
+		return fmt.Errorf("the hub answered a join with auto-acceptance: %s: %s", reply.GetState(), reply.GetMessage())
+	}
+	id, err := newIdentity(reply.GetClusterName(), reply.GetClusterUid(), key, reply.GetCertificate())
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.keep(id)
+	a.mu.Unlock()
+	return nil
+}
+
+// ask the hub once to join.
+func (s *sim) ask(ctx context.Context, hub string, request *pb.JoinRequest) (*pb.JoinReply, error) {
+	host, _, err := net.SplitHostPort(hub)
+	if err != nil {
+		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", hub, err)
+	}
+	config, err := trust.PinnedConfig(host, s.CAHash, nil)
+	if err != nil {
+		return nil, err
+	}
+	config.NextProtos = protocols
+	w, conn, err := s.connect(ctx, hub, config)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s to join: %w", hub, err)
+	}
+	defer w.cut()
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, w.cut)
+	defer stop()
+	call, err := h2.Open(conn, &h2.Options{
+		Authority: hub, Method: pb.Registration_Join_FullMethodName, MessageMost: session.MaxFrameBytes, Counts: &s.counts.wire,
+	})
+	if err != nil {
+		return nil, err
+	}
+	body, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	call.Queue(h2.Frame(body))
+	call.CloseSend()
+	reply := &pb.JoinReply{}
+	if err := call.Serve(func(m []byte) error { return proto.Unmarshal(m, reply) }); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
