@@ -275,7 +275,9 @@ func (g *Gateway) clusterChanged(name string) {
 	}
 	if _, refused := g.admit(s.id); refused != nil {
 		s.end(refused)
+		return
 	}
+	s.reconsider()
 }
 
 // stored acknowledges a report after its write.

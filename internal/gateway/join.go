@@ -153,7 +153,7 @@ func (g *Gateway) joinNew(ctx context.Context, j *joining) (*pb.JoinReply, error
 			Name: j.GetName(), Labels: maps.Clone(j.token.Labels),
 			Annotations: map[string]string{handshake.AnnotationAgentKey: trust.SealKey(g.o.HubKey, j.GetName(), j.key.KeyHash)},
 		},
-		Spec: v1alpha1.ClusterSpec{Accepted: j.token.AutoAccept},
+		Spec: v1alpha1.ClusterSpec{Accepted: j.token.AutoAccept, Connection: j.token.Connection()},
 	}
 	if j.token.Set != "" {
 		if c.Labels == nil {

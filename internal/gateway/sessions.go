@@ -101,7 +101,7 @@ func (g *Gateway) enter(s *stream) {
 		s.log().Error("two agents take the stream of one cluster from each other: its identity was copied. Stop one of them; to be sure that the other cannot return, deny the cluster and join it anew",
 			"instances", []string{old.instance, s.instance}, "from", address(s.grpc.Context()))
 	}
-	s.log().Info("an agent's stream is up", "from", address(s.grpc.Context()), "instance", s.instance)
+	s.log().Log(s.grpc.Context(), s.level(), "an agent's stream is up", "from", address(s.grpc.Context()), "instance", s.instance)
 	g.o.Clusters.SetOnline(s.id.uid, true)
 	g.o.Inventory.StreamUp(s.id.uid)
 	// The Cluster may have changed since it was read and before it could be found.
@@ -121,7 +121,7 @@ func (g *Gateway) leave(s *stream) {
 		return
 	}
 	g.metrics.streams.Dec()
-	s.log().Info("an agent's stream is down")
+	s.log().Log(s.grpc.Context(), s.level(), "an agent's stream is down")
 	g.o.Clusters.SetOnline(s.id.uid, false)
 	g.o.Inventory.StreamDown(s.id.uid)
 }

@@ -59,6 +59,7 @@ type stream struct {
 	aheadTold map[string]int64
 	complains int
 	renewed   time.Time
+	visit     visit
 }
 
 // Connect serves one session.
@@ -153,7 +154,7 @@ func (s *stream) begin(hello *pb.Hello) error {
 	s.era = s.g.era()
 	holding := s.g.Holding()
 	recalling := !holding && s.g.o.Recalling()
-	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.g.o.Version, Holding: holding}
+	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.g.o.Version, Holding: holding, CheckInSeconds: s.promised()}
 	if !holding {
 		welcome.Position = s.g.position()
 	}
@@ -259,6 +260,7 @@ func (s *stream) hand(out session.HubOutput) {
 	}
 	if out.Inventory != nil {
 		s.inventory(out.Inventory)
+		s.looked()
 	}
 	if out.Renew != nil {
 		s.renew(out.Renew)

@@ -56,7 +56,10 @@ administrator has to do with it. The token is shown this once.
 
 A cluster that asks waits for "atoll accept" on the hub, unless --auto-accept is
 given. An auto-accepted cluster carries the taint atoll.dev/unreviewed, which
-keeps work away, unless the token names its --set.`,
+keeps work away, unless the token names its --set.
+
+Clusters hold a stream to the hub and hear of changes within seconds. With
+--check-in they dial every so often instead, which lets one hub serve many more.`,
 		Example: `  atoll token create
   atoll token create --ttl 1h --uses 200 --name-pattern 'shop-*' --labels env=prod --set shops --auto-accept`,
 		Args: cobra.NoArgs,
@@ -88,6 +91,7 @@ keeps work away, unless the token names its --set.`,
 	f.StringVar(&spec.NamePattern, "name-pattern", "", "pattern of names that clusters may take, such as 'shop-*' (default: any)")
 	f.StringToStringVar(&spec.Labels, "labels", nil, "labels that the clusters get, such as env=prod,tier=edge")
 	f.StringVar(&spec.Set, "set", "", "set that the clusters belong to, as the label "+handshake.LabelSet)
+	f.DurationVar(&spec.CheckIn, "check-in", 0, "how often the clusters check in, from 10s to 24h, instead of holding a stream")
 	f.BoolVar(&spec.AutoAccept, "auto-accept", false, "let clusters in without atoll accept")
 	format.AddTo(f, "raw", "json", "yaml")
 	return cmd
@@ -180,7 +184,7 @@ func listCommand(flags *client.Flags) *cobra.Command {
 			}
 			shown := make([]listed, len(tokens))
 			for i, t := range tokens {
-				shown[i] = listed{t.ID, t.Expires, t.UsesLeft, t.Pattern, t.Labels, t.Set, t.AutoAccept}
+				shown[i] = listed{t.ID, t.Expires, t.UsesLeft, t.Pattern, t.Labels, t.Set, t.AutoAccept, every(t.CheckIn)}
 			}
 			if done, err := format.Structured(cmd.OutOrStdout(), shown); done {
 				return err
@@ -201,6 +205,15 @@ type listed struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Set         string            `json:"set,omitempty"`
 	AutoAccept  bool              `json:"autoAccept,omitempty"`
+	// CheckIn is how often the clusters check in, such as "15m".
+	CheckIn string `json:"checkIn,omitempty"`
+}
+
+func every(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return atoll.Span(d)
 }
 
 func printTokens(out io.Writer, tokens []listed, now time.Time) error {
@@ -208,13 +221,13 @@ func printTokens(out io.Writer, tokens []listed, now time.Time) error {
 		_, err := fmt.Fprintln(out, "no tokens; `atoll token create` makes one")
 		return err
 	}
-	table := output.NewTable(out, "ID", "EXPIRES", "USES LEFT", "NAMES", "SET", "AUTO-ACCEPT")
+	table := output.NewTable(out, "ID", "EXPIRES", "USES LEFT", "NAMES", "SET", "AUTO-ACCEPT", "CHECK-IN")
 	for _, t := range tokens {
 		expires := "expired"
 		if t.Expires.After(now) {
 			expires = "in " + output.Age(t.Expires, now)
 		}
-		table.Row(t.ID, expires, strconv.Itoa(t.UsesLeft), t.NamePattern, t.Set, output.YesNo(t.AutoAccept))
+		table.Row(t.ID, expires, strconv.Itoa(t.UsesLeft), t.NamePattern, t.Set, output.YesNo(t.AutoAccept), t.CheckIn)
 	}
 	return table.Flush()
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust"
 )
@@ -31,6 +32,7 @@ const (
 	dataLabels     = "labels"
 	dataSet        = "set"
 	dataAutoAccept = "autoAccept"
+	dataCheckIn    = "checkIn"
 )
 
 // TokenSpec says what a token allows.
@@ -50,6 +52,8 @@ type TokenSpec struct {
 	// AutoAccept: the hub accepts without an administrator. Without Set the Cluster
 	// carries the taint atoll.dev/unreviewed.
 	AutoAccept bool
+	// CheckIn is how often the Clusters are to check in; 0: they hold streams.
+	CheckIn time.Duration
 }
 
 // Validate says what is wrong with the spec, by flag.
@@ -72,6 +76,9 @@ func (s TokenSpec) Validate() error {
 	for _, m := range validation.IsValidLabelValue(s.Set) {
 		errs = append(errs, fmt.Errorf("the set %q is malformed: %s", s.Set, m))
 	}
+	if s.CheckIn != 0 && (s.CheckIn < v1alpha1.MinCheckIn || s.CheckIn > v1alpha1.MaxCheckIn) {
+		errs = append(errs, fmt.Errorf("the time between check-ins must be from %s to %s", atoll.Span(v1alpha1.MinCheckIn), atoll.Span(v1alpha1.MaxCheckIn)))
+	}
 	return errors.Join(errs...)
 }
 
@@ -85,6 +92,15 @@ type StoredToken struct {
 	Labels     map[string]string
 	Set        string
 	AutoAccept bool
+	CheckIn    time.Duration
+}
+
+// Connection of the Clusters that join by the token; nil: the default.
+func (t StoredToken) Connection() *v1alpha1.ClusterConnection {
+	if t.CheckIn == 0 {
+		return nil
+	}
+	return &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn, Interval: &metav1.Duration{Duration: t.CheckIn}}
 }
 
 // TokenSecretName of the token with that id.
@@ -99,7 +115,7 @@ func NewTokenSecret(t trust.Token, spec TokenSpec, now time.Time) (*corev1.Secre
 	if err != nil {
 		return nil, fmt.Errorf("encode labels: %w", err)
 	}
-	return &corev1.Secret{
+	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: atoll.SystemNamespace, Name: TokenSecretName(t.ID),
 			Labels: map[string]string{LabelToken: t.ID},
@@ -114,7 +130,11 @@ func NewTokenSecret(t trust.Token, spec TokenSpec, now time.Time) (*corev1.Secre
 			dataSet:        []byte(spec.Set),
 			dataAutoAccept: []byte(strconv.FormatBool(spec.AutoAccept)),
 		},
-	}, nil
+	}
+	if spec.CheckIn > 0 {
+		secret.Data[dataCheckIn] = []byte(spec.CheckIn.String())
+	}
+	return secret, nil
 }
 
 // ParseTokenSecret reads what NewTokenSecret wrote. A Secret that is damaged in any
@@ -133,6 +153,11 @@ func ParseTokenSecret(s *corev1.Secret) (StoredToken, error) {
 	}
 	if t.AutoAccept, e = strconv.ParseBool(string(s.Data[dataAutoAccept])); e != nil {
 		err = errors.Join(err, e)
+	}
+	if every := s.Data[dataCheckIn]; len(every) > 0 {
+		if t.CheckIn, e = time.ParseDuration(string(every)); e != nil {
+			err = errors.Join(err, e)
+		}
 	}
 	if e = json.Unmarshal(s.Data[dataLabels], &t.Labels); e != nil {
 		err = errors.Join(err, e)
