@@ -197,7 +197,8 @@ func (p *Plan) Summary(n int) string {
 
 // planner collects a plan. A row is in it once at most: the first entry counts.
 type planner struct {
-	entries []planEntry
+	entries  []planEntry
+	clusters map[string]bool
 }
 
 type planEntry struct {
@@ -208,9 +209,14 @@ type planEntry struct {
 }
 
 func (p *planner) add(e planEntry) {
-	if !slices.ContainsFunc(p.entries, func(o planEntry) bool { return o.cluster == e.cluster }) {
-		p.entries = append(p.entries, e)
+	if p.clusters[e.cluster] {
+		return
 	}
+	if p.clusters == nil {
+		p.clusters = map[string]bool{}
+	}
+	p.clusters[e.cluster] = true
+	p.entries = append(p.entries, e)
 }
 
 func (p *planner) held(c string, spec atoll.RowSpec) {

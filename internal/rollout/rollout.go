@@ -101,6 +101,11 @@ type Output struct {
 	GivenUp []GivenUp
 	// Plan that waits for a confirmation; nil: none does.
 	Plan *Plan
+	// Quiet: no row waits for another one, none is shared out, and nothing is held. As
+	// long as the Bundle, its revision and its placement stay as they are, and every
+	// row that changes is to stay or is gone for good, rows that did not change need
+	// not be looked at again before RequeueAt.
+	Quiet bool
 	// Awaited clusters: rows that have to become healthy before others may give way.
 	// Sorted.
 	Awaited []string
@@ -361,12 +366,17 @@ func (s *step) output() Output {
 	}
 	out := Output{
 		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Awaited: s.awaited(),
-		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone,
+		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(),
 	}
 	if s.Explain {
 		out.Waits = s.waits()
 	}
 	return out
+}
+
+func (s *step) quiet() bool {
+	return !s.Deleting && s.Revision != "" && s.Recalled.Plan == "" && !s.Decision.NoFit && len(s.Decision.Workloads()) == 0 &&
+		len(s.outs)+len(s.held)+len(s.leaving)+len(s.recalls)+len(s.blocked)+len(s.plan.entries) == 0
 }
 
 func (s *step) awaited() []string {
