@@ -191,7 +191,7 @@ func (h *testHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 		if m.Remove {
 			spec.Phase = atoll.RowRemoving
 		}
-		want, ok := session.WantOf(bundle, spec, last)
+		want, ok := session.WantOf(bundle, spec, session.Reported{RowStatus: last})
 		if want.Content != "" {
 			want.Content = m.Content
 		}

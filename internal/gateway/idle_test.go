@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/pprof"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -44,28 +45,39 @@ type idleFleet struct {
 
 type idleAgent struct{ Certificate, Key []byte }
 
-// BenchmarkIdle tells what 2,000 agents cost the hub that hold ten bundles each, are
-// in step and say nothing: memory per stream, and CPU of half a minute of keepalive.
-// The agents are another process.
+// BenchmarkIdle tells what agents cost the hub that hold ten bundles each, are in step
+// and say nothing: CPU of coming in, memory per stream, and CPU of half a minute of
+// keepalive. The agents are another process.
 func BenchmarkIdle(b *testing.B) {
-	const agents, bundles, watch = 2000, 10, 30 * time.Second
+	for _, agents := range []int{2000, 8000} {
+		b.Run(strconv.Itoa(agents), func(b *testing.B) { benchmarkIdle(b, agents) })
+	}
+}
+
+func benchmarkIdle(b *testing.B, agents int) {
+	const bundles, watch = 10, 30 * time.Second
 	for b.Loop() {
 		h := newTestHub(b, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil)) })
 		fleet := h.idleFleet(agents, bundles)
 		before := resources()
+		cpu := cpuTime()
+		stopProfile := profileCPU(b, "connect")
 		stop := fleet.start(b)
 		eventually(b, "all streams are up", func() bool { return len(h.sessions.all()) == agents })
+		stopProfile()
+		b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(agents), "cpu-µs/connect")
 		after := resources()
 		b.ReportMetric(per(after.heap-before.heap, agents), "KiB-heap/stream")
 		b.ReportMetric(per(after.stack-before.stack, agents), "KiB-stack/stream")
 		b.ReportMetric(per(after.resident-before.resident, agents), "KiB-resident/stream")
-		b.ReportMetric(float64(after.goroutines-before.goroutines)/agents, "goroutines/stream")
-		stopProfile := h.profile(b)
+		b.ReportMetric(float64(after.goroutines-before.goroutines)/float64(agents), "goroutines/stream")
+		profileMemory(b)
+		stopProfile = profileCPU(b, "idle")
 		from := time.Now()
-		cpu := cpuTime()
+		cpu = cpuTime()
 		<-time.After(watch)
 		stopProfile()
-		b.ReportMetric((cpuTime()-cpu).Seconds()/time.Since(from).Seconds()*10_000/agents, "cores/10k-streams")
+		b.ReportMetric((cpuTime()-cpu).Seconds()/time.Since(from).Seconds()*10_000/float64(agents), "cores/10k-streams")
 		stop()
 	}
 }
@@ -224,11 +236,11 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// profile the hub's side, where that is asked for; of CPU until stop is called.
-func (h *testHub) profile(t testing.TB) (stop func()) {
+// profileMemory of the hub's side, where that is asked for.
+func profileMemory(t testing.TB) {
 	dir := os.Getenv(idleProfiles)
 	if dir == "" {
-		return func() {}
+		return
 	}
 	for _, name := range []string{"heap", "goroutine"} {
 		f, err := os.Create(dir + "/" + name)
@@ -240,7 +252,15 @@ func (h *testHub) profile(t testing.TB) (stop func()) {
 		}
 		f.Close()
 	}
-	f, err := os.Create(dir + "/cpu")
+}
+
+// profileCPU of the hub's side until stop is called, where that is asked for.
+func profileCPU(t testing.TB, phase string) (stop func()) {
+	dir := os.Getenv(idleProfiles)
+	if dir == "" {
+		return func() {}
+	}
+	f, err := os.Create(dir + "/" + phase)
 	if err != nil {
 		t.Fatal(err)
 	}

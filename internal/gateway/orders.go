@@ -56,7 +56,7 @@ func (s *stream) settleTouched() {
 		row, ok := s.row(bundle)
 		if ok {
 			s.claimed(bundle)
-			want, wanted := session.WantOf(bundle, row.Spec, row.Status)
+			want, wanted := session.WantOf(bundle, row.Spec, reported(row))
 			if wanted {
 				for _, o := range s.core.Changed(want).Orders {
 					s.queue.order(o)

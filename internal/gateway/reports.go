@@ -18,6 +18,7 @@ type report struct {
 	bundle  string
 	cluster string
 	status  atoll.RowStatus // with UID and Seq
+	hash    string          // of status
 	weight  weight
 	due     time.Time // when it is to be written; sooner if others are
 }
@@ -196,7 +197,7 @@ func (t *reports) write(bundle string, batch map[string]report) (written []repor
 		if !ok || row.Spec.UID != uid {
 			continue // the row went meanwhile; the next session shows it as unclaimed
 		}
-		v := session.Judge(&row.Spec, row.Status, r.status.Seq, r.status)
+		v := session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &r.status, Hash: r.hash})
 		if v.Write {
 			changes[uid], acks[uid] = r.status, r.status.Seq
 			written = append(written, r)

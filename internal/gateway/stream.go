@@ -190,7 +190,7 @@ func (s *stream) wants() []session.Entry {
 	rows := s.g.o.Rows.OfCluster(s.id.uid)
 	out := make([]session.Entry, 0, len(rows))
 	for _, r := range rows {
-		if want, ok := session.WantOf(r.Bundle.UID, r.Spec, r.Status); ok {
+		if want, ok := session.WantOf(r.Bundle.UID, r.Spec, reported(r)); ok {
 			out = append(out, want)
 		}
 	}
@@ -307,8 +307,8 @@ func (s *stream) poke() {
 	}
 }
 
-// end the session from the hub's side, with a reason for the agent or, where the
-// stream is gone already, none.
+// end the session from the hub's side, with a reason for the agent or none, which
+// cuts it off at once.
 func (s *stream) end(r *pb.Refused) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,7 +319,9 @@ func (s *stream) endLocked(r *pb.Refused) {
 	if s.done {
 		return
 	}
-	if r != nil { // the sender tells the agent why, unless it is stuck
+	if r == nil {
+		s.hangUp()
+	} else { // the sender tells the agent why, unless it is stuck
 		s.poke()
 		time.AfterFunc(farewellTimeout, s.hangUp)
 	}
@@ -340,7 +342,7 @@ func (s *stream) farewell() {
 // ending is how the end of a session looks to gRPC; err is what Recv gave.
 func (s *stream) ending(err error) error {
 	s.mu.Lock()
-	refusal := s.refusal
+	done, refusal := s.done, s.refusal
 	s.mu.Unlock()
 	switch {
 	case refusal != nil:
@@ -349,6 +351,8 @@ func (s *stream) ending(err error) error {
 		return status.Error(codes.Aborted, refusal.Message)
 	case s.g.running.Err() != nil:
 		return status.Error(codes.Unavailable, "the hub stops")
+	case done:
+		return status.Error(codes.Unavailable, "the hub has ended the session; dial again")
 	case errors.Is(err, io.EOF):
 		return nil
 	}

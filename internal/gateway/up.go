@@ -7,6 +7,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -29,11 +30,12 @@ func (s *stream) report(r *pb.Report) {
 	}
 	st.UID, st.Seq = s.id.uid, r.GetSeq()
 	var spec *atoll.RowSpec
-	var stored *atoll.RowStatus
+	var stored session.Reported
 	if row, ok := s.row(r.GetBundle()); ok {
-		spec, stored = &row.Spec, row.Status
+		spec, stored = &row.Spec, reported(row)
 	}
-	v := session.Judge(spec, stored, r.GetSeq(), st)
+	hash := session.StatusHash(st)
+	v := session.Judge(spec, stored, session.Reported{RowStatus: &st, Hash: hash})
 	if v.Ahead {
 		s.mu.Lock()
 		s.ahead(r.GetBundle(), st.Generation)
@@ -45,8 +47,13 @@ func (s *stream) report(r *pb.Report) {
 	case spec == nil:
 		s.ack(r.GetBundle(), v.Ack)
 	default:
-		s.g.reports.offer(report{bundle: r.GetBundle(), cluster: s.cluster, status: st}, stored, v)
+		s.g.reports.offer(report{bundle: r.GetBundle(), cluster: s.cluster, status: st, hash: hash}, stored.RowStatus, v)
 	}
+}
+
+// reported is what a row says that its agent reported last.
+func reported(row state.Row) session.Reported {
+	return session.Reported{RowStatus: row.Status, Hash: row.StatusHash}
 }
 
 // complain about a report, a few times per stream. Bundles that are known to be

@@ -61,13 +61,13 @@ func TestStatusHash(t *testing.T) {
 func TestWantOf(t *testing.T) {
 	removing := atoll.RowSpec{Generation: 4, Phase: atoll.RowRemoving}
 	done := &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}
-	if _, ok := WantOf("b", removing, done); ok {
+	if _, ok := WantOf("b", removing, Reported{RowStatus: done}); ok {
 		t.Error("a removal that is done is still wanted")
 	}
-	if _, ok := WantOf("b", removing, &atoll.RowStatus{Generation: 3, State: atoll.RowRemoved}); !ok {
+	if _, ok := WantOf("b", removing, Reported{RowStatus: &atoll.RowStatus{Generation: 3, State: atoll.RowRemoved}}); !ok {
 		t.Error("a removal of another generation counts as done")
 	}
-	if w, ok := WantOf("b", atoll.RowSpec{Generation: 4}, &atoll.RowStatus{Generation: 3, Content: "old"}); !ok || w.Content != "" || w.Status == "" {
+	if w, ok := WantOf("b", atoll.RowSpec{Generation: 4}, Reported{RowStatus: &atoll.RowStatus{Generation: 3, Content: "old"}}); !ok || w.Content != "" || w.Status == "" {
 		t.Errorf("want %+v of a row whose status is about an older generation", w)
 	}
 }

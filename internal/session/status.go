@@ -28,23 +28,37 @@ func APIsHash(apis []string) string {
 	return atoll.Hash(parts...)
 }
 
+// Reported is a status, nil where there is none, with its StatusHash. Where the hash
+// is empty it is worked out.
+type Reported struct {
+	*atoll.RowStatus
+	Hash string
+}
+
+func (r Reported) hash() string {
+	if r.Hash == "" {
+		return StatusHash(*r.RowStatus)
+	}
+	return r.Hash
+}
+
 // WantOf a row: what the hub wants the agent to hold, and last heard of it. ok is
 // false where the agent is to hold nothing: its removal is done and reported, or
 // nothing was ever ordered.
-func WantOf(bundle string, spec atoll.RowSpec, status *atoll.RowStatus) (want Entry, ok bool) {
+func WantOf(bundle string, spec atoll.RowSpec, last Reported) (want Entry, ok bool) {
 	want = Entry{Bundle: bundle, Generation: spec.Generation}
 	if spec.Phase == atoll.RowVacant {
 		return want, false
 	}
-	if status == nil {
+	if last.RowStatus == nil {
 		return want, true
 	}
-	want.Status = StatusHash(*status)
-	if status.Generation != spec.Generation {
+	want.Status = last.hash()
+	if last.Generation != spec.Generation {
 		return want, true
 	}
-	want.Content = status.Content
-	return want, spec.Phase != atoll.RowRemoving || status.State != atoll.RowRemoved
+	want.Content = last.Content
+	return want, spec.Phase != atoll.RowRemoving || last.State != atoll.RowRemoved
 }
 
 // Verdict on a report.
@@ -60,9 +74,10 @@ type Verdict struct {
 	Ahead bool
 }
 
-// Judge a report of the agent against its row; spec is nil when the cluster has
-// no row of the bundle.
-func Judge(spec *atoll.RowSpec, stored *atoll.RowStatus, seq int64, report atoll.RowStatus) Verdict {
+// Judge a report of the agent, with its seq, against its row; spec is nil when the
+// cluster has no row of the bundle.
+func Judge(spec *atoll.RowSpec, stored, report Reported) Verdict {
+	seq := report.Seq
 	if spec == nil {
 		if report.State == atoll.RowRemoved {
 			return Verdict{Ack: seq}
@@ -71,9 +86,9 @@ func Judge(spec *atoll.RowSpec, stored *atoll.RowStatus, seq int64, report atoll
 	}
 	v := Verdict{Ahead: report.Generation > spec.Generation}
 	switch {
-	case stored == nil:
+	case stored.RowStatus == nil:
 		v.Write = true
-	case StatusHash(*stored) == StatusHash(report):
+	case stored.hash() == report.hash():
 		v.Ack = seq
 	case seq > stored.Seq:
 		v.Write = true

@@ -113,7 +113,7 @@ func (w *world) deliverUp(f *pb.FromAgent) {
 	if h := f.GetHello(); h != nil {
 		var wants []Entry
 		for _, bundle := range slices.Sorted(maps.Keys(w.rows)) {
-			if want, ok := WantOf(bundle, w.rows[bundle].spec, w.rows[bundle].status); ok {
+			if want, ok := WantOf(bundle, w.rows[bundle].spec, Reported{RowStatus: w.rows[bundle].status}); ok {
 				wants = append(wants, want)
 			}
 		}
@@ -189,7 +189,8 @@ func (w *world) write(r *pb.Report) {
 	if row := w.rows[r.GetBundle()]; row != nil {
 		spec, stored = &row.spec, row.status
 	}
-	v := Judge(spec, stored, r.GetSeq(), s)
+	s.Seq = r.GetSeq()
+	v := Judge(spec, Reported{RowStatus: stored}, Reported{RowStatus: &s})
 	if v.Refused {
 		w.refused = append(w.refused, r.GetBundle())
 	}
@@ -211,7 +212,7 @@ func (w *world) rowChanged(bundle string) {
 		return
 	}
 	if r := w.rows[bundle]; r != nil {
-		if want, ok := WantOf(bundle, r.spec, r.status); ok {
+		if want, ok := WantOf(bundle, r.spec, Reported{RowStatus: r.status}); ok {
 			w.hubOutput(w.hub.Changed(want))
 			return
 		}
