@@ -42,11 +42,13 @@ func (k *ItemKey) UnmarshalText(b []byte) error {
 
 // ParseItemKey reads what String wrote.
 func ParseItemKey(s string) (ItemKey, error) {
-	p := strings.SplitN(s, "/", 4)
-	if len(p) != 4 || p[1] == "" || p[3] == "" {
+	group, rest, _ := strings.Cut(s, "/")
+	kind, rest, _ := strings.Cut(rest, "/")
+	namespace, name, _ := strings.Cut(rest, "/")
+	if kind == "" || name == "" {
 		return ItemKey{}, fmt.Errorf("item key %q is not group/Kind/namespace/name", s)
 	}
-	return ItemKey{p[0], p[1], p[2], p[3]}, nil
+	return ItemKey{group, kind, namespace, name}, nil
 }
 
 // Item is one template inside a Bundle's content.

@@ -2,7 +2,8 @@ package atoll
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
+	"slices"
 )
 
 // RowPhase is what the hub wants of a row.
@@ -66,6 +67,14 @@ type RowSpec struct {
 	// Recall, with Removing: the member remembers this removal and the hub, which was
 	// set back, does not. The row stays, although the placement wants it.
 	Recall *Recall `json:"b,omitempty"`
+}
+
+// Equal tells whether two specs say the same.
+func (r RowSpec) Equal(o RowSpec) bool {
+	return r.UID == o.UID && r.Generation == o.Generation && r.Revision == o.Revision && r.Variant == o.Variant &&
+		maps.Equal(r.Assigned, o.Assigned) && r.Phase == o.Phase && r.Orphan == o.Orphan && r.Reason == o.Reason &&
+		r.Since == o.Since && r.Placement == o.Placement && slices.Equal(r.Home, o.Home) &&
+		r.Grown == o.Grown && r.Moving == o.Moving && r.Recall.Equal(o.Recall)
 }
 
 // Recall of a row's removal. It is never changed, only replaced.
@@ -167,35 +176,4 @@ type ItemStatus struct {
 	Error bool `json:"e,omitempty"`
 	// Reflected status, in interpret's compact form.
 	Reflected json.RawMessage `json:"f,omitempty"`
-}
-
-// Encode gives the compact line that a TargetSlice holds.
-func (r RowSpec) Encode() string { return encode(r) }
-
-// Encode gives the compact line that a TargetSlice holds.
-func (r RowStatus) Encode() string { return encode(r) }
-
-func encode(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("atoll: %T is made of plain values: %v", v, err))
-	}
-	return string(b)
-}
-
-// ParseRowSpec reads what Encode wrote. Unknown fields are ignored, so that an
-// older hub reads a newer hub's rows.
-func ParseRowSpec(line string) (r RowSpec, err error) {
-	if err = json.Unmarshal([]byte(line), &r); err != nil {
-		err = fmt.Errorf("row spec %q: %w", line, err)
-	}
-	return r, err
-}
-
-// ParseRowStatus reads what Encode wrote.
-func ParseRowStatus(line string) (r RowStatus, err error) {
-	if err = json.Unmarshal([]byte(line), &r); err != nil {
-		err = fmt.Errorf("row status %q: %w", line, err)
-	}
-	return r, err
 }

@@ -88,13 +88,15 @@ func TestRevisionFields(t *testing.T) {
 }
 
 // A TargetSlice says whose rows it has, and both halves of each row come back to a hub
-// that starts anew.
+// that starts anew; what rows have in common is there once, as words.
 func TestTargetSliceFields(t *testing.T) {
 	rows, c := newTestRows(t)
-	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a", "b")); err != nil {
+	wanted := specs("a", "b")
+	wanted["a"].Variant, wanted["b"].Variant = "variant", "variant"
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, wanted); err != nil {
 		t.Fatal(err)
 	}
-	if err := rows.WriteStatuses(t.Context(), testRef.UID, map[string]atoll.RowStatus{"uid-a": {Generation: 1, Seq: 3, State: atoll.RowReady}}); err != nil {
+	if err := rows.WriteStatuses(t.Context(), testRef.UID, map[string]atoll.RowStatus{"uid-a": {Generation: 1, Seq: 3, State: atoll.RowReady, Content: "content"}}); err != nil {
 		t.Fatal(err)
 	}
 	var s enginev1.TargetSlice
@@ -104,11 +106,14 @@ func TestTargetSliceFields(t *testing.T) {
 	if s.Spec.Bundle != testRef || len(s.Spec.Rows) != 2 || len(s.Status.Rows) != 1 {
 		t.Fatalf("slice %+v, %+v", s.Spec, s.Status)
 	}
+	if fmt.Sprint(s.Spec.Words, s.Status.Words) != "[variant] [content]" {
+		t.Errorf("words: %q, %q", s.Spec.Words, s.Status.Words)
+	}
 	restarted := newRows(c)
 	restarted.put(&s)
 	a, _ := restarted.Get(testRef.UID, "a")
 	b, ok := restarted.Get(testRef.UID, "b")
-	if a.Bundle != testRef || a.Spec.Revision != "r1" || a.Spec.UID != "uid-a" || a.Status == nil || a.Status.Seq != 3 || !ok || b.Status != nil {
+	if a.Bundle != testRef || a.Spec.Revision != "r1" || a.Spec.UID != "uid-a" || a.Spec.Variant != "variant" || a.Status == nil || a.Status.Content != "content" || a.Status.Seq != 3 || !ok || b.Status != nil {
 		t.Errorf("rows that came back: %+v, %+v", a, b)
 	}
 }

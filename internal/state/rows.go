@@ -1,7 +1,6 @@
 package state
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,22 +21,34 @@ type Row struct {
 	Spec  atoll.RowSpec
 	// Status is nil before the first report of this cluster UID.
 	Status *atoll.RowStatus
-	// StatusHash is session.StatusHash of Status, worked out when it changes; empty
-	// without one.
+	// StatusHash is session.StatusHash of Status, worked out once for each status;
+	// empty without one, and in what OfBundle gives.
 	StatusHash string
 }
 
-// Rows is the table of all rows of all TargetSlices.
+// Rows is the table of all rows of all TargetSlices. It keeps lines as the slices
+// have them and decodes them for whoever reads: a row takes about 250 bytes.
 type Rows struct {
 	client client.Client
 
-	mu        sync.RWMutex
-	slices    map[string]*enginev1.TargetSlice
-	slicesBy  map[string]map[string]struct{} // bundle UID → slice names
-	byBundle  map[string]map[string]Row      // bundle UID → cluster name
-	byCluster map[string]map[string]string   // cluster UID → bundle UID → cluster name
-	revision  int64                          // highest resource version seen
+	mu       sync.RWMutex
+	pages    map[string]*page       // by slice name
+	byBundle map[string]*bundleRows // by Bundle UID
+	byMember map[string]*memberRows // by cluster UID
+	revision int64                  // highest resource version seen
 	notifier[rowsChanged]
+}
+
+// bundleRows are the rows of one Bundle.
+type bundleRows struct {
+	pages []*page         // by number
+	rows  map[string]*row // by cluster name
+}
+
+// memberRows are the rows of one cluster.
+type memberRows struct {
+	uid, name string
+	rows      []*row // by Bundle UID
 }
 
 type rowsChanged struct {
@@ -47,48 +58,105 @@ type rowsChanged struct {
 
 func newRows(c client.Client) *Rows {
 	return &Rows{
-		client:    c,
-		slices:    map[string]*enginev1.TargetSlice{},
-		slicesBy:  map[string]map[string]struct{}{},
-		byBundle:  map[string]map[string]Row{},
-		byCluster: map[string]map[string]string{},
+		client:   c,
+		pages:    map[string]*page{},
+		byBundle: map[string]*bundleRows{},
+		byMember: map[string]*memberRows{},
 	}
 }
 
 // OfBundle lists the Bundle's rows by cluster name.
 func (t *Rows) OfBundle(uid string) []Row {
 	t.mu.RLock()
-	defer t.mu.RUnlock()
-	out := slices.Collect(maps.Values(t.byBundle[uid]))
-	slices.SortFunc(out, func(a, b Row) int { return strings.Compare(a.Cluster, b.Cluster) })
+	b := t.byBundle[uid]
+	if b == nil || len(b.rows) == 0 {
+		t.mu.RUnlock()
+		return nil
+	}
+	found, pages := make([]view, 0, len(b.rows)), len(b.pages)
+	for _, p := range b.pages {
+		for _, r := range p.rows {
+			if pages == 1 || b.rows[r.cluster] == r {
+				found = append(found, r.view())
+			}
+		}
+	}
+	t.mu.RUnlock()
+	order := make([]int32, len(found))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	if pages > 1 {
+		slices.SortFunc(order, func(i, j int32) int { return strings.Compare(found[i].of.cluster, found[j].of.cluster) })
+	}
+	out := make([]Row, len(found))
+	for i, at := range order {
+		found[at].decode(&out[i])
+	}
 	return out
 }
 
 // OfCluster lists the rows of the cluster with that UID by Bundle UID.
 func (t *Rows) OfCluster(uid string) []Row {
 	t.mu.RLock()
-	defer t.mu.RUnlock()
-	var out []Row
-	for bundle, cluster := range t.byCluster[uid] {
-		out = append(out, t.byBundle[bundle][cluster])
+	m := t.byMember[uid]
+	if m == nil {
+		t.mu.RUnlock()
+		return nil
 	}
-	slices.SortFunc(out, func(a, b Row) int { return strings.Compare(a.Bundle.UID, b.Bundle.UID) })
+	found := make([]view, 0, len(m.rows))
+	for _, r := range m.rows {
+		found = append(found, r.view())
+	}
+	t.mu.RUnlock()
+	out := make([]Row, len(found))
+	for i := range found {
+		found[i].decode(&out[i])
+		t.hash(&out[i], &found[i])
+	}
 	return out
 }
 
 // Get one row.
-func (t *Rows) Get(bundleUID, cluster string) (Row, bool) {
+func (t *Rows) Get(bundleUID, cluster string) (out Row, ok bool) {
 	t.mu.RLock()
-	defer t.mu.RUnlock()
-	r, ok := t.byBundle[bundleUID][cluster]
-	return r, ok
+	r := t.find(bundleUID, cluster)
+	if r == nil {
+		t.mu.RUnlock()
+		return out, false
+	}
+	v := r.view()
+	t.mu.RUnlock()
+	v.decode(&out)
+	t.hash(&out, &v)
+	return out, true
+}
+
+// hash tells the hash of the row's status, and keeps it with the row: one whose status
+// changes is another row.
+func (t *Rows) hash(out *Row, v *view) {
+	if out.Status == nil || v.hash != "" {
+		out.StatusHash = v.hash
+		return
+	}
+	out.StatusHash = session.StatusHash(*out.Status)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v.of.hash = out.StatusHash
 }
 
 // Bundles that have rows, by UID; those that are deleted included.
 func (t *Rows) Bundles() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return slices.Sorted(maps.Keys(t.byBundle))
+	out := make([]string, 0, len(t.byBundle))
+	for uid, b := range t.byBundle {
+		if len(b.rows) > 0 {
+			out = append(out, uid)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Revision of the store in which the table's newest slice was written. It only
@@ -99,11 +167,19 @@ func (t *Rows) Revision() int64 {
 	return t.revision
 }
 
-// Slices of a Bundle by name, for who collects empty ones.
+// Slices of a Bundle by number, for who collects empty ones.
 func (t *Rows) Slices(bundleUID string) []*enginev1.TargetSlice {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.slicesOf(bundleUID)
+	b := t.byBundle[bundleUID]
+	if b == nil {
+		return nil
+	}
+	out := make([]*enginev1.TargetSlice, 0, len(b.pages))
+	for _, p := range b.pages {
+		out = append(out, p.slice(true, true))
+	}
+	return out
 }
 
 // Subscribe to changes: a Bundle's UID and the names of the clusters whose rows
@@ -115,38 +191,37 @@ func (t *Rows) Subscribe(fn func(bundleUID string, clusters []string)) {
 func (t *Rows) put(obj client.Object) {
 	s := obj.(*enginev1.TargetSlice)
 	t.mu.Lock()
-	old := t.slices[s.Name]
-	if old != nil && old.UID == s.UID && !older(old.ResourceVersion, s.ResourceVersion) {
+	p := t.pages[s.Name]
+	if p != nil && p.meta.UID == s.UID && !older(p.meta.ResourceVersion, s.ResourceVersion) {
 		t.mu.Unlock()
 		return
 	}
-	t.slices[s.Name] = s
-	t.revision = max(t.revision, number(s.ResourceVersion))
-	if t.slicesBy[s.Spec.Bundle.UID] == nil {
-		t.slicesBy[s.Spec.Bundle.UID] = map[string]struct{}{}
+	if p == nil {
+		p = &page{name: strings.Clone(s.Name), number: numberOf(s.Name), bundle: s.Spec.Bundle}
+		t.pages[s.Name] = p
+		t.addPage(p)
 	}
-	t.slicesBy[s.Spec.Bundle.UID][s.Name] = struct{}{}
-	changed := t.replace(old, s)
+	t.revision = max(t.revision, number(s.ResourceVersion))
+	changed := t.fill(p, s)
 	t.mu.Unlock()
-	t.tell(s.Spec.Bundle.UID, changed)
+	t.tell(p.bundle.UID, changed)
 }
 
 func (t *Rows) drop(obj client.Object) {
 	t.mu.Lock()
-	old := t.slices[obj.GetName()]
-	if old == nil || old.UID != obj.GetUID() {
+	p := t.pages[obj.GetName()]
+	if p == nil || p.meta.UID != obj.GetUID() {
 		t.mu.Unlock()
 		return
 	}
-	delete(t.slices, old.Name)
-	if by := t.slicesBy[old.Spec.Bundle.UID]; len(by) > 1 {
-		delete(by, old.Name)
-	} else {
-		delete(t.slicesBy, old.Spec.Bundle.UID)
+	delete(t.pages, p.meta.Name)
+	changed := t.fill(p, &enginev1.TargetSlice{})
+	b := t.byBundle[p.bundle.UID]
+	if b.pages = slices.DeleteFunc(b.pages, func(o *page) bool { return o == p }); len(b.pages) == 0 {
+		delete(t.byBundle, p.bundle.UID)
 	}
-	changed := t.replace(old, nil)
 	t.mu.Unlock()
-	t.tell(old.Spec.Bundle.UID, changed)
+	t.tell(p.bundle.UID, changed)
 }
 
 func (t *Rows) tell(bundle string, clusters []string) {
@@ -155,76 +230,14 @@ func (t *Rows) tell(bundle string, clusters []string) {
 	}
 }
 
-// replace the rows of slice a by those of slice b (either may be nil) and name the
-// clusters whose lines differ. Unchanged lines are not decoded again.
-func (t *Rows) replace(a, b *enginev1.TargetSlice) []string {
-	var changed []string
-	if a != nil {
-		for cluster := range a.Spec.Rows {
-			if b == nil || b.Spec.Rows[cluster] == "" {
-				t.remove(a.Spec.Bundle.UID, cluster)
-				changed = append(changed, cluster)
-			}
-		}
-	}
+func (t *Rows) addPage(p *page) {
+	b := t.byBundle[p.bundle.UID]
 	if b == nil {
-		return changed
+		b = &bundleRows{rows: map[string]*row{}}
+		t.byBundle[p.bundle.UID] = b
+	} else {
+		p.bundle = b.pages[0].bundle
 	}
-	for cluster, line := range b.Spec.Rows {
-		status := b.Status.Rows[cluster]
-		if a != nil && a.Spec.Rows[cluster] == line && a.Status.Rows[cluster] == status {
-			continue
-		}
-		if r, ok := decode(b, cluster, line, status); ok {
-			t.remove(b.Spec.Bundle.UID, cluster)
-			t.add(r)
-			changed = append(changed, cluster)
-		}
-	}
-	slices.Sort(changed)
-	return changed
-}
-
-func (t *Rows) add(r Row) {
-	rows := t.byBundle[r.Bundle.UID]
-	if rows == nil {
-		rows = map[string]Row{}
-		t.byBundle[r.Bundle.UID] = rows
-	}
-	rows[r.Cluster] = r
-	bundles := t.byCluster[r.Spec.UID]
-	if bundles == nil {
-		bundles = map[string]string{}
-		t.byCluster[r.Spec.UID] = bundles
-	}
-	bundles[r.Bundle.UID] = r.Cluster
-}
-
-func (t *Rows) remove(bundle, cluster string) {
-	r, ok := t.byBundle[bundle][cluster]
-	if !ok {
-		return
-	}
-	if delete(t.byBundle[bundle], cluster); len(t.byBundle[bundle]) == 0 {
-		delete(t.byBundle, bundle)
-	}
-	if delete(t.byCluster[r.Spec.UID], bundle); len(t.byCluster[r.Spec.UID]) == 0 {
-		delete(t.byCluster, r.Spec.UID)
-	}
-}
-
-// decode a row. A line that cannot be read is left out: who wrote it was newer in
-// a way that this hub cannot know, and an absent row orders nothing.
-func decode(s *enginev1.TargetSlice, cluster, line, status string) (Row, bool) {
-	spec, err := atoll.ParseRowSpec(line)
-	if err != nil {
-		return Row{}, false
-	}
-	r := Row{Bundle: s.Spec.Bundle, Cluster: cluster, Slice: s.Name, Spec: spec}
-	if status != "" {
-		if st, err := atoll.ParseRowStatus(status); err == nil && st.UID == spec.UID {
-			r.Status, r.StatusHash = &st, session.StatusHash(st)
-		}
-	}
-	return r, true
+	i, _ := slices.BinarySearchFunc(b.pages, p.number, func(o *page, n int) int { return o.number - n })
+	b.pages = slices.Insert(b.pages, i, p)
 }

@@ -7,11 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -37,13 +35,16 @@ func (t *Rows) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []Ro
 		return nil
 	}
 	t.mu.RLock()
-	current := t.slicesOf(ref.UID)
 	moved := t.moved(ref.UID, base, changes)
+	var edited []*enginev1.TargetSlice
+	if moved == "" {
+		edited = t.layOut(ref, changes)
+	}
 	t.mu.RUnlock()
 	if moved != "" {
 		return fmt.Errorf("bundle %s/%s, cluster %s: %w", ref.Namespace, ref.Name, moved, ErrRowsMoved)
 	}
-	for _, s := range layOut(ref, current, changes) {
+	for _, s := range edited {
 		if err := t.writeSlice(ctx, s); err != nil {
 			return err
 		}
@@ -51,31 +52,35 @@ func (t *Rows) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []Ro
 	return nil
 }
 
-// moved names a cluster whose row differs from base.
+// moved names a cluster whose row differs from base. The caller holds the lock.
 func (t *Rows) moved(bundle string, base []Row, changes map[string]*atoll.RowSpec) string {
-	was := map[string]string{}
-	for _, r := range base {
-		was[r.Cluster] = r.Spec.Encode()
+	was := make(map[string]*atoll.RowSpec, len(changes))
+	for i := range base {
+		if _, ok := changes[base[i].Cluster]; ok {
+			was[base[i].Cluster] = &base[i].Spec
+		}
 	}
 	for cluster := range changes {
-		is := ""
-		if r, ok := t.byBundle[bundle][cluster]; ok {
-			is = r.Spec.Encode()
+		is, was := t.find(bundle, cluster), was[cluster]
+		if (is == nil) != (was == nil) {
+			return cluster
 		}
-		if is != was[cluster] {
+		if is == nil {
+			continue
+		}
+		if now, err := atoll.ParseRowSpec(is.spec, is.page.dict.spec...); err != nil || !now.Equal(*was) {
 			return cluster
 		}
 	}
 	return ""
 }
 
-func (t *Rows) slicesOf(bundle string) []*enginev1.TargetSlice {
-	out := make([]*enginev1.TargetSlice, 0, len(t.slicesBy[bundle]))
-	for n := range t.slicesBy[bundle] {
-		out = append(out, t.slices[n])
+// find a row; the caller holds the lock.
+func (t *Rows) find(bundle, cluster string) *row {
+	if b := t.byBundle[bundle]; b != nil {
+		return b.rows[cluster]
 	}
-	slices.SortFunc(out, func(a, b *enginev1.TargetSlice) int { return page(a) - page(b) })
-	return out
+	return nil
 }
 
 func (t *Rows) writeSlice(ctx context.Context, s *enginev1.TargetSlice) error {
@@ -95,164 +100,119 @@ func (t *Rows) writeSlice(ctx context.Context, s *enginev1.TargetSlice) error {
 	return nil
 }
 
+// edit is a slice on its way to be written. Its status is left out: the API server
+// keeps what it has.
+type edit struct {
+	slice *enginev1.TargetSlice
+	words *atoll.Words
+	bytes int
+}
+
+func (e *edit) set(cluster string, spec *atoll.RowSpec) {
+	line := spec.EncodeWith(e.words)
+	e.bytes += len(line) - len(e.slice.Spec.Rows[cluster])
+	e.slice.Spec.Rows[cluster] = line
+}
+
+func (e *edit) done() *enginev1.TargetSlice {
+	e.slice.Spec.Words = atoll.PruneWords(e.slice.Spec.Rows, e.words.List())
+	return e.slice
+}
+
+// layout of a Bundle's rows on slices while they are edited.
+type layout struct {
+	ref   enginev1.BundleRef
+	pages []*page // by number
+	edits map[int]*edit
+	full  int // so many of pages have no room, from the first on
+	free  int // no number below this one is free
+}
+
 // layOut gives the slices that must be written, changed copies of current ones or
 // new ones. A row stays where it is; a new row goes to the first slice with room.
-func layOut(ref enginev1.BundleRef, current []*enginev1.TargetSlice, changes map[string]*atoll.RowSpec) []*enginev1.TargetSlice {
-	pages, touched := slices.Clone(current), map[int]bool{}
-	edit := func(i int) *enginev1.TargetSlice {
-		if !touched[i] {
-			touched[i] = true
-			pages[i] = pages[i].DeepCopy()
-		}
-		if pages[i].Spec.Rows == nil {
-			pages[i].Spec.Rows = map[string]string{}
-		}
-		return pages[i]
+// The caller holds the lock.
+func (t *Rows) layOut(ref enginev1.BundleRef, changes map[string]*atoll.RowSpec) []*enginev1.TargetSlice {
+	l := layout{ref: ref, edits: map[int]*edit{}}
+	if b := t.byBundle[ref.UID]; b != nil {
+		l.pages = b.pages
 	}
 	var fresh []string
 	for _, cluster := range slices.Sorted(maps.Keys(changes)) {
-		i := slices.IndexFunc(pages, func(s *enginev1.TargetSlice) bool { return s.Spec.Rows[cluster] != "" })
-		switch row := changes[cluster]; {
-		case i >= 0 && row == nil:
-			delete(edit(i).Spec.Rows, cluster)
-		case i >= 0:
-			edit(i).Spec.Rows[cluster] = row.Encode()
+		row := changes[cluster]
+		switch r := t.find(ref.UID, cluster); {
+		case r != nil && row == nil:
+			delete(l.edit(r.page).slice.Spec.Rows, cluster)
+		case r != nil:
+			l.edit(r.page).set(cluster, row)
 		case row != nil:
 			fresh = append(fresh, cluster)
 		}
 	}
 	for _, cluster := range fresh {
-		i := slices.IndexFunc(pages, hasRoom)
-		if i < 0 {
-			i, touched[len(pages)] = len(pages), true
-			pages = append(pages, newSlice(ref, pages))
-		}
-		edit(i).Spec.Rows[cluster] = changes[cluster].Encode()
+		l.room().set(cluster, changes[cluster])
 	}
-	var out []*enginev1.TargetSlice
-	for i, s := range pages {
-		if touched[i] {
-			out = append(out, s)
-		}
+	out := make([]*enginev1.TargetSlice, 0, len(l.edits))
+	for _, n := range slices.Sorted(maps.Keys(l.edits)) {
+		out = append(out, l.edits[n].done())
 	}
 	return out
 }
 
-func hasRoom(s *enginev1.TargetSlice) bool {
-	if len(s.Spec.Rows) >= rowsPerSlice {
-		return false
+// page of that number; nil when there is none, or its slice is named otherwise.
+func (l *layout) page(n int) *page {
+	i, ok := slices.BinarySearchFunc(l.pages, n, func(p *page, n int) int { return p.number - n })
+	if !ok {
+		return nil
 	}
-	n := 0
-	for c, line := range s.Spec.Rows {
-		n += len(line) + len(s.Status.Rows[c])
-	}
-	return n < bytesPerSlice
+	return l.pages[i]
 }
 
-// newSlice takes the lowest page number that is free, so that two writers who both
-// think that a slice is needed name the same one.
-func newSlice(ref enginev1.BundleRef, pages []*enginev1.TargetSlice) *enginev1.TargetSlice {
-	taken := map[int]bool{}
-	for _, s := range pages {
-		taken[page(s)] = true
+func (l *layout) edit(p *page) *edit {
+	e := l.edits[p.number]
+	if e == nil {
+		e = &edit{p.slice(true, false), atoll.NewWords(p.dict.spec), p.bytes}
+		l.edits[p.number] = e
 	}
-	n := 0
-	for taken[n] {
-		n++
+	return e
+}
+
+// room gives the slice to which the next new row goes: the first one with room, or a
+// new one of the lowest number that is free, so that two writers who both think that a
+// slice is needed name the same one.
+func (l *layout) room() *edit {
+	for ; l.full < len(l.pages); l.full++ {
+		p := l.pages[l.full]
+		if e := l.edits[p.number]; e != nil && e.hasRoom() {
+			return e
+		} else if e == nil && len(p.rows)+len(p.oddSpec) < rowsPerSlice && p.bytes < bytesPerSlice {
+			return l.edit(p)
+		}
 	}
+	for ; ; l.free++ {
+		if l.page(l.free) != nil {
+			continue
+		}
+		e := l.edits[l.free]
+		if e == nil {
+			e = &edit{slice: newSlice(l.ref, l.free), words: atoll.NewWords(nil)}
+			l.edits[l.free] = e
+		}
+		if e.hasRoom() {
+			return e
+		}
+	}
+}
+
+func (e *edit) hasRoom() bool {
+	return len(e.slice.Spec.Rows) < rowsPerSlice && e.bytes < bytesPerSlice
+}
+
+func newSlice(ref enginev1.BundleRef, n int) *enginev1.TargetSlice {
 	return &enginev1.TargetSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   ref.UID + "-" + strconv.Itoa(n),
 			Labels: map[string]string{enginev1.LabelBundle: ref.UID},
 		},
-		Spec: enginev1.TargetSliceSpec{Bundle: ref},
+		Spec: enginev1.TargetSliceSpec{Bundle: ref, Rows: map[string]string{}},
 	}
-}
-
-func page(s *enginev1.TargetSlice) int {
-	n, err := strconv.Atoi(s.Name[strings.LastIndexByte(s.Name, '-')+1:])
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
-// WriteStatuses writes reports of one Bundle's rows, by cluster UID. A report for a
-// row that is gone, and one whose seq is not above the stored one's, is dropped. On
-// conflict the slice is read again and what is still due is written. One update per
-// slice that holds a changed row.
-func (t *Rows) WriteStatuses(ctx context.Context, bundleUID string, reports map[string]atoll.RowStatus) error {
-	t.mu.RLock()
-	current := t.slicesOf(bundleUID)
-	t.mu.RUnlock()
-	for _, s := range current {
-		if err := t.writeStatus(ctx, s, reports); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Rows) writeStatus(ctx context.Context, s *enginev1.TargetSlice, reports map[string]atoll.RowStatus) error {
-	for {
-		next := withReports(s, reports)
-		if next == nil {
-			return nil
-		}
-		err := t.client.Status().Update(ctx, next)
-		if err == nil {
-			t.put(next)
-			return nil
-		}
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if !apierrors.IsConflict(err) {
-			return fmt.Errorf("write status of target slice %s: %w", s.Name, err)
-		}
-		var fresh enginev1.TargetSlice
-		if err := t.client.Get(ctx, client.ObjectKeyFromObject(s), &fresh); err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("read target slice %s after a conflict: %w", s.Name, err)
-		}
-		t.put(&fresh)
-		s = &fresh
-	}
-}
-
-// withReports gives a copy of the slice with the reports that are news to it, and
-// without statuses of rows that are gone; nil when that changes nothing.
-func withReports(s *enginev1.TargetSlice, reports map[string]atoll.RowStatus) *enginev1.TargetSlice {
-	rows, changed := maps.Clone(s.Status.Rows), false
-	if rows == nil {
-		rows = map[string]string{}
-	}
-	for cluster := range s.Status.Rows {
-		if _, ok := s.Spec.Rows[cluster]; !ok {
-			delete(rows, cluster)
-		}
-	}
-	for cluster, line := range s.Spec.Rows {
-		spec, err := atoll.ParseRowSpec(line)
-		if err != nil {
-			continue
-		}
-		report, ok := reports[spec.UID]
-		if !ok {
-			continue
-		}
-		if old, err := atoll.ParseRowStatus(rows[cluster]); err == nil && old.UID == spec.UID && old.Seq >= report.Seq {
-			continue
-		}
-		report.UID = spec.UID
-		rows[cluster], changed = report.Encode(), true
-	}
-	if !changed {
-		return nil
-	}
-	next := s.DeepCopy()
-	next.Status.Rows = rows
-	return next
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	vocabulary "atoll.dev/atoll/internal/atoll"
 )
 
 // configMap that users place by the annotation.
@@ -71,15 +72,15 @@ func (s *sharedHub) rows(ctx context.Context) (specs map[string]string, seqs map
 	specs, seqs = map[string]string{}, map[string]int64{}
 	for _, o := range slicesList.Items {
 		lines, _, _ := unstructured.NestedStringMap(o.Object, "spec", "rows")
+		words, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "words")
 		for cluster, line := range lines {
-			specs[o.GetName()+" "+cluster] = line
+			specs[o.GetName()+" "+cluster] = vocabulary.WithoutWords(line, words)
 		}
 		lines, _, _ = unstructured.NestedStringMap(o.Object, "status", "rows")
+		words, _, _ = unstructured.NestedStringSlice(o.Object, "status", "words")
 		for cluster, line := range lines {
-			var st struct {
-				Seq int64 `json:"seq"`
-			}
-			if err := json.Unmarshal([]byte(line), &st); err != nil {
+			st, err := vocabulary.ParseRowStatus(line, "", words...)
+			if err != nil {
 				return nil, nil, err
 			}
 			seqs[o.GetName()+" "+cluster] = st.Seq

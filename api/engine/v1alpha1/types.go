@@ -118,7 +118,11 @@ type TargetSlice struct {
 type TargetSliceSpec struct {
 	// Bundle that the rows belong to.
 	Bundle BundleRef `json:"bundle"`
-	// Rows by cluster name: one compact JSON line each, atoll.RowSpec.
+	// Words that lines of rows name by their place.
+	// +optional
+	// +listType=atomic
+	Words []string `json:"words,omitempty"`
+	// Rows by cluster name: one compact line each, atoll.RowSpec.
 	// +optional
 	// +mapType=atomic
 	Rows map[string]string `json:"rows,omitempty"`
@@ -126,7 +130,11 @@ type TargetSliceSpec struct {
 
 // TargetSliceStatus is written by gateways.
 type TargetSliceStatus struct {
-	// Rows by cluster name: one compact JSON line each, atoll.RowStatus.
+	// Words that lines of rows name by their place.
+	// +optional
+	// +listType=atomic
+	Words []string `json:"words,omitempty"`
+	// Rows by cluster name: one compact line each, atoll.RowStatus.
 	// +optional
 	// +mapType=atomic
 	Rows map[string]string `json:"rows,omitempty"`

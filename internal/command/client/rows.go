@@ -33,11 +33,11 @@ func Rows(ctx context.Context, c *Cluster, keep func(Row) bool) ([]Row, error) {
 	for _, s := range all {
 		for cluster, line := range s.Spec.Rows {
 			r := Row{Namespace: s.Spec.Bundle.Namespace, Bundle: s.Spec.Bundle.Name, Cluster: cluster, Slice: s.Name}
-			if r.Spec, err = atoll.ParseRowSpec(line); err != nil {
+			if r.Spec, err = atoll.ParseRowSpec(line, s.Spec.Words...); err != nil {
 				return nil, fmt.Errorf("targetslice %s: %w", s.Name, err)
 			}
 			if reported, ok := s.Status.Rows[cluster]; ok {
-				status, err := atoll.ParseRowStatus(reported)
+				status, err := atoll.ParseRowStatus(reported, r.Spec.UID, s.Status.Words...)
 				if err != nil {
 					return nil, fmt.Errorf("targetslice %s: %w", s.Name, err)
 				}

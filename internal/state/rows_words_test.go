@@ -1,0 +1,306 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+)
+
+// stored decodes what the store holds, as the CLI does.
+func stored(t *testing.T, c client.Client) map[string]Row {
+	t.Helper()
+	var list enginev1.TargetSliceList
+	if err := c.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]Row{}
+	for _, s := range list.Items {
+		for cluster, line := range s.Spec.Rows {
+			spec, err := atoll.ParseRowSpec(line, s.Spec.Words...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Row{Bundle: s.Spec.Bundle, Cluster: cluster, Slice: s.Name, Spec: spec}
+			if line, ok := s.Status.Rows[cluster]; ok {
+				st, err := atoll.ParseRowStatus(line, spec.UID, s.Status.Words...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if st.UID == spec.UID {
+					r.Status, r.StatusHash = &st, session.StatusHash(st)
+				}
+			}
+			out[s.Spec.Bundle.UID+" "+cluster] = r
+		}
+	}
+	return out
+}
+
+// agree checks every way to read the table against the store.
+func agree(t *testing.T, step string, rows *Rows, want map[string]Row) {
+	t.Helper()
+	n := 0
+	for _, bundle := range rows.Bundles() {
+		for _, got := range rows.OfBundle(bundle) {
+			n++
+			w := want[bundle+" "+got.Cluster]
+			one, ok := rows.Get(bundle, got.Cluster)
+			if !ok || !reflect.DeepEqual(one, w) {
+				t.Fatalf("%s: Get of %s in %s gives\n%+v, the store has\n%+v", step, bundle, got.Cluster, one, w)
+			}
+			if got.StatusHash = w.StatusHash; !reflect.DeepEqual(got, w) {
+				t.Fatalf("%s: %s in %s is\n%+v, the store has\n%+v", step, bundle, got.Cluster, got, w)
+			}
+			if !slices.ContainsFunc(rows.OfCluster(w.Spec.UID), func(r Row) bool { return reflect.DeepEqual(r, w) }) {
+				t.Fatalf("%s: %s does not have %s", step, got.Cluster, bundle)
+			}
+		}
+	}
+	if n != len(want) {
+		t.Fatalf("%s: %d rows, the store has %d", step, n, len(want))
+	}
+}
+
+// Whatever is written, the table that wrote, one that heard of it and one that starts
+// anew say what the store says; words that come and go do not pile up.
+func TestTablesAgreeWithTheStore(t *testing.T) {
+	rows, c := newTestRows(t)
+	heard := newRows(c)
+	rng := rand.New(rand.NewPCG(3, 4))
+	refs := []enginev1.BundleRef{testRef, {UID: "b2", Name: "dns"}}
+	for step := range 300 {
+		ref, cluster := refs[rng.IntN(2)], fmt.Sprint("c", rng.IntN(8))
+		old, had := rows.Get(ref.UID, cluster)
+		spec := &atoll.RowSpec{
+			UID: fmt.Sprint("uid-of-", cluster, "-", rng.IntN(2)), Generation: int64(step), Revision: fmt.Sprintf("%s-%d-hash", ref.UID, step/7),
+			Phase: atoll.RowActive, Since: int64(step), Assigned: map[string]int64{"apps/Deployment/shop/web": int64(step)},
+		}
+		var base []Row
+		if had {
+			base = []Row{old}
+		}
+		var err error
+		switch rng.IntN(5) {
+		case 0:
+			if had {
+				err = rows.WriteSpecs(t.Context(), ref, base, map[string]*atoll.RowSpec{cluster: nil})
+			}
+		case 1, 2:
+			err = rows.WriteSpecs(t.Context(), ref, base, map[string]*atoll.RowSpec{cluster: spec})
+		default:
+			err = rows.WriteStatuses(t.Context(), ref.UID, map[string]atoll.RowStatus{old.Spec.UID: {
+				Generation: old.Spec.Generation, Seq: int64(step + 1), State: atoll.RowProgressing, Reason: fmt.Sprint("Reason", step), Total: 2,
+			}})
+		}
+		if err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		var list enginev1.TargetSliceList
+		if err := c.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		anew, want := newRows(c), stored(t, c)
+		for i := range list.Items {
+			heard.put(list.Items[i].DeepCopy())
+			anew.put(&list.Items[i])
+			if n := len(list.Items[i].Spec.Words) + len(list.Items[i].Status.Words); n > 40 {
+				t.Fatalf("step %d: %d words", step, n)
+			}
+		}
+		for who, table := range map[string]*Rows{"writer": rows, "follower": heard, "started": anew} {
+			agree(t, fmt.Sprint("step ", step, ", ", who), table, want)
+		}
+	}
+}
+
+// What a newer hub wrote and this one cannot read stays in the slice.
+func TestOddRowsStay(t *testing.T) {
+	rows, c := newTestRows(t)
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	var s enginev1.TargetSlice
+	read := func() {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	s.Spec.Rows["new"], s.Spec.Rows["b"] = "r~99", s.Spec.Rows["b"]+" Zfuture"
+	if err := c.Update(t.Context(), &s); err != nil {
+		t.Fatal(err)
+	}
+	s.Status.Rows = map[string]string{"new": "p~98"}
+	if err := c.Status().Update(t.Context(), &s); err != nil {
+		t.Fatal(err)
+	}
+	rows.put(s.DeepCopy())
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"a": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rows.WriteStatuses(t.Context(), "b1", map[string]atoll.RowStatus{"uid-b": {Seq: 1, State: atoll.RowReady}}); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	if len(rows.OfBundle("b1")) != 1 || len(s.Spec.Rows) != 2 || s.Spec.Rows["new"] != "r~99" || s.Status.Rows["new"] != "p~98" || !strings.HasSuffix(s.Spec.Rows["b"], " Zfuture") {
+		t.Errorf("%d rows; stored: %v, %v", len(rows.OfBundle("b1")), s.Spec.Rows, s.Status.Rows)
+	}
+}
+
+// healthySlice has n rows of a Deployment that is healthy everywhere.
+func healthySlice(bundle, first, n int) *enginev1.TargetSlice {
+	uid := fmt.Sprintf("5f0c9f6e-8f57-4a4f-9d1c-%012x", bundle)
+	s := &enginev1.TargetSlice{Spec: enginev1.TargetSliceSpec{
+		Bundle: enginev1.BundleRef{UID: uid, Namespace: fmt.Sprintf("app-%04d", bundle), Name: "web-policy"}, Rows: map[string]string{},
+	}, Status: enginev1.TargetSliceStatus{Rows: map[string]string{}}}
+	s.Name, s.UID, s.ResourceVersion = fmt.Sprintf("%s-%d", uid, first/n), "6e0f7c3a-1b2c-4d3e-8f90-a1b2c3d4e5f6", "1234567"
+	s.Labels = map[string]string{enginev1.LabelBundle: uid}
+	specWords, statusWords := atoll.NewWords(nil), atoll.NewWords(nil)
+	for i := first; i < first+n; i++ {
+		name, at := fmt.Sprintf("sim-%06d", i), 1_790_000_000+int64(i)
+		spec := atoll.RowSpec{UID: fmt.Sprintf("c5f0c9f6-8f57-4a4f-9d1c-%012x", i), Generation: 2, Revision: uid + "-12-0123456789abcdef",
+			Variant: "0123456789abcdef0123456789abcdef", Phase: atoll.RowActive, Since: at, Placement: "fedcba9876543210fedcba9876543210"}
+		status := atoll.RowStatus{UID: spec.UID, Generation: 2, Content: "00112233445566778899aabbccddeeff", Seq: int64(1000 + i%1000), State: atoll.RowReady, Applied: true,
+			Since: at + 20, Total: 1, Ready: 1, Items: []atoll.ItemStatus{{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: fmt.Sprintf("app-%04d", bundle), Name: "web"},
+				Health: atoll.Healthy, Since: at + 20, Reflected: json.RawMessage(`{"n":[3,3,3,3,3],"f":"ad"}`)}}}
+		s.Spec.Rows[name], s.Status.Rows[name] = spec.EncodeWith(specWords), status.EncodeWith(statusWords)
+	}
+	s.Spec.Words, s.Status.Words = specWords.List(), statusWords.List()
+	return s
+}
+
+// What a healthy row takes: bytes in the store, in the table once it was read from
+// there, and allocations of who reads it.
+func TestARowIsSmall(t *testing.T) {
+	const bundles, each = 100, 200
+	var raw [][]byte
+	stored := 0
+	for b := range bundles {
+		line, err := json.Marshal(healthySlice(b, 0, each))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = append(raw, line)
+		stored += len(line)
+	}
+	if per := stored / bundles / each; per > 150 {
+		t.Errorf("a row takes %d bytes in the store", per)
+	} else {
+		t.Logf("a row takes %d bytes in the store", per)
+	}
+	rows := newRows(nil)
+	before := heap()
+	for _, line := range raw {
+		var s enginev1.TargetSlice
+		if err := json.Unmarshal(line, &s); err != nil {
+			t.Fatal(err)
+		}
+		rows.put(&s)
+	}
+	if per := (heap() - before) / bundles / each; per > 400 {
+		t.Errorf("a row takes %d bytes in the table", per)
+	} else {
+		t.Logf("a row takes %d bytes in the table", per)
+	}
+	uid := rows.Bundles()[0]
+	if n := testing.AllocsPerRun(100, func() { rows.OfBundle(uid) }); n > 3*each+4 {
+		t.Errorf("reading %d rows takes %.0f allocations", each, n)
+	}
+	cluster := rows.OfBundle(uid)[0].Spec.UID
+	rows.OfCluster(cluster)
+	if n := testing.AllocsPerRun(100, func() { rows.OfCluster(cluster) }); n > 3*bundles+4 {
+		t.Errorf("reading %d rows of a cluster takes %.0f allocations", bundles, n)
+	}
+	runtime.KeepAlive(raw)
+}
+
+func heap() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+func BenchmarkRows(b *testing.B) {
+	raw, err := json.Marshal(healthySlice(1, 0, 200))
+	if err != nil {
+		b.Fatal(err)
+	}
+	object := func() *enginev1.TargetSlice {
+		var s enginev1.TargetSlice
+		if err := json.Unmarshal(raw, &s); err != nil {
+			b.Fatal(err)
+		}
+		return &s
+	}
+	rows := newRows(nil)
+	rows.put(object())
+	uid := rows.Bundles()[0]
+	b.Run("json", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			object()
+		}
+	})
+	b.Run("start", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			s := object()
+			b.StartTimer()
+			newRows(nil).put(s)
+		}
+	})
+	b.Run("event", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			s := object()
+			s.ResourceVersion = fmt.Sprint(2_000_000 + i)
+			s.Status.Rows["sim-000007"] = fmt.Sprintf("%s q%d", s.Status.Rows["sim-000007"], i)
+			b.StartTimer()
+			rows.put(s)
+		}
+	})
+	b.Run("OfBundle", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			rows.OfBundle(uid)
+		}
+	})
+	base := rows.OfBundle(uid)
+	next := base[7].Spec
+	next.Generation++
+	b.Run("lay out one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			changes := map[string]*atoll.RowSpec{base[7].Cluster: &next}
+			if rows.moved(uid, base, changes) != "" || len(rows.layOut(base[0].Bundle, changes)) != 1 {
+				b.Fatal("the row did not change")
+			}
+		}
+	})
+	report := *base[7].Status
+	b.Run("status of one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			report.Seq = 1 << 40
+			if rows.pages[base[7].Slice].withReports(map[string]atoll.RowStatus{base[7].Cluster: report}) == nil {
+				b.Fatal("the report is no news")
+			}
+		}
+	})
+}
