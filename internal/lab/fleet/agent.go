@@ -45,7 +45,14 @@ type agent struct {
 	wait    time.Duration
 	link    *link
 	away    int64 // no dialling before, Unix nanoseconds
-	dialing bool
+	due     int64 // when it dials, Unix nanoseconds; 0: it does not
+	waiting bool  // in the line of those that dial
+
+	// How it checks in, if it does.
+	interval time.Duration
+	rest     session.Rest
+	resting  bool
+	turned   bool // a Bundle has turned since the session began, or since it rests
 }
 
 // holding is what a member stores of one Bundle, and what was reported of it.
@@ -291,6 +298,9 @@ func (a *agent) vacant(s *shape) bool {
 // one begins. The caller holds mu, and flushes the link after.
 func (a *agent) report(h *holding) {
 	if a.link == nil || !a.link.welcomed {
+		if a.interval > 0 && h.mood != moodProgressing {
+			a.hasten()
+		}
 		return
 	}
 	s := a.status(h)
@@ -300,6 +310,7 @@ func (a *agent) report(h *holding) {
 	}
 	a.bury(h, &s)
 	out := a.awake().Report(h.shape.bundle, s, 0)
+	a.turned = a.turned || out.Turned
 	h.told, h.acked, h.state = told, false, stateOf(s.State)
 	h.seq = a.core.Seq(h.shape.bundle)
 	a.link.send(out.Frames...)

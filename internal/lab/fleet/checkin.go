@@ -1,71 +1,116 @@
 package fleet
 
-import "time"
+import (
+	"time"
 
-const (
-	// quiet is how long nothing came from the hub when a check-in is over: orders
-	// follow a Welcome at once.
-	quiet = 300 * time.Millisecond
-	// lingerMost is how long a check-in waits for Bundles to become healthy.
-	lingerMost = 3 * time.Second
-	// checkInJitter is the share by which the time between check-ins varies.
-	checkInJitter = 0.1
+	"atoll.dev/atoll/internal/session"
 )
 
-// firstDial of an agent that joined: the n-th of its process. Check-ins are spread
-// evenly over the interval. The caller holds mu.
-func (s *sim) firstDial(a *agent, n int) {
-	if s.CheckIn <= 0 {
+const (
+	// look is the least time between two looks at whether a session is over.
+	look = 20 * time.Millisecond
+	// farewell is how long the hub may take to close a session that the agent ended.
+	farewell = 5 * time.Second
+)
+
+// rhythm of the agent, as the hub wants it. The caller holds mu.
+func (a *agent) rhythm() session.CheckIn { return session.NewCheckIn(a.interval, a.uid) }
+
+// firstDial of an agent that has just joined, or was kept on disk. Where the fleet is
+// to check in, first check-ins have their places in the interval like all others, so
+// that a fleet that is started does not come at once. The caller holds mu.
+func (s *sim) firstDial(a *agent) {
+	if a.interval = s.CheckIn; a.interval <= 0 {
 		a.dialIn(0)
 		return
 	}
-	slot := time.Duration(float64(s.CheckIn) * float64(n) / float64(len(s.agents)))
-	passed := time.Duration(time.Now().UnixNano()-s.start) % s.CheckIn
-	a.dialIn((slot - passed + s.CheckIn) % s.CheckIn)
+	a.dialIn(time.Until(a.rhythm().Next(time.Now())))
 }
 
-// leave until the next check-in. The caller holds mu.
-func (a *agent) leave() {
+// follow the interval that the hub gives. The caller holds the agent's mutex.
+func (l *link) follow(seconds uint32) {
+	l.agent.interval = time.Duration(seconds) * time.Second
+}
+
+// rest until the next check-in. The caller holds mu.
+func (a *agent) goToRest() {
+	now := time.Now()
 	a.sim.counts.checkIns.Add(1)
 	a.wait = 0
-	interval := float64(a.sim.CheckIn)
-	a.dialIn(time.Duration(interval * (1 - checkInJitter/2 + checkInJitter*a.draw())))
+	a.rest = a.rhythm().Rest(a.rest, now)
+	if a.turned && a.unacknowledged() > 0 {
+		a.rest = a.rhythm().Hasten(a.rest, now)
+	}
+	a.turned, a.resting = false, true
+	a.dialIn(a.rest.Next.Sub(now))
 }
 
-// leaveSoon ends the session once everything is told. The caller holds the agent's
-// mutex.
-func (l *link) leaveSoon() {
-	l.agent.sim.schedule.in(quiet, func() {
-		a := l.agent
-		a.mu.Lock()
-		if a.link != l {
-			a.mu.Unlock()
-			return
-		}
-		if !l.settled(time.Now()) {
-			l.leaveSoon()
-			a.mu.Unlock()
-			return
-		}
-		l.leaving = true
-		a.mu.Unlock()
-		l.call.CloseSend()
-		a.sim.schedule.in(refusedLeast, l.call.Close) // a hub that does not answer
-	})
+// hasten the next check-in, since a Bundle has turned. The caller holds mu.
+func (a *agent) hasten() {
+	a.turned = true
+	if !a.resting {
+		return
+	}
+	now := time.Now()
+	if sooner := a.rhythm().Hasten(a.rest, now); sooner != a.rest {
+		a.rest = sooner
+		a.dialIn(sooner.Next.Sub(now))
+	}
 }
 
-// settled tells whether the check-in has done what it came for. The caller holds the
+func (a *agent) unacknowledged() (n int) {
+	for i := range a.holdings {
+		if !a.holdings[i].acked {
+			n++
+		}
+	}
+	return n
+}
+
+// lookIn looks after a while whether the session is over. The caller holds the
 // agent's mutex.
-func (l *link) settled(now time.Time) bool {
-	if now.UnixNano()-l.heard < int64(quiet) || len(l.needs) > 0 || l.call.Waiting() {
-		return false
+func (l *link) lookIn(d time.Duration) {
+	at := time.Now().Add(d).UnixNano()
+	if l.agent.interval <= 0 || l.leaving || l.looks != 0 && l.looks <= at {
+		return
 	}
-	young := now.Sub(l.began) < lingerMost
-	for i := range l.agent.holdings {
-		h := &l.agent.holdings[i]
-		if !h.acked || young && h.mood == moodProgressing {
-			return false
+	l.looks = at
+	l.agent.sim.schedule.in(d, func() { l.look(at) })
+}
+
+// look whether the session is over, and end it then.
+func (l *link) look(at int64) {
+	a := l.agent
+	a.mu.Lock()
+	if a.link != l || l.looks != at {
+		a.mu.Unlock()
+		return
+	}
+	l.looks = 0
+	over, again := a.rhythm().Over(l.errand(), time.Now())
+	if !over {
+		l.lookIn(max(again, look))
+		a.mu.Unlock()
+		return
+	}
+	l.leaving = true
+	a.mu.Unlock()
+	l.call.CloseSend()
+	a.sim.schedule.in(farewell, l.call.Close)
+}
+
+// errand of the session. The caller holds the agent's mutex.
+func (l *link) errand() session.Errand {
+	a := l.agent
+	e := session.Errand{Idle: l.idle, Active: l.active, Renewing: a.renewing}
+	e.Open, e.Unacknowledged = len(l.needs), a.unacknowledged()
+	if l.call.Waiting() {
+		e.Active = time.Now()
+	}
+	for i := range a.holdings {
+		if a.holdings[i].mood == moodProgressing {
+			e.UnderWay++
 		}
 	}
-	return true
+	return e
 }

@@ -111,7 +111,7 @@ func (s *sim) dialLoop(ctx context.Context) {
 // dial a session of the agent.
 func (s *sim) dial(ctx context.Context, a *agent) error {
 	a.mu.Lock()
-	a.dialing = false
+	a.due, a.waiting = 0, false
 	now := time.Now()
 	if a.link != nil || now.UnixNano() < a.away {
 		a.mu.Unlock()
@@ -160,22 +160,30 @@ var protocols = []string{"h2"}
 // again dials after a pause: at least so long, and by the agent's backoff. The caller
 // holds mu.
 func (a *agent) again(least time.Duration) {
-	a.wait = min(backoffMost, max(backoffFirst, 2*a.wait))
+	a.wait = min(max(backoffMost, a.rhythm().RetryMost()), max(backoffFirst, 2*a.wait))
 	a.dialIn(max(least, a.wait/2+time.Duration(a.draw()*float64(a.wait/2))))
 }
 
-// dialIn dials after a pause. The caller holds mu.
+// dialIn dials after a pause, unless it dials sooner anyway. The caller holds mu.
 func (a *agent) dialIn(pause time.Duration) {
-	if a.dialing {
+	pause = max(pause, time.Until(time.Unix(0, a.away)))
+	at := time.Now().Add(pause).UnixNano()
+	if a.waiting || a.due != 0 && a.due <= at {
 		return
 	}
-	a.dialing = true
-	pause = max(pause, time.Until(time.Unix(0, a.away)))
-	if pause <= 0 {
+	if a.due = at; pause <= 0 {
+		a.waiting = true
 		a.sim.dials.put(a)
 		return
 	}
-	a.sim.schedule.in(pause, func() { a.sim.dials.put(a) })
+	a.sim.schedule.in(pause, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.due == at && !a.waiting {
+			a.waiting = true
+			a.sim.dials.put(a)
+		}
+	})
 }
 
 // ended takes note that a session is over, and dials anew.
@@ -192,7 +200,7 @@ func (a *agent) ended(l *link, err error) {
 	}
 	switch r := l.refused; {
 	case l.leaving:
-		a.leave()
+		a.goToRest()
 	case r != nil:
 		a.sim.refused(r.GetReason() + ": " + r.GetMessage())
 		pause := refusedLeast
@@ -232,7 +240,7 @@ func (s *sim) joinLoop(ctx context.Context) {
 			s.counts.joinTime.add(time.Since(begin))
 			s.counts.mu.Unlock()
 			a.mu.Lock()
-			s.firstDial(a, a.index-s.From)
+			s.firstDial(a)
 			a.mu.Unlock()
 			continue
 		}

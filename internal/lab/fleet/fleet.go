@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer stop()
-	invited, err := invite(ctx, config, o.Prefix, o.Groups, (o.Agents+o.Groups-1)/o.Groups)
+	invited, err := invite(ctx, config, o)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func answers(ctx context.Context, kubeconfig string) (*rest.Config, error) {
 }
 
 // invite makes a token for each group, for as many agents as are to join.
-func invite(ctx context.Context, config *rest.Config, prefix string, groups, uses int) (invitation, error) {
+func invite(ctx context.Context, config *rest.Config, o Options) (invitation, error) {
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return invitation{}, err
@@ -141,10 +141,11 @@ func invite(ctx context.Context, config *rest.Config, prefix string, groups, use
 		return out, fmt.Errorf("the hub does not say where agents dial: %w", err)
 	}
 	admin := handshake.Admin{Kube: kube, Clusters: clusters}
-	for g := range groups {
+	uses := (o.Agents + o.Groups - 1) / o.Groups
+	for g := range o.Groups {
 		t, err := admin.CreateToken(ctx, handshake.TokenSpec{
-			Lifetime: tokenLife, Uses: max(1, uses), NamePattern: prefix + "-*", AutoAccept: true,
-			Set: "fleet-" + prefix, Labels: map[string]string{GroupLabel: fmt.Sprintf("g%d", g)},
+			Lifetime: tokenLife, Uses: uses, NamePattern: o.Prefix + "-*", AutoAccept: true, CheckIn: o.CheckIn,
+			Set: "fleet-" + o.Prefix, Labels: map[string]string{GroupLabel: fmt.Sprintf("g%d", g)},
 		}, time.Now())
 		if err != nil {
 			return out, fmt.Errorf("make a token for group %d: %w", g, err)

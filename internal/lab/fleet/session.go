@@ -25,8 +25,10 @@ type link struct {
 	// Guarded by the agent's mutex.
 	welcomed bool
 	needs    []string // Bundles of which objects were asked for
-	heard    int64    // when a frame of the session came last, Unix nanoseconds
 	leaving  bool
+	active   time.Time // when a frame came or went
+	idle     time.Time // when the hub said first that it has nothing more
+	looks    int64     // when it is looked whether the session is over; 0: it is not
 	refused  *pb.Refused
 }
 
@@ -34,8 +36,7 @@ type link struct {
 func (l *link) greet() {
 	a := l.agent
 	a.mu.Lock()
-	a.link = l
-	l.heard = time.Now().UnixNano()
+	a.link, a.turned, a.resting = l, false, false
 	l.send(a.awake().Hello())
 	a.mu.Unlock()
 	l.flush()
@@ -43,6 +44,7 @@ func (l *link) greet() {
 
 // send frames once the link is flushed. The caller holds the agent's mutex.
 func (l *link) send(frames ...*pb.FromAgent) {
+	l.active = time.Now()
 	for _, f := range frames {
 		size := proto.Size(f)
 		b := make([]byte, h2.PrefixBytes, h2.PrefixBytes+size)
@@ -89,7 +91,7 @@ func (l *link) take(message []byte) error {
 		a.mu.Unlock()
 		return errors.New("the session is over")
 	}
-	l.heard = time.Now().UnixNano()
+	l.active = time.Now()
 	out := a.awake().Frame(&f)
 	l.before(&f, &out)
 	l.send(out.Frames...)
@@ -103,6 +105,7 @@ func (l *link) take(message []byte) error {
 		a.reportAll() // what one Bundle holds may be what another one waits for
 	}
 	l.after(&f, &out)
+	l.lookIn(look)
 	a.mu.Unlock()
 	l.call.Flush()
 	if r := l.refused; r != nil {
@@ -135,6 +138,13 @@ func (l *link) before(f *pb.FromHub, out *session.AgentOutput) {
 	if out.Welcome != nil {
 		l.welcomed = true
 		l.send(a.sim.inventory(false))
+		l.follow(out.Welcome.GetCheckInSeconds())
+	}
+	if i := out.Idle; i != nil {
+		if l.idle.IsZero() {
+			l.idle = time.Now()
+		}
+		l.follow(i.GetCheckInSeconds())
 	}
 	if out.SendAPIs {
 		l.send(a.sim.inventory(true))
@@ -155,9 +165,6 @@ func (l *link) after(f *pb.FromHub, out *session.AgentOutput) {
 		a.reportAll()
 		a.sim.connected(l)
 		l.renew()
-		if a.sim.CheckIn > 0 {
-			l.leaveSoon()
-		}
 	}
 	for _, bundle := range f.GetAsk().GetReports() {
 		if h := a.holding(bundle); h != nil {
@@ -216,7 +223,7 @@ func (a *agent) recalled() []*pb.FromAgent {
 // renew the certificate, if it is time. The caller holds the agent's mutex.
 func (l *link) renew() {
 	a := l.agent
-	if a.renewing || time.Now().Unix() < a.renew {
+	if a.renewing || time.Now().Add(a.interval).Unix() < a.renew {
 		return
 	}
 	id, err := a.identity.get()

@@ -142,10 +142,10 @@ func (s *sim) run(ctx context.Context) error {
 	for range s.Dialers {
 		running.Go(func() { s.dialLoop(ctx) })
 	}
-	for i, a := range s.agents {
+	for _, a := range s.agents {
 		a.mu.Lock()
 		if a.joined() {
-			s.firstDial(a, i)
+			s.firstDial(a)
 		} else {
 			s.joins.put(a)
 		}
