@@ -18,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/bench"
 	"atoll.dev/atoll/internal/demo"
 	"atoll.dev/atoll/internal/lab/fleet"
+	"atoll.dev/atoll/internal/profile"
 )
 
 func main() {
@@ -55,7 +56,9 @@ Everything listens on loopback, lives in one directory and needs no network.
 	}
 	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), etcdCommand(), relayCommand())
 	root.AddCommand(faultCommands()...)
-	root.AddCommand(fleet.NewCommands()...)
+	for _, c := range fleet.NewCommands() {
+		root.AddCommand(profile.AddFlag(c))
+	}
 	root.AddCommand(demo.NewCommand(), bench.NewCommand())
 	return root
 }

@@ -46,11 +46,24 @@ type options struct {
 // NewCommand makes the command `atoll-lab bench`.
 func NewCommand() *cobra.Command {
 	var o options
+	var so scenarioOptions
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure start, memory, latency and writes with a hub and three clusters",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:   "bench [SCENARIO]",
+		Short: "Measure a hub: with three clusters, or with thousands of simulated agents",
+		Long: `Measure a hub on this machine.
+
+Without a scenario: start, memory, latency and writes with three real clusters, the
+numbers of the README. With one: a hub and simulated agents, what that costs, and
+whether it is what it has to be; the exit code tells. The scenarios are:
+
+` + scenarioTable(),
+		Example: `  atoll-lab bench place-100 --scale 0.1
+  atoll-lab bench pairs-100k -o json --report pairs.html`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return so.runScenario(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			numbers, err := o.run(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -72,6 +85,8 @@ func NewCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&o.table, "markdown", false, "print the table of the README")
 	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
+	so.addFlags(cmd)
+	cmd.AddCommand(listCommand())
 	return cmd
 }
 

@@ -1,0 +1,99 @@
+// Package scenario holds what Atoll is put through at scale, and what each has to
+// reach.
+//
+// Contract: a scenario runs a hub and simulated agents as processes of the built
+// binaries, in a directory of its own, and ends them whatever happens. What it finds
+// is in its report; an error means that it could not be run to its end, and the
+// report then holds what there is until there. Scale makes clusters and applications
+// fewer, never what is asked of them less. One scenario at a time: they measure the
+// machine.
+package scenario
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"atoll.dev/atoll/internal/bench/report"
+)
+
+// Scenario is one of them.
+type Scenario struct {
+	Name string
+	// About says in one line what it does.
+	About string
+	run   func(context.Context, *stage) error
+}
+
+// Options of a run.
+type Options struct {
+	// Dir holds hub and simulator and is left as it is at the end, so that "restart"
+	// can go on from where "pairs-100k" ended. Empty: a temporary directory, removed
+	// at the end.
+	Dir string
+	// Seed of all draws.
+	Seed int64
+	// Scale of clusters and applications; 1 is the size that the name says.
+	Scale float64
+	// ProfileDir takes profiles of hub and simulator; empty: none.
+	ProfileDir string
+	// Progress is told how far it is. Required.
+	Progress Progress
+}
+
+// Progress shows people how far a scenario is.
+type Progress interface {
+	// Step begins another step; total is what Reach is going to count up to, 0 if
+	// nobody knows.
+	Step(what string, total int)
+	// Reach tells how much of the step is done.
+	Reach(done int)
+}
+
+// All scenarios, as they are listed.
+func All() []Scenario {
+	return []Scenario{
+		{"place-100", "one application onto 100 of 1,000 clusters, beside 1,000 others: time and writes until all report healthy", place},
+		{"pairs-100k", "1,000 applications onto 100 of 1,000 clusters each: store, memory, time", pairs},
+		{"restart", "the hub is killed where pairs-100k ended, and started: what it takes to serve, to deliver and to compare", restart},
+		{"idle-10k", "10,000 agents hold streams and nothing changes: no write, no CPU, little memory", idle},
+		{"touch-10", "a change to 10 clusters costs the same among 100, 1,000 and 10,000", touch},
+		{"register", "100,000 clusters join through the handshake: how fast, and whether that stays so", register},
+		{"storm", "10,000 agents lose the hub and return together, links cut first, then the hub killed", storm},
+		{"flap", "5 % of 10,000 agents drop every minute while applications change", flap},
+		{"edge-100k", "100,000 clusters that check in, 10 applications each: memory, store, a change for all, a restart", edge},
+		{"status-storm", "health of 100,000 rows flips twice a minute: bounded writes, right summaries", statusStorm},
+	}
+}
+
+// Find a scenario by its name.
+func Find(name string) (Scenario, bool) {
+	all := All()
+	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return Scenario{}, false
+	}
+	return all[i], true
+}
+
+// Names of all scenarios, for messages.
+func Names() string {
+	var names []string
+	for _, s := range All() {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Run a scenario.
+func (s Scenario) Run(ctx context.Context, o Options) (*report.Report, error) {
+	r := report.New(s.Name, s.About, o.Seed, o.Scale)
+	st, err := newStage(o, r)
+	if err != nil {
+		return r, err
+	}
+	defer st.stopSampling()
+	err = s.run(ctx, st)
+	st.stopSampling()
+	return r, st.end(ctx, err)
+}

@@ -1,0 +1,91 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"atoll.dev/atoll/internal/lab/fleet"
+)
+
+// idleSpan is how long nothing is to happen; less in small runs.
+func (s *stage) idleSpan() time.Duration {
+	if s.Scale < 0.5 {
+		return 30 * time.Second
+	}
+	return 2 * time.Minute
+}
+
+// idle watches a fleet in which nothing changes.
+func idle(ctx context.Context, s *stage) error {
+	const groups = 10
+	if err := s.open(ctx, crowd{count: s.scaled(10_000, 2*groups), groups: groups}); err != nil {
+		return err
+	}
+	b, err := s.watchBundles(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.stop()
+	if err := s.rates(ctx, fleet.Rates{HealthDelay: pairDelay}); err != nil {
+		return err
+	}
+	// One application per cluster: agents that hold nothing would be too easy.
+	apps := s.apps("idle", groups)
+	if err := s.applyAll(ctx, "applying an application per group", apps); err != nil {
+		return err
+	}
+	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {
+		return err
+	}
+	if _, err := s.settled(ctx, 2*quiet, 5*time.Minute); err != nil {
+		return err
+	}
+	b.stop()
+	s.quietly(true)
+	s.Progress.Step("nothing happens", 0)
+	before, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	// What reading the metrics costs the hub is not the clusters' doing.
+	hub, err := s.hubCosts()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	s.report.Mark("idle")
+	if err := pause(ctx, s.idleSpan()); err != nil {
+		return err
+	}
+	idled, err := s.hubCosts()
+	if err != nil {
+		return err
+	}
+	cores := (idled.CPU - hub.CPU) / time.Since(begin).Seconds()
+	after, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	s.quietly(false)
+	writes := s.cost("idle", before, after, nil)
+	agents := float64(s.fleets[0].count)
+	s.report.Count("agents", agents, "agents")
+	s.report.Component("idle_hub_cores", cores, "cores")
+	s.report.Component("hub_resident_per_agent", after.hub.Resident/agents, "bytes")
+	s.report.Component("simulator_resident_per_agent", after.sims.Resident/agents, "bytes")
+	s.report.Component("resident_per_agent", (after.hub.Resident+after.sims.Resident)/agents, "bytes")
+	s.report.AtMost("API writes while nothing changes, the hub's leases aside", writes.Total(), 0, "requests")
+	s.report.AtMost("CPU of the hub", cores, s.budget(0.05, 0.1), "cores")
+	s.report.AtMost("resident in hub and simulator per agent, beside an empty hub where the run is small",
+		(after.hub.Resident+after.sims.Resident-s.smallRun(emptyHub))/agents, 120e3, "bytes")
+	return s.tellTruth(ctx, time.Minute, apps)
+}
+
+// smallRun gives what does not shrink with the fleet, where the run is not at full
+// size.
+func (s *stage) smallRun(empty float64) float64 {
+	if s.Scale >= 1 {
+		return 0
+	}
+	return empty
+}

@@ -1,0 +1,97 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"atoll.dev/atoll/internal/bench/measure"
+)
+
+const (
+	// callsPerSecond of the user, one call after the other on a fixed beat: a slow
+	// answer does not make the next call come later.
+	callsPerSecond = 10
+	// callPatience is what a call may take; one that takes longer counts as so long.
+	callPatience = 10 * time.Second
+	probeObjects = 10
+)
+
+// probe is a user who reads and applies small objects while something else goes on.
+type probe struct {
+	calls   measure.Distribution
+	failed  atomic.Int64
+	applied atomic.Int64
+	first   atomic.Pointer[error]
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// probeNamespace holds what the probe applies; no policy selects it.
+const probeNamespace = "probe"
+
+// startProbe begins to call until stop.
+func (s *stage) startProbe(ctx context.Context) (*probe, error) {
+	if err := s.makeNamespaces(ctx, []app{{namespace: probeNamespace}}); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &probe{cancel: cancel}
+	p.done.Go(func() {
+		beat := time.NewTicker(time.Second / callsPerSecond)
+		defer beat.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-beat.C:
+				p.done.Go(func() { p.call(ctx, s, i) })
+			}
+		}
+	})
+	return p, nil
+}
+
+// call applies a small object or reads it, in turn.
+func (p *probe) call(ctx context.Context, s *stage, i int) {
+	within, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	path := fmt.Sprintf("/api/v1/namespaces/%s/configmaps/probe-%d", probeNamespace, i/2%probeObjects)
+	begin := time.Now()
+	var err error
+	if i%2 == 0 {
+		p.applied.Add(1)
+		err = s.apply(within, path, encode(map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprintf("probe-%d", i/2%probeObjects)},
+			"data": map[string]any{"call": fmt.Sprint(i)},
+		}))
+	} else {
+		err = s.kube.CoreV1().RESTClient().Get().AbsPath(path).Do(within).Error()
+	}
+	if ctx.Err() != nil {
+		return // the probe was stopped
+	}
+	p.calls.Add(time.Since(begin))
+	if err != nil {
+		p.failed.Add(1)
+		p.first.CompareAndSwap(nil, &err)
+	}
+}
+
+// stop calling, and note what it was like, under that name. The p99 has to be under a
+// second, and no call may fail.
+func (p *probe) stop(s *stage, name string) measure.Writes {
+	p.cancel()
+	p.done.Wait()
+	values := p.calls.Values()
+	s.report.Distribution(name, values)
+	s.report.AtMost("p99 of user calls ("+name+")", measure.Quantile(values, 0.99), 1, "s")
+	detail := fmt.Sprintf("%d calls", len(values))
+	if err := p.first.Load(); err != nil {
+		detail += fmt.Sprintf(", %d failed, first: %v", p.failed.Load(), *err)
+	}
+	s.report.Check("no user call fails ("+name+")", p.failed.Load() == 0, "%s", detail)
+	return measure.Writes{"APPLY configmaps": float64(p.applied.Load())}
+}

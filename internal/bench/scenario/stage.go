@@ -1,0 +1,185 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/bench/measure"
+	"atoll.dev/atoll/internal/bench/report"
+	"atoll.dev/atoll/internal/lab"
+	"atoll.dev/atoll/internal/lab/process"
+)
+
+const (
+	hubPatience = 3 * time.Minute
+	// grace is what processes get to end by themselves; profiles take a while.
+	grace = 20 * time.Second
+)
+
+// stage is what a scenario plays on: one hub, simulated agents, clients and a report.
+type stage struct {
+	Options
+	report *report.Report
+	hub    process.Spec
+	// fleets are the simulators, the first one is what applications are placed onto.
+	fleets []*agents
+
+	config *rest.Config
+	kube   kubernetes.Interface
+	etcd   *measure.Etcd
+	mu     sync.Mutex // guards fleets
+
+	sampler *sampler
+}
+
+func newStage(o Options, r *report.Report) (*stage, error) {
+	s := &stage{Options: o, report: r}
+	if s.Dir == "" {
+		dir, err := os.MkdirTemp("", "atoll-bench-")
+		if err != nil {
+			return nil, fmt.Errorf("make a directory for the scenario: %w", err)
+		}
+		s.Dir = dir
+	}
+	dir, err := filepath.Abs(s.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("directory of the scenario: %w", err)
+	}
+	s.Dir = dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make a directory for the scenario: %w", err)
+	}
+	path, err := lab.Program("atoll-hub")
+	if err != nil {
+		return nil, err
+	}
+	command := []string{path, "--data-dir", s.hubDir()}
+	s.hub = s.process("hub", append(command, s.profiles("hub")...)...)
+	return s, nil
+}
+
+// hubDir is the hub's data directory.
+func (s *stage) hubDir() string { return filepath.Join(s.Dir, "hub") }
+
+// process of the stage; it dies with the stage.
+func (s *stage) process(name string, command ...string) process.Spec {
+	return process.Spec{
+		Name: name, Owner: s.Dir, Command: command,
+		Log:      filepath.Join(s.Dir, name+".log"),
+		Identity: filepath.Join(s.Dir, name+".process"),
+	}
+}
+
+// profiles are the arguments by which a process writes its profiles.
+func (s *stage) profiles(name string) []string {
+	if s.ProfileDir == "" {
+		return nil
+	}
+	return []string{"--profile-dir", filepath.Join(s.ProfileDir, name)}
+}
+
+// scaled gives n at the scale of the run, at least least.
+func (s *stage) scaled(n, least int) int {
+	return max(least, int(math.Round(float64(n)*s.Scale)))
+}
+
+// startHub starts the hub, and returns how long it took to serve.
+func (s *stage) startHub(ctx context.Context) (time.Duration, error) {
+	s.Progress.Step("starting the hub", 0)
+	begin := time.Now()
+	kubeconfig := filepath.Join(s.hubDir(), "hub.kubeconfig")
+	// The file says where the hub listens; an old one would say it too early.
+	if err := os.Remove(kubeconfig); err != nil && !os.IsNotExist(err) {
+		return 0, fmt.Errorf("start the hub: %w", err)
+	}
+	if err := s.hub.Start(); err != nil {
+		return 0, err
+	}
+	err := s.hub.WaitReady(ctx, hubPatience, func(ctx context.Context) error {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return err
+		}
+		config.QPS = -1
+		config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+		config.UserAgent = "atoll-lab"
+		kube, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if err := kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return err
+		}
+		if s.kube == nil { // a hub that starts again listens where it did
+			s.config, s.kube = config, kube
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	took := time.Since(begin)
+	if err := publish(kubeconfig, filepath.Join(s.Dir, "hub.kubeconfig")); err != nil {
+		return 0, err
+	}
+	if s.etcd == nil {
+		if s.etcd, err = measure.DialEtcd(ctx, s.hubDir()); err != nil {
+			return 0, err
+		}
+	}
+	return took, nil
+}
+
+// publish a kubeconfig where the simulator and people look for it.
+func publish(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("kubeconfig of the hub: %w", err)
+	}
+	return nil
+}
+
+// end ends all processes, and removes the directory if it is the stage's own. err is
+// how the scenario ended.
+func (s *stage) end(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if err == nil {
+		err = s.notePeaks()
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\nthe hub's log ends with:\n%s", err, s.hub.LastLines())
+	}
+	for _, a := range s.fleets {
+		err = errors.Join(err, a.process.Stop(ctx, grace))
+	}
+	if s.etcd != nil {
+		_ = s.etcd.Close()
+	}
+	err = errors.Join(err, s.hub.Stop(ctx, grace))
+	_, killErr := process.KillOwned(ctx, s.Dir)
+	err = errors.Join(err, killErr)
+	if s.Options.Dir == "" || isTemporary(s.Dir) {
+		err = errors.Join(err, os.RemoveAll(s.Dir))
+	}
+	return err
+}
+
+func isTemporary(dir string) bool {
+	ok, err := filepath.Match(filepath.Join(os.TempDir(), "atoll-bench-*"), dir)
+	return ok && err == nil
+}

@@ -1,0 +1,243 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"atoll.dev/atoll/internal/bench/measure"
+	"atoll.dev/atoll/internal/lab/fleet"
+)
+
+const (
+	// stormGroups of the fleet, with one application each.
+	stormGroups = 10
+	// cutFor is how long all links are gone.
+	cutFor = 5 * time.Second
+	// backWithin is when all agents have to be back.
+	backWithin = 90 * time.Second
+)
+
+// storm takes the hub away from all agents at once, by cutting all links and then by
+// killing the hub, and sees them come back together.
+func storm(ctx context.Context, s *stage) error {
+	apps, err := s.stormFleet(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.cutAll(ctx); err != nil {
+		return err
+	}
+	if err := s.tellTruth(ctx, time.Minute, apps); err != nil {
+		return err
+	}
+	return s.killUnderAll(ctx)
+}
+
+// stormFleet opens the stage with an application in each cluster, settled.
+func (s *stage) stormFleet(ctx context.Context) ([]app, error) {
+	if err := s.open(ctx, crowd{count: s.scaled(10_000, 2*stormGroups), groups: stormGroups}); err != nil {
+		return nil, err
+	}
+	b, err := s.watchBundles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer b.stop()
+	apps := s.apps("storm", stormGroups)
+	if err := s.applyAll(ctx, "applying an application per group", apps); err != nil {
+		return nil, err
+	}
+	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {
+		return nil, err
+	}
+	_, err = s.settled(ctx, quiet, 5*time.Minute)
+	return apps, err
+}
+
+// cutAll cuts all links; the hub goes on.
+func (s *stage) cutAll(ctx context.Context) error {
+	before, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := s.startProbe(ctx)
+	if err != nil {
+		return err
+	}
+	s.report.Mark("links cut")
+	if err := s.fleets[0].control.Drop(ctx, fleet.Drop{Share: 1, For: cutFor}); err != nil {
+		return err
+	}
+	err = s.awaitBack(ctx, "links_cut", time.Now().Add(cutFor))
+	own := p.stop(s, "calls_while_links_return")
+	if err != nil {
+		return err
+	}
+	after, err := s.settled(ctx, quiet, 5*time.Minute)
+	if err != nil {
+		return err
+	}
+	own["POST namespaces"] = 1
+	writes := s.cost("links_cut", before, after, own)
+	// Being away for seconds is no news; what a namespace brings along is the user's.
+	s.report.AtMost("API writes while all agents return", writes.Total(), 10, "requests")
+	return nil
+}
+
+// killUnderAll kills the hub under all agents and starts it again.
+func (s *stage) killUnderAll(ctx context.Context) error {
+	s.report.Mark("hub killed")
+	if err := s.hub.Kill(ctx); err != nil {
+		return err
+	}
+	// Agents notice, and begin to dial in vain.
+	if err := pause(ctx, cutFor); err != nil {
+		return err
+	}
+	begin := time.Now()
+	serving, err := s.startHub(ctx)
+	if err != nil {
+		return err
+	}
+	s.report.Time("hub_restart", serving)
+	p, err := s.startProbe(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.awaitBack(ctx, "hub_killed", begin)
+	own := p.stop(s, "calls_while_agents_return_to_a_new_hub")
+	if err != nil {
+		return err
+	}
+	after, err := s.settled(ctx, quiet, 5*time.Minute)
+	if err != nil {
+		return err
+	}
+	writes := after.metrics.Writes().Without(own)
+	s.report.Count("hub_killed_api_writes", writes.Total(), "requests")
+	s.report.Note("API writes of the hub that was started under all agents: %s", writes)
+	s.report.AtMost("API writes of a hub that all agents return to", writes.Total(), 50, "requests")
+	return nil
+}
+
+// awaitBack waits until all agents are connected, and notes how long that took since
+// the hub could be reached.
+func (s *stage) awaitBack(ctx context.Context, phase string, since time.Time) error {
+	s.Progress.Step("all agents return", s.fleets[0].count)
+	lost := false
+	err := until(ctx, "all agents return", 100*time.Millisecond, 10*time.Minute, func(ctx context.Context) (bool, error) {
+		stats, err := s.stats(ctx)
+		if err != nil {
+			return false, err
+		}
+		lost = lost || stats.Connected < stats.Agents/2
+		s.Progress.Reach(stats.Connected)
+		return lost && stats.Connected == stats.Agents && stats.Unacknowledged == 0, nil
+	})
+	if err != nil {
+		return err
+	}
+	took := time.Since(since)
+	s.report.Mark("all back")
+	s.report.Time(phase+"_until_all_back", took)
+	s.report.AtMost(fmt.Sprintf("all agents back (%s)", phase), took.Seconds(), backWithin.Seconds(), "s")
+	return nil
+}
+
+// flap lets agents drop all the time while applications change.
+func flap(ctx context.Context, s *stage) error {
+	apps, err := s.stormFleet(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := s.watchBundles(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.stop()
+	rows, err := s.rowsNow(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := s.startProbe(ctx)
+	if err != nil {
+		return err
+	}
+	s.report.Mark("flapping")
+	// Some are away for longer than it takes to be called Unknown.
+	if err := s.rates(ctx, fleet.Rates{OfflinePerMinute: 0.05, OfflineFor: 45 * time.Second}); err != nil {
+		return err
+	}
+	// Half of the applications change, the others have to be left alone.
+	changing, still := apps[:len(apps)/2], apps[len(apps)/2:]
+	changes, err := s.changeWhileFlapping(ctx, changing)
+	if err != nil {
+		return err
+	}
+	own := p.stop(s, "calls_while_flapping")
+	s.report.Mark("flapping ends")
+	if err := s.rates(ctx, fleet.Rates{}); err != nil {
+		return err
+	}
+	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {
+		return err
+	}
+	after, err := s.settled(ctx, quiet, 5*time.Minute)
+	if err != nil {
+		return err
+	}
+	own["APPLY deployments"], own["POST namespaces"] = float64(changes), 1
+	s.cost("flap", before, after, own)
+	s.report.Count("outages", float64(after.stats.Outages-before.stats.Outages), "outages")
+	s.report.Check("no cluster was being left", b.removing == 0, "at most %d rows of a Bundle were Removing", b.removing)
+	if err := s.compareRows(ctx, rows, still); err != nil {
+		return err
+	}
+	return s.tellTruth(ctx, 2*time.Minute, apps)
+}
+
+// changeWhileFlapping edits one application after the other for a while, and gives
+// how many edits that were.
+func (s *stage) changeWhileFlapping(ctx context.Context, apps []app) (int, error) {
+	span := 3 * time.Minute
+	if s.Scale < 0.5 {
+		span = time.Minute
+	}
+	s.Progress.Step("agents drop while applications change", int(span.Seconds()))
+	begin := time.Now()
+	var reached measure.Distribution
+	for n := 0; ; n++ {
+		if since := time.Since(begin); since >= span {
+			s.report.Distribution("change_to_connected_clusters_while_flapping", reached.Values())
+			return n, nil
+		}
+		a := &apps[n%len(apps)]
+		a.image = fmt.Sprintf("registry.example/app:flap.%d", n)
+		upserts, err := s.stats(ctx)
+		if err != nil {
+			return n, err
+		}
+		if err := s.applyDeployment(ctx, *a); err != nil {
+			return n, err
+		}
+		applied := time.Now()
+		// Nine of ten clusters are connected at any time, and have to get it.
+		want := upserts.Upserts + int64(s.clustersOf(*a)*8/10)
+		if err := until(ctx, "connected clusters get a change", 50*time.Millisecond, 30*time.Second, func(ctx context.Context) (bool, error) {
+			now, err := s.stats(ctx)
+			return now.Upserts >= want, err
+		}); err != nil {
+			return n, err
+		}
+		reached.Add(time.Since(applied))
+		s.Progress.Reach(int(time.Since(begin).Seconds()))
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/internal/bench/measure"
+	"atoll.dev/atoll/internal/lab/fleet"
+)
+
+const (
+	touched      = 10
+	touchGroups  = 10
+	touchChanges = 30
+)
+
+// fleetSizes of touch, at full scale.
+var fleetSizes = []int{100, 1000, 10_000}
+
+// touch changes what ten clusters have, in fleets of different sizes.
+func touch(ctx context.Context, s *stage) error {
+	// The first fleet has ten clusters in each group; others join one group that no
+	// application is for.
+	if err := s.open(ctx, crowd{count: touched * touchGroups, groups: touchGroups}); err != nil {
+		return err
+	}
+	b, err := s.watchBundles(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.stop()
+	app := s.apps("touch", 2)[1:]
+	if err := s.applyAll(ctx, "applying one application", app); err != nil {
+		return err
+	}
+	if err := s.awaitReady(ctx, b, app, time.Minute, nil); err != nil {
+		return err
+	}
+	var costs []touchCost
+	have := touched * touchGroups
+	for i, full := range fleetSizes {
+		size := max(have, s.scaled(full, have))
+		if i > 0 {
+			size = max(size, 2*have) // a fleet has to grow to show anything
+			a, err := s.launchAgents(crowd{count: size - have, groups: 1, prefix: fmt.Sprintf("more%d", i)})
+			if err != nil {
+				return err
+			}
+			if err := s.awaitJoined(ctx, a); err != nil {
+				return err
+			}
+			have = size
+		}
+		c, err := s.touchOnce(ctx, b, &app[0], have)
+		if err != nil {
+			return err
+		}
+		costs = append(costs, c)
+	}
+	s.compareTouches(costs)
+	return s.tellTruth(ctx, time.Minute, app)
+}
+
+// touchCost is what the changes cost in a fleet.
+type touchCost struct {
+	size   int
+	writes measure.Writes
+	cpu    float64
+}
+
+// touchOnce changes the application many times, and measures all of them together:
+// the kernel counts CPU time in hundredths of a second.
+func (s *stage) touchOnce(ctx context.Context, b *bundles, a *app, size int) (touchCost, error) {
+	// Members that are healthy at once report once, so that writes can be compared.
+	if err := s.rates(ctx, fleet.Rates{}); err != nil {
+		return touchCost{}, err
+	}
+	before, err := s.settled(ctx, quiet, 3*time.Minute)
+	if err != nil {
+		return touchCost{}, err
+	}
+	s.quietly(true)
+	defer s.quietly(false)
+	base, err := s.idleCores(ctx)
+	if err != nil {
+		return touchCost{}, err
+	}
+	s.Progress.Step(fmt.Sprintf("changing 10 of %d clusters", size), touchChanges)
+	hub, err := s.hubCosts()
+	if err != nil {
+		return touchCost{}, err
+	}
+	begin := time.Now()
+	var took measure.Distribution
+	for i := range touchChanges {
+		old := b.revisions([]app{*a})[a.key()]
+		a.image = fmt.Sprintf("registry.example/app:%d.%d", size, i)
+		if err := s.applyDeployment(ctx, *a); err != nil {
+			return touchCost{}, err
+		}
+		applied := time.Now()
+		if err := b.await(ctx, "a change reaches ten clusters", time.Minute, func(by map[string]seen) bool {
+			return by[a.key()].isReady(touched, old)
+		}); err != nil {
+			return touchCost{}, err
+		}
+		took.Add(b.get(a.key()).ready.Sub(applied))
+		s.Progress.Reach(i + 1)
+	}
+	// What follows a change, such as the policy's status, belongs to it.
+	if err := pause(ctx, quiet); err != nil {
+		return touchCost{}, err
+	}
+	changed, err := s.hubCosts()
+	if err != nil {
+		return touchCost{}, err
+	}
+	cpu := (changed.CPU - hub.CPU - base*time.Since(begin).Seconds()) / touchChanges
+	after, err := s.settled(ctx, quiet, 3*time.Minute)
+	if err != nil {
+		return touchCost{}, err
+	}
+	phase := fmt.Sprintf("touch_%d", size)
+	writes := s.cost(phase, before, after, measure.Writes{"APPLY deployments": touchChanges})
+	s.report.Count(phase+"_api_writes_per_change", writes.Total()/touchChanges, "requests")
+	s.report.Component(phase+"_hub_cpu_per_change", cpu, "s")
+	s.report.Distribution(phase+"_change_to_healthy", took.Values())
+	return touchCost{size: size, writes: writes, cpu: cpu}, nil
+}
+
+// idleCores is what the hub takes while nothing changes.
+func (s *stage) idleCores(ctx context.Context) (float64, error) {
+	const span = 15 * time.Second
+	from, err := s.hubCosts()
+	if err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, span); err != nil {
+		return 0, err
+	}
+	to, err := s.hubCosts()
+	return (to.CPU - from.CPU) / span.Seconds(), err
+}
+
+// compareTouches checks that changes cost the same in every fleet. Writes are
+// compared per change, rounded: two changes may share the write of a status that
+// waits.
+func (s *stage) compareTouches(costs []touchCost) {
+	var words []string
+	same, least, most := true, math.Inf(1), 0.0
+	for _, c := range costs {
+		words = append(words, fmt.Sprintf("%.2f in %d", c.writes.Total()/touchChanges, c.size))
+		same = same && math.Round(c.writes.Total()/touchChanges) == math.Round(costs[0].writes.Total()/touchChanges)
+		least, most = min(least, c.cpu), max(most, c.cpu)
+	}
+	s.report.Check("API writes of a change do not depend on the fleet", same, "%s clusters", strings.Join(words, ", "))
+	words = nil
+	for _, c := range costs {
+		words = append(words, fmt.Sprintf("%.1f ms in %d", c.cpu*1000, c.size))
+	}
+	s.report.Check("CPU of a change is within 30 %", most <= 1.3*least, "%s clusters", strings.Join(words, ", "))
+}
