@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -67,7 +68,25 @@ type visitor struct {
 	credentials.CommonAuthInfo
 	identity      // zero unless the certificate is an agent's
 	verified bool // a certificate of the agents' CA was shown
+	line     *line
 }
+
+// line is a connection that knows when it gave something last.
+type line struct {
+	net.Conn
+	last atomic.Int64 // Unix nanoseconds
+}
+
+func (l *line) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if n > 0 {
+		l.last.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// heard is when the connection gave something last, or was made.
+func (l *line) heard() time.Time { return time.Unix(0, l.last.Load()) }
 
 // AuthType names the protocol.
 func (*visitor) AuthType() string { return "tls" }
@@ -85,7 +104,9 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if err := raw.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
 		return nil, nil, fmt.Errorf("bound the handshake: %w", err)
 	}
-	conn := tls.Server(raw, d.config)
+	l := &line{Conn: raw}
+	l.last.Store(time.Now().UnixNano())
+	conn := tls.Server(l, d.config)
 	if err := conn.Handshake(); err != nil {
 		conn.Close()
 		return nil, nil, err
@@ -95,11 +116,11 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		conn.Close()
 		return nil, nil, errors.New("the other end does not speak HTTP/2")
 	}
-	return conn, visitorOf(state), nil
+	return conn, visitorOf(state, l), nil
 }
 
-func visitorOf(state tls.ConnectionState) *visitor {
-	v := &visitor{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+func visitorOf(state tls.ConnectionState, l *line) *visitor {
+	v := &visitor{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, line: l}
 	if len(state.VerifiedChains) == 0 {
 		return v
 	}

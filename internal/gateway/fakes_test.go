@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	certificates "k8s.io/client-go/kubernetes/typed/certificates/v1"
@@ -191,8 +192,8 @@ type memInventory struct {
 	known     map[string]bool
 }
 
-func (t *memInventory) StreamUp(uid string)   { t.count(uid, 1) }
-func (t *memInventory) StreamDown(uid string) { t.count(uid, -1) }
+func (t *memInventory) StreamUp(uid string)                { t.count(uid, 1) }
+func (t *memInventory) StreamDown(uid string, _ time.Time) { t.count(uid, -1) }
 
 func (t *memInventory) count(uid string, n int) {
 	t.mu.Lock()

@@ -61,7 +61,8 @@ type Rows interface {
 // Inventory takes what streams tell about members.
 type Inventory interface {
 	StreamUp(uid string)
-	StreamDown(uid string)
+	// StreamDown tells when the agent was heard of last.
+	StreamDown(uid string, heard time.Time)
 	Observe(uid string, inventory *pb.Inventory)
 	// APIsKnown tells whether the hub has the list of that hash.
 	APIsKnown(ctx context.Context, hash string) (bool, error)

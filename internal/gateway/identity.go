@@ -84,6 +84,16 @@ func identify(ctx context.Context) (identity, error) {
 	return info.identity, nil
 }
 
+// heard is when the connection of a call gave something last.
+func heard(ctx context.Context) time.Time {
+	if p, ok := peer.FromContext(ctx); ok {
+		if v, ok := p.AuthInfo.(*visitor); ok {
+			return v.line.heard()
+		}
+	}
+	return time.Now()
+}
+
 // address of the caller, for logs.
 func address(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {

@@ -123,7 +123,7 @@ func (g *Gateway) leave(s *stream) {
 	g.metrics.streams.Dec()
 	s.log().Log(s.grpc.Context(), s.level(), "an agent's stream is down")
 	g.o.Clusters.SetOnline(s.id.uid, false)
-	g.o.Inventory.StreamDown(s.id.uid)
+	g.o.Inventory.StreamDown(s.id.uid, heard(s.grpc.Context()))
 }
 
 // seen takes from Hello what concerns the whole hub.

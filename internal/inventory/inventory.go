@@ -57,9 +57,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics are registered here; default: nowhere.
 	Metrics prometheus.Registerer
-	// SilentAfter is how long a stream may be away before Ready turns Unknown;
-	// default 22 s, so that with the 13 s in which a half-open link is found it is
-	// well under 40 s.
+	// SilentAfter is for how long nothing may be heard of an agent before Ready turns
+	// Unknown; default 35 s, which is more than the 21 s in which a half-open link
+	// is found, and under 40 s.
 	SilentAfter time.Duration
 	// SilentShare of the fleet, and SilentClusters, that may fall silent within a
 	// minute and still be written; defaults 0.2 and 3.
@@ -78,6 +78,7 @@ type Reconciler struct {
 	silence prometheus.Gauge
 
 	mu      sync.Mutex
+	calm    time.Time // when much of the fleet was silent last
 	started time.Time // of Run
 	members map[string]*member
 	uids    map[string]string // cluster name → UID, for members that are known
@@ -97,12 +98,13 @@ type member struct {
 	every time.Duration
 	apis  []string // to be stored
 	wrote time.Time
+	met   time.Time // when it was first known of
 }
 
 // New makes a Reconciler that follows the table from now on.
 func New(o Options) *Reconciler {
 	if o.SilentAfter <= 0 {
-		o.SilentAfter = 22 * time.Second
+		o.SilentAfter = 35 * time.Second
 	}
 	if o.SilentShare <= 0 {
 		o.SilentShare = 0.2
@@ -157,15 +159,15 @@ func (r *Reconciler) StreamUp(uid string) {
 	r.enqueue(append(release, uid)...)
 }
 
-// StreamDown tells that the stream is gone and no other took its place. An agent
-// that checks in is expected to be back in time.
-func (r *Reconciler) StreamDown(uid string) {
+// StreamDown tells that the stream is gone and no other took its place, and when the
+// agent was heard of last. An agent that checks in is expected to be back in time.
+func (r *Reconciler) StreamDown(uid string, heard time.Time) {
 	c, known := r.o.Clusters.ByUID(uid)
 	r.mu.Lock()
 	m := r.member(uid)
 	m.up = false
 	if known {
-		r.lose(m, &c.Spec, time.Now())
+		r.lose(m, &c.Spec, heard)
 	}
 	every := m.every
 	r.mu.Unlock()
@@ -268,7 +270,7 @@ func (r *Reconciler) Silent() int {
 func (r *Reconciler) member(uid string) *member {
 	m, ok := r.members[uid]
 	if !ok {
-		m = &member{}
+		m = &member{met: time.Now()}
 		r.members[uid] = m
 	}
 	return m
@@ -352,6 +354,9 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 		m.apis = nil
 		r.mu.Unlock()
 	}
+	if wait := r.newborn(c, m, now); wait > 0 {
+		return least(after, wait), nil
+	}
 	next := derive(c, seen, metav1.NewTime(now))
 	if equal(c.Status, next) {
 		r.written(m, seen.inventory)
@@ -370,6 +375,17 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	m.wrote = now
 	r.mu.Unlock()
 	return after, nil
+}
+
+// newborn is how long the first write of an accepted cluster may wait for its first
+// inventory, so that a join is one write.
+func (r *Reconciler) newborn(c *v1alpha1.Cluster, m *member, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(c.Status.Conditions) > 0 || !c.Spec.Accepted || m.up && m.fresh {
+		return 0
+	}
+	return m.met.Add(settle).Sub(now)
 }
 
 // written: the store has what the inventory says, so that it need not be kept.
@@ -393,7 +409,11 @@ func (r *Reconciler) judge(uid string, c *v1alpha1.Cluster, m *member, now time.
 	if r.started.After(due) {
 		due = r.started
 	}
-	if wait := due.Add(r.missedAfter(m.every)).Sub(now); wait > 0 {
+	due = due.Add(r.missedAfter(m.every))
+	if back := r.calm.Add(r.o.SilentAfter); back.After(due) {
+		due = back
+	}
+	if wait := due.Sub(now); wait > 0 {
 		return wait
 	}
 	if m.silent {
@@ -441,6 +461,7 @@ func (r *Reconciler) release(uid string, now time.Time) []string {
 			rest = append(rest, other)
 		}
 		clear(r.held)
+		r.calm = now // the rest is about to come back too
 		r.o.Logger.Info("the fleet is no longer silent", "still away", len(rest))
 		r.o.OnSilence(false, "")
 	}

@@ -138,7 +138,7 @@ func (w *world) join(from, to int) {
 
 func (w *world) lose(from, to int) {
 	for i := from; i < to; i++ {
-		w.StreamDown(fmt.Sprintf("u%d", i))
+		w.StreamDown(fmt.Sprintf("u%d", i), time.Now())
 	}
 	synctest.Wait()
 }
@@ -176,6 +176,8 @@ func TestReadyFollowsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.run(func() {
+			w.expect("c0", "none") // it is about to connect
+			pass(settle)
 			w.expect("c0", "Unknown NeverConnected")
 			w.StreamUp("u0")
 			synctest.Wait()
@@ -188,7 +190,7 @@ func TestReadyFollowsStream(t *testing.T) {
 				t.Errorf("status is %+v", c.Status)
 			}
 			w.lose(0, 1)
-			pass(21 * time.Second)
+			pass(34 * time.Second)
 			w.expect("c0", "True AgentConnected")
 			pass(2 * time.Second)
 			w.expect("c0", "Unknown StreamLost")
@@ -198,6 +200,28 @@ func TestReadyFollowsStream(t *testing.T) {
 			w.Observe("u0", healthy())
 			synctest.Wait()
 			w.expect("c0", "True AgentConnected")
+		})
+	})
+}
+
+func TestJoinIsOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 100)
+		w.run(func() {
+			pass(time.Second)
+			for i := range 100 {
+				w.StreamUp(fmt.Sprintf("u%d", i))
+			}
+			pass(time.Second)
+			for i := range 100 {
+				w.Observe(fmt.Sprintf("u%d", i), healthy())
+				w.Unclaimed(fmt.Sprintf("u%d", i), nil)
+			}
+			pass(time.Hour)
+			if n := w.writes.Load(); n != 100 {
+				t.Errorf("%d writes of 100 clusters that joined", n)
+			}
+			w.expect("c99", "True AgentConnected")
 		})
 	})
 }
@@ -259,7 +283,7 @@ func TestHubStartWaits(t *testing.T) {
 		})
 		<-time.After(time.Hour) // between making and running nothing counts
 		w.run(func() {
-			pass(21 * time.Second)
+			pass(34 * time.Second)
 			w.expect("c0", "True AgentConnected")
 			w.join(1, 2)
 			pass(2 * time.Second)
@@ -286,6 +310,11 @@ func TestMassSilence(t *testing.T) {
 			if w.Silent() != 0 {
 				t.Errorf("still %d held", w.Silent())
 			}
+			pass(34 * time.Second) // in which the others may come back too
+			if n := w.writes.Load() - before; n != 0 {
+				t.Errorf("%d writes while the fleet comes back", n)
+			}
+			pass(2 * time.Second)
 			w.expect("c0", "True AgentConnected")
 			w.expect("c1", "Unknown StreamLost")
 			if !slices.Equal(w.told, []string{"true", "false"}) {
@@ -301,7 +330,7 @@ func TestFewSilentAreWritten(t *testing.T) {
 		w.run(func() {
 			w.join(0, 3)
 			w.lose(0, 3) // all, but three are not a fleet
-			pass(26 * time.Second)
+			pass(36 * time.Second)
 			for i := range 3 {
 				w.expect(fmt.Sprintf("c%d", i), "Unknown StreamLost")
 			}
@@ -318,6 +347,7 @@ func TestSlowLossesAreWritten(t *testing.T) {
 				w.lose(i, i+1)
 				pass(30 * time.Second)
 			}
+			pass(10 * time.Second)
 			for i := range 9 {
 				w.expect(fmt.Sprintf("c%d", i), "Unknown StreamLost")
 			}
