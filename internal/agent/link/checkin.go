@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/agent/pause"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	"atoll.dev/atoll/internal/trust"
 )
@@ -61,7 +62,7 @@ func (l *Link) follow(v *visit, seconds uint32) {
 	}
 	l.rhythm.CheckIn = session.NewCheckIn(every, l.id.ClusterUID)
 	if every > 0 {
-		l.o.Log.Info("the hub wants this agent to check in", "every", every.String())
+		l.o.Log.Info("the hub wants this agent to check in", "every", atoll.Span(every))
 	} else {
 		l.o.Log.Info("the hub wants this agent to hold its stream")
 		l.o.Metrics.next.Set(0)
@@ -138,7 +139,7 @@ func (l *Link) rest(ctx context.Context, took time.Duration) {
 		l.mu.Unlock()
 	}()
 	l.o.Metrics.checkIns.Inc()
-	l.o.Log.Info("checked in", "took", took.Round(time.Millisecond).String(), "next", next.Format(time.TimeOnly), "in", next.Sub(now).Round(time.Second).String(),
+	l.o.Log.Info("checked in", "took", took.Round(time.Millisecond).String(), "next", next.Format(time.TimeOnly), "in", atoll.Span(next.Sub(now)),
 		"unacknowledged", unacknowledged)
 	for {
 		l.o.Metrics.next.Set(float64(next.Unix()))
