@@ -26,10 +26,48 @@ type snapshot struct {
 	in     rollout.Input
 }
 
+// rowsAfter the step.
+func (s *snapshot) rowsAfter(out rollout.Output) int {
+	n := len(s.base)
+	for c, spec := range out.Changes {
+		_, had := s.in.Rows[c]
+		switch {
+		case spec == nil && had:
+			n--
+		case spec != nil && !had:
+			n++
+		}
+	}
+	return n
+}
+
+// placed counts the clusters that fit.
+func (s *snapshot) placed() (n int) {
+	for i := range s.in.Decision.Verdicts {
+		if s.in.Decision.Verdicts[i].Outcome == schedule.Placed {
+			n++
+		}
+	}
+	return n
+}
+
+// stays tells whether every row of the snapshot is to stay, or is gone for good, and
+// loses nothing, so that no other row has to do with it.
+func (s *snapshot) stays() bool {
+	for _, v := range s.in.Decision.Verdicts {
+		row, has := s.in.Rows[v.Cluster]
+		if v.Outcome == schedule.Leaves || has && (row.Spec.Recall != nil || row.Spec.Phase == atoll.RowLeaving || row.Spec.Phase == atoll.RowHeld ||
+			len(s.in.Deletes[row.Spec.Revision])+len(s.in.MovesAway[v.Cluster]) > 0) {
+			return false
+		}
+	}
+	return !s.in.Deleting && !s.in.Decision.NoFit
+}
+
 // gather the input of a step. With a view that is complete only the clusters that
 // hold a row or were touched are looked at: no other can have a part in it.
 func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapshot, error) {
-	snap := snapshot{bundle: b, base: r.Rows.OfBundle(b.Ref.UID)}
+	snap := snapshot{bundle: b, base: r.rows(b.Ref.UID, v)}
 	specs := make(map[string]atoll.RowSpec, len(snap.base))
 	rows := make(map[string]rollout.Row, len(snap.base))
 	for _, row := range snap.base {
@@ -49,10 +87,10 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	if err != nil {
 		return snapshot{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	clusters := r.candidates(v, specs)
+	clusters := r.candidates(v, snap.base)
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
-		Clusters: clusters, Workloads: workloads, Rows: specs, Now: now,
+		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
 	})
 	deletes, err := r.deletes(ctx, target, content, specs)
 	if err != nil {
@@ -71,10 +109,10 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	_, holding := r.Hub.Holding()
 	snap.in = rollout.Input{
 		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target,
-		Variants: variants(content, target, clusters, specs, v), OwnVariants: own,
+		Variants: variants(content, target, parts{clusters, specs, d}, v), OwnVariants: own,
 		Removal: b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
 		Confirm: b.Meta.Annotations[atoll.AnnotationConfirm], Keep: b.Meta.Annotations[atoll.AnnotationKeep],
-		Placement: atoll.PlacementHash(b.Spec.Placement), Recalled: recalled(b.Ref.UID, content),
+		Placement: v.placement, Recalled: recalled(b.Ref.UID, content),
 		Deleting: r.deleting(b), Deletes: deletes, MovesAway: moves,
 		Holding: holding, Floor: r.Hub.GenerationFloor(), Now: now,
 	}
@@ -116,20 +154,37 @@ func (r *Reconciler) deleting(b state.Bundle) bool {
 	return ok && ns.DeletionTimestamp != nil
 }
 
-// candidates are the clusters that can have a part in the Bundle.
-func (r *Reconciler) candidates(v view, rows map[string]atoll.RowSpec) []schedule.Cluster {
-	var out []schedule.Cluster
-	if !v.complete {
-		for _, c := range r.Clusters.List() {
-			out = append(out, schedule.ClusterOf(c))
+// rows of the Bundle, or those of them that have to be looked at.
+func (r *Reconciler) rows(uid string, v view) []state.Row {
+	if !v.part {
+		return r.Rows.OfBundle(uid)
+	}
+	out := make([]state.Row, 0, len(v.touched))
+	for c := range v.touched {
+		if row, ok := r.Rows.Get(uid, c); ok {
+			out = append(out, row)
 		}
-		return out
 	}
-	names := maps.Clone(v.touched)
-	for c := range rows {
-		names[c] = true
+	slices.SortFunc(out, func(a, b state.Row) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// candidates are the clusters that can have a part in the Bundle, by name.
+func (r *Reconciler) candidates(v view, rows []state.Row) []schedule.Cluster {
+	named := v.filter.Names()
+	switch {
+	case v.complete:
+		named = slices.Collect(maps.Keys(v.touched))
+	case named == nil || v.explain:
+		return v.fleet
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, row := range rows {
+		named = append(named, row.Cluster)
+	}
+	slices.Sort(named)
+	named = slices.Compact(named)
+	out := make([]schedule.Cluster, 0, len(named))
+	for _, name := range named {
 		if c, ok := r.Clusters.Get(name); ok {
 			out = append(out, schedule.ClusterOf(c))
 		}
@@ -137,19 +192,35 @@ func (r *Reconciler) candidates(v view, rows map[string]atoll.RowSpec) []schedul
 	return out
 }
 
-// variants of the clusters whose rows may render differently from now on: those
-// that are not at the target yet, and those that were touched.
-func variants(content *atoll.Content, target string, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, v view) map[string]string {
+// parts that clusters have in a Bundle.
+type parts struct {
+	clusters []schedule.Cluster
+	rows     map[string]atoll.RowSpec
+	decision schedule.Decision
+}
+
+// variants of the clusters whose rows may render differently from now on: those that
+// are not at the target yet, those that were touched, and those that come.
+func variants(content *atoll.Content, target string, p parts, v view) map[string]string {
 	out := map[string]string{}
 	if content == nil {
 		return out
 	}
-	for _, c := range clusters {
-		row, has := rows[c.Name]
+	targets, verdicts := render.TargetsOf(content), p.decision.Verdicts
+	for i := range p.clusters {
+		c := &p.clusters[i]
+		// Both are by name, and there are verdicts on others too.
+		for len(verdicts) > 0 && verdicts[0].Cluster < c.Name {
+			verdicts = verdicts[1:]
+		}
+		row, has := p.rows[c.Name]
 		if v.complete && has && row.Revision == target && row.UID == c.UID && !v.touched[c.Name] {
 			continue
 		}
-		_, out[c.Name] = render.Rules(content, c.ClusterView)
+		if !has && (len(verdicts) == 0 || verdicts[0].Cluster != c.Name || verdicts[0].Outcome == schedule.Out) {
+			continue
+		}
+		out[c.Name] = targets.Variant(c.ClusterView)
 	}
 	return out
 }
@@ -235,7 +306,12 @@ type Preview struct {
 // with another placement, removal or whenUnfit. Verdicts are on all of the fleet.
 // Nothing is written.
 func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, error) {
-	snap, err := r.gather(ctx, b, view{filter: schedule.Compile(b.Spec.Placement)})
+	v := view{filter: schedule.Compile(b.Spec.Placement), placement: atoll.PlacementHash(b.Spec.Placement), explain: true}
+	for _, c := range r.Clusters.List() {
+		v.fleet = append(v.fleet, schedule.ClusterOf(c))
+	}
+	slices.SortFunc(v.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
+	snap, err := r.gather(ctx, b, v)
 	if err != nil {
 		return Preview{}, err
 	}

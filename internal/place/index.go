@@ -27,7 +27,8 @@ type index struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 	known   map[string]schedule.Cluster // by name, as last compared
-	items   *lru.Cache                  // revision → []schedule.Workload
+	roster  roster
+	items   *lru.Cache // revision → []schedule.Workload
 }
 
 type entry struct {
@@ -35,15 +36,24 @@ type entry struct {
 	placement v1alpha1.Placement
 	whenUnfit v1alpha1.WhenUnfit
 	filter    *schedule.Filter
+	hash      string // of the placement
 	// complete: every cluster that fits has a row, but for those touched since.
 	complete bool
-	touched  map[string]bool
-	// change counts up with every touch, so that a step knows what came after it
-	// began.
-	change uint64
-	// awaited clusters: something waits for their rows. During a step anything may
-	// become awaited, so all changes count then.
+	// touched clusters, by the change that touched them last. change counts up, so
+	// that a step knows what came after it began.
+	touched map[string]uint64
+	change  uint64
+	// whole: the next step has to look at all rows; otherwise at those touched.
+	// asked counts up with everything that asks for that, and due is when time does.
+	whole bool
+	asked uint64
+	due   time.Time
+	// placed is how many clusters fit and hold a row, at least.
+	placed int
+	// awaited clusters: something waits for their rows. During a step over all rows
+	// anything may become awaited: stirred are the clusters whose rows change then.
 	awaited map[string]bool
+	stirred map[string]bool
 	busy    bool
 	rows    int
 	plan    string
@@ -61,11 +71,21 @@ type intent struct {
 
 // view of an entry at the begin of a step.
 type view struct {
-	uid      string
-	filter   *schedule.Filter
-	complete bool
-	touched  map[string]bool
-	change   uint64
+	uid       string
+	filter    *schedule.Filter
+	placement string // hash
+	complete  bool
+	touched   map[string]bool
+	change    uint64
+	asked     uint64
+	// part: only the rows of touched clusters have to be looked at. elsewhere is how
+	// many others fit and hold a row, at least.
+	part      bool
+	elsewhere int
+	// fleet in order, if all of it has to be looked at.
+	fleet []schedule.Cluster
+	// explain: a verdict on every cluster is asked for.
+	explain bool
 }
 
 func newIndex() *index {
@@ -74,22 +94,51 @@ func newIndex() *index {
 
 // view of a Bundle. A placement that is not the one that is remembered has to be
 // compared with all of the fleet.
-func (x *index) view(b state.Bundle) view {
+func (x *index) view(b state.Bundle, now time.Time) view {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)
-	e.busy = true
 	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !reflect.DeepEqual(e.placement, b.Spec.Placement) {
-		e.placement, e.whenUnfit = b.Spec.Placement, b.Spec.WhenUnfit
-		e.filter, e.complete = schedule.Compile(b.Spec.Placement), false
+		e.placement, e.whenUnfit, e.hash = b.Spec.Placement, b.Spec.WhenUnfit, atoll.PlacementHash(b.Spec.Placement)
+		e.filter, e.complete, e.whole = schedule.Compile(b.Spec.Placement), false, true
 	}
-	return view{uid: b.Ref.UID, filter: e.filter, complete: e.complete, touched: maps.Clone(e.touched), change: e.change}
+	v := view{
+		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete,
+		touched: make(map[string]bool, len(e.touched)), change: e.change, asked: e.asked,
+		part: e.complete && !e.whole && (e.due.IsZero() || now.Before(e.due)),
+	}
+	for c := range e.touched {
+		v.touched[c] = true
+	}
+	if v.part {
+		v.elsewhere = max(e.placed-len(v.touched), 0)
+		return v
+	}
+	e.busy, e.whole, e.stirred = true, true, nil
+	if !v.complete && v.filter.Names() == nil {
+		v.fleet = x.roster.all(x.known)
+	}
+	return v
+}
+
+// whole asks for a step that looks at all rows of a Bundle.
+func (x *index) whole(uid string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e := x.entries[uid]; e != nil {
+		e.ask()
+	}
+}
+
+func (e *entry) ask() {
+	e.whole = true
+	e.asked++
 }
 
 func (x *index) entry(uid string) *entry {
 	e := x.entries[uid]
 	if e == nil {
-		e = &entry{uid: uid, touched: map[string]bool{}}
+		e = &entry{uid: uid, touched: map[string]uint64{}, whole: true}
 		x.entries[uid] = e
 	}
 	return e
@@ -106,43 +155,97 @@ func (x *index) edited(b state.Bundle) bool {
 	return was == nil || !reflect.DeepEqual(was, is)
 }
 
-// done notes that a step was written. placed: it could place, so that all that fit
-// have a row now.
-func (x *index) done(v view, out rollout.Output, rows int, placed bool) {
+// written is what a step came to.
+type written struct {
+	out rollout.Output
+	// rows that there are now, and clusters of them that fit: of all, or of a step in
+	// part only of those that were touched.
+	rows, placed int
+	// could: it could place, so that all that fit have a row now.
+	could bool
+}
+
+// done notes that a step over all rows was written. again: a row changed meanwhile
+// for which something waits now, and the next step may be put off for more such news.
+func (x *index) done(v view, w written) (after time.Duration, again bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.entries[v.uid]
+	if e == nil || e.filter != v.filter {
+		return 0, false
+	}
+	e.busy, e.rows, e.placed, e.awaited = false, w.rows, w.placed, map[string]bool{}
+	for _, c := range w.out.Awaited {
+		e.awaited[c] = true
+		again = again || e.stirred[c]
+	}
+	if e.stirred = nil; w.out.Plan == nil {
+		e.plan = ""
+	}
+	e.due, e.complete = w.out.RequeueAt, w.could
+	if e.whole = e.asked != v.asked || !w.could || !w.out.Quiet; w.could {
+		e.forgetTouches(v)
+	}
+	return e.patience(awaitRow), again
+}
+
+// doneInPart notes that a step over the touched rows was written.
+func (x *index) doneInPart(v view, w written) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entries[v.uid]
 	if e == nil || e.filter != v.filter {
 		return
 	}
-	e.busy, e.rows, e.awaited = false, rows, map[string]bool{}
-	for _, c := range out.Awaited {
-		e.awaited[c] = true
+	e.rows, e.placed = e.rows+w.rows, v.elsewhere+w.placed
+	if at := w.out.RequeueAt; !at.IsZero() && (e.due.IsZero() || at.Before(e.due)) {
+		e.due = at
 	}
-	if out.Plan == nil {
-		e.plan = ""
-	}
-	if e.complete = placed; e.change == v.change && placed {
-		clear(e.touched)
-	}
+	e.forgetTouches(v)
 }
 
-// touch a cluster: its part in the Bundle may have changed.
-func (x *index) touch(uid, cluster string) {
+// forgetTouches that the step has seen.
+func (e *entry) forgetTouches(v view) {
+	maps.DeleteFunc(e.touched, func(_ string, change uint64) bool { return change <= v.change })
+}
+
+// touch a cluster: its part in the Bundle may have changed. after is how long the look
+// at it may be put off for more of them to come.
+func (x *index) touch(uid, cluster string) (after time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if e := x.entries[uid]; e != nil {
-		e.touched[cluster] = true
-		e.change++
+	e := x.entries[uid]
+	if e == nil {
+		return 0
 	}
+	e.change++
+	if e.touched[cluster] = e.change; e.whole {
+		return e.patience(awaitRow)
+	}
+	return min(e.patience(touchRow), touchMost)
 }
 
-// patientRows is from how many rows on a Bundle's steps are put off for more news.
-const patientRows = 200
+// The patience with Bundles of many rows: so much per row, from patientRows on.
+const (
+	patientRows = 200
+	// awaitRow: a step looks at all rows, so that many news about a large Bundle are
+	// better looked at together.
+	awaitRow = 50 * time.Microsecond
+	// touchRow: a step costs what is touched, and writes whole slices; at most
+	// touchMost in all.
+	touchRow  = 100 * time.Microsecond
+	touchMost = time.Second
+)
 
-// awaits tells whether something in the Bundle waits for one of the clusters, and
-// how long a step may be put off for more such news to come: a step looks at all
-// rows, so that many news about a large Bundle are better looked at together.
+func (e *entry) patience(row time.Duration) time.Duration {
+	if e.rows <= patientRows {
+		return 0
+	}
+	return time.Duration(e.rows) * row
+}
+
+// awaits tells whether something in the Bundle waits for one of the clusters, and how
+// long a step may be put off for more such news to come.
 func (x *index) awaits(uid string, clusters ...string) (after time.Duration, yes bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -150,11 +253,19 @@ func (x *index) awaits(uid string, clusters ...string) (after time.Duration, yes
 	if e == nil {
 		return 0, true
 	}
-	yes = e.busy || slices.ContainsFunc(clusters, func(c string) bool { return e.awaited[c] })
-	if e.rows > patientRows {
-		after = time.Duration(e.rows) * 50 * time.Microsecond
+	if e.busy {
+		if e.stirred == nil {
+			e.stirred = map[string]bool{}
+		}
+		for _, c := range clusters {
+			e.stirred[c] = true
+		}
 	}
-	return after, yes
+	yes = slices.ContainsFunc(clusters, func(c string) bool { return e.awaited[c] })
+	if yes {
+		e.ask()
+	}
+	return e.patience(awaitRow), yes
 }
 
 // newPlan tells whether the plan differs from the last one of the Bundle.
@@ -193,6 +304,7 @@ func (x *index) seen(c *v1alpha1.Cluster) (was schedule.Cluster, known bool) {
 	defer x.mu.Unlock()
 	was, known = x.known[c.Name]
 	x.known[c.Name] = schedule.ClusterOf(c)
+	x.roster.changed(c.Name)
 	return was, known
 }
 
@@ -201,6 +313,7 @@ func (x *index) gone(name string) (was schedule.Cluster, known bool) {
 	defer x.mu.Unlock()
 	was, known = x.known[name]
 	delete(x.known, name)
+	x.roster.changed(name)
 	return was, known
 }
 
@@ -253,18 +366,21 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 		return
 	}
 	for _, uid := range r.differs(was, is) {
-		r.index.touch(uid, name)
-		r.now(uid)
+		r.touched(uid, name)
 	}
 	if known && !reflect.DeepEqual(was.ClusterView, is.ClusterView) {
 		r.revary(ctx, is)
 	}
 }
 
+// touched: the cluster's part in the Bundle may have changed.
+func (r *Reconciler) touched(uid, cluster string) {
+	r.add(uid, priorityUser, r.index.touch(uid, cluster))
+}
+
 func (r *Reconciler) touchRows(clusterUID, name string) {
 	for _, row := range r.Rows.OfCluster(clusterUID) {
-		r.index.touch(row.Bundle.UID, name)
-		r.now(row.Bundle.UID)
+		r.touched(row.Bundle.UID, name)
 	}
 }
 
@@ -279,16 +395,26 @@ func (r *Reconciler) reachable(c schedule.Cluster) {
 
 // differs lists the Bundles whose verdict on the cluster is not what it was.
 func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
-	r.index.mu.Lock()
-	entries := make([]entry, 0, len(r.index.entries))
-	for _, e := range r.index.entries {
-		entries = append(entries, *e)
+	held := map[string]bool{}
+	for _, uid := range []string{was.UID, is.UID} {
+		for _, row := range r.Rows.OfCluster(uid) {
+			held[row.Bundle.UID] = true
+		}
 	}
-	r.index.mu.Unlock()
-	for _, e := range entries {
+	var holding []entry
+	r.index.mu.Lock()
+	for _, e := range r.index.entries {
 		if e.filter == nil {
 			continue
 		}
+		if held[e.uid] {
+			holding = append(holding, *e)
+		} else if ok, _, _ := e.filter.Fits(is); ok {
+			uids = append(uids, e.uid)
+		}
+	}
+	r.index.mu.Unlock()
+	for _, e := range holding {
 		var row *atoll.RowSpec
 		if s, ok := r.Rows.Get(e.uid, is.Name); ok {
 			row = &s.Spec
@@ -328,7 +454,6 @@ func (r *Reconciler) revary(ctx context.Context, c schedule.Cluster) {
 				continue
 			}
 		}
-		r.index.touch(row.Bundle.UID, c.Name)
-		r.now(row.Bundle.UID)
+		r.touched(row.Bundle.UID, c.Name)
 	}
 }

@@ -86,6 +86,11 @@ func (m memBundles) List() (out []state.Bundle) {
 	}
 	return out
 }
+
+func (m memBundles) InNamespace(ns string) []state.Bundle {
+	return slices.DeleteFunc(m.List(), func(b state.Bundle) bool { return b.Ref.Namespace != ns })
+}
+
 func (m memBundles) Subscribe(fn func(string)) { m.onBundle = append(m.onBundle, fn) }
 
 func (m memRows) Get(uid, cluster string) (state.Row, bool) {
@@ -109,11 +114,10 @@ func (m memRows) OfBundle(uid string) (out []state.Row) {
 func (m memRows) OfCluster(uid string) (out []state.Row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	name, _, _ := strings.Cut(strings.TrimPrefix(uid, "uid-"), "-")
 	for _, rows := range m.rows {
-		for _, r := range rows {
-			if r.Spec.UID == uid {
-				out = append(out, r)
-			}
+		if r, ok := rows[name]; ok && r.Spec.UID == uid {
+			out = append(out, r)
 		}
 	}
 	return out

@@ -38,6 +38,7 @@ import (
 type Bundles interface {
 	Get(uid string) (state.Bundle, bool)
 	List() []state.Bundle
+	InNamespace(ns string) []state.Bundle
 	Subscribe(fn func(uid string))
 }
 
@@ -192,10 +193,15 @@ func (r *Reconciler) queue() priorityqueue.PriorityQueue[string] {
 	return r.bundles
 }
 
-func (r *Reconciler) now(uid string) { r.add(uid, priorityUser, 0) }
+// now look at all rows of a Bundle.
+func (r *Reconciler) now(uid string) {
+	r.index.whole(uid)
+	r.add(uid, priorityUser, 0)
+}
 
 func (r *Reconciler) later(all []state.Bundle) {
 	for _, b := range all {
+		r.index.whole(b.Ref.UID)
 		r.add(b.Ref.UID, priorityAll, 0)
 	}
 }
@@ -221,12 +227,11 @@ func (r *Reconciler) bundleChanged(uid string) {
 func (r *Reconciler) rowsChanged(uid string, clusters []string) {
 	for _, c := range clusters {
 		row, ok := r.Rows.Get(uid, c)
-		if !ok {
-			r.index.touch(uid, c)
-		}
-		if !ok || row.Spec.Recall != nil && row.Spec.Reason == "" {
+		switch {
+		case !ok:
+			r.touched(uid, c)
+		case row.Spec.Recall != nil && row.Spec.Reason == "":
 			r.now(uid)
-			return
 		}
 	}
 	if after, yes := r.index.awaits(uid, clusters...); yes {
@@ -247,10 +252,8 @@ func (r *Reconciler) namespaceChanged(name string) {
 	if ns, ok := r.Namespaces.Get(name); ok && ns.DeletionTimestamp == nil {
 		return
 	}
-	for _, b := range r.Bundles.List() {
-		if b.Ref.Namespace == name {
-			r.now(b.Ref.UID)
-		}
+	for _, b := range r.Bundles.InNamespace(name) {
+		r.now(b.Ref.UID)
 	}
 }
 
@@ -283,23 +286,67 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		r.index.forget(uid)
 		return nil
 	}
-	view := r.index.view(b)
+	view := r.index.view(b, time.Now())
+	if view.part {
+		if done, err := r.part(ctx, b, view); done || err != nil {
+			return err
+		}
+		r.index.whole(uid)
+		view = r.index.view(b, time.Now())
+	}
 	snap, err := r.gather(ctx, b, view)
 	if err != nil {
 		return err
 	}
+	out, err := r.write(ctx, snap)
+	if err != nil {
+		return err
+	}
+	r.report(b, snap.in.Recalled, out)
+	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding}); again {
+		r.add(uid, priorityUser, after)
+	}
+	r.at(uid, out.RequeueAt)
+	return nil
+}
+
+// part of the rows is looked at, where the others cannot have changed; not done where
+// it turns out that they may.
+func (r *Reconciler) part(ctx context.Context, b state.Bundle, v view) (done bool, err error) {
+	snap, err := r.gather(ctx, b, v)
+	if err != nil || !snap.stays() {
+		return false, err
+	}
+	if in := snap.in; in.Revision == "" || in.Holding || !rollout.Advance(in).Quiet {
+		return false, nil
+	}
+	out, err := r.write(ctx, snap)
+	if err != nil {
+		return false, err
+	}
+	r.report(b, snap.in.Recalled, out)
+	r.index.doneInPart(v, written{out: out, rows: snap.rowsAfter(out) - len(snap.base), placed: snap.placed()})
+	r.at(b.Ref.UID, out.RequeueAt)
+	return true, nil
+}
+
+// write what follows from a snapshot.
+func (r *Reconciler) write(ctx context.Context, snap snapshot) (rollout.Output, error) {
+	ref := snap.bundle.Ref
 	out, settle := r.advance(snap)
-	if err := r.Rows.WriteSpecs(ctx, b.Ref, snap.base, out.Changes); err != nil {
+	if err := r.Rows.WriteSpecs(ctx, ref, snap.base, out.Changes); err != nil {
 		settle(false)
-		return fmt.Errorf("place bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+		return out, fmt.Errorf("place bundle %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
 	settle(true)
-	r.report(b, snap.in.Recalled, out)
-	r.index.done(view, out, len(snap.base), snap.in.Revision != "" && !snap.in.Holding)
-	if !out.RequeueAt.IsZero() {
-		r.add(uid, priorityUser, max(time.Until(out.RequeueAt), time.Millisecond))
+	return out, nil
+}
+
+// at some time look at the Bundle again.
+func (r *Reconciler) at(uid string, when time.Time) {
+	if !when.IsZero() {
+		r.add(uid, priorityUser, max(time.Until(when), time.Millisecond))
 	}
-	return nil
 }
 
 // advance under the ledger's lock, so that Bundles that are looked at together do

@@ -1,0 +1,148 @@
+package place
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// benchSizes are the clusters of a fleet in benchmarks.
+var benchSizes = []int{1000, 10_000, 100_000}
+
+// stepping is a Reconciler over a fleet, whose queues are open and served by nobody.
+func stepping(b *testing.B, clusters int) (*memory, *Reconciler) {
+	b.Helper()
+	m := newMemory()
+	for i := range clusters {
+		m.cluster(fmt.Sprintf("c%06d", i), func(c *v1alpha1.Cluster) {
+			c.Labels = map[string]string{"env": "prod", "group": fmt.Sprint("g", i%(clusters/10))}
+		})
+	}
+	r := New(m.config())
+	r.open()
+	return m, r
+}
+
+func step(b *testing.B, r *Reconciler, uid string) {
+	b.Helper()
+	if err := r.reconcile(b.Context(), uid); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// regional has an override rule per region.
+func regional(items int) *atoll.Content {
+	c := &atoll.Content{}
+	for i := range items {
+		c.Items = append(c.Items, atoll.Item{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprint(i)}, Object: []byte(`{}`)})
+	}
+	for i := range 5 {
+		c.Rules = append(c.Rules, atoll.Rule{Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": fmt.Sprint("g", i)}}}})
+	}
+	return c
+}
+
+// BenchmarkNewBundle is the first step of a Bundle that goes everywhere, or to 10.
+func BenchmarkNewBundle(b *testing.B) {
+	for _, n := range benchSizes {
+		for name, p := range map[string]v1alpha1.Placement{"all": {}, "ten": labelled(map[string]string{"group": "g1"}), "named": names("c000001", "c000002")} {
+			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
+				m, r := stepping(b, n)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					uid := fmt.Sprint("b", i)
+					m.bundle(uid, func(b *state.Bundle) { b.Spec.Placement = p })
+					m.cut(uid, regional(1))
+					step(b, r, uid)
+					b.StopTimer()
+					delete(m.rows, uid)
+					delete(m.bundles, uid)
+					r.index.forget(uid)
+					b.StartTimer()
+				}
+			})
+		}
+	}
+}
+
+// everywhere is a Bundle with a row in every cluster, all Ready.
+func everywhere(b *testing.B, n int) (*memory, *Reconciler) {
+	b.Helper()
+	m, r := stepping(b, n)
+	m.bundle("web", nil)
+	m.cut("web", regional(1))
+	step(b, r, "web")
+	for c := range m.rows["web"] {
+		m.report("web", c, atoll.RowReady)
+	}
+	step(b, r, "web")
+	return m, r
+}
+
+// BenchmarkEdit is an image edit that reaches all rows.
+func BenchmarkEdit(b *testing.B) {
+	for _, n := range benchSizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m, r := everywhere(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				m.cut("web", regional(1))
+				step(b, r, "web")
+			}
+		})
+	}
+}
+
+// BenchmarkJoin is a cluster that joins a Bundle with so many rows.
+func BenchmarkJoin(b *testing.B) {
+	for _, n := range benchSizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m, r := everywhere(b, n)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				name := fmt.Sprintf("d%06d", i)
+				m.cluster(name, nil)
+				r.compare(b.Context(), name)
+				step(b, r, "web")
+			}
+			if _, ok := (memRows{m}).Get("web", "d000000"); !ok {
+				b.Fatal("it has no row")
+			}
+		})
+	}
+}
+
+// BenchmarkReport is a row that turns, which nothing waits for.
+func BenchmarkReport(b *testing.B) {
+	for _, n := range benchSizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m, _ := everywhere(b, n)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				m.report("web", fmt.Sprintf("c%06d", i%n), atoll.RowDegraded)
+			}
+		})
+	}
+}
+
+// BenchmarkCompare is a cluster's change that makes no difference to 1,000 Bundles, and
+// one that does to one of them.
+func BenchmarkCompare(b *testing.B) {
+	m, r := stepping(b, 100)
+	for i := range 1000 {
+		uid := fmt.Sprint("b", i)
+		m.bundle(uid, func(b *state.Bundle) { b.Spec.Placement = labelled(map[string]string{"app": uid}) })
+		m.cut(uid, regional(1))
+		step(b, r, uid)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		m.cluster("c000001", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"n": fmt.Sprint(i)} })
+		r.compare(b.Context(), "c000001")
+	}
+}
