@@ -12,6 +12,7 @@ import (
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/session"
 )
 
 // Input is a snapshot of all that is known of one object.
@@ -178,6 +179,9 @@ type RowExplanation struct {
 	Online   bool             `json:"online"`
 	// AwaySince is since when the cluster is not online, as far as known.
 	AwaySince *time.Time `json:"awaySince,omitempty"`
+	// CheckIn says how often the cluster checks in, and when it will; empty for one
+	// that holds a stream, or is not online.
+	CheckIn string `json:"checkIn,omitempty"`
 	// State that the agent reported, of which generation, since when.
 	State      atoll.RowState `json:"state,omitempty"`
 	Reported   int64          `json:"reported,omitempty"`
@@ -383,6 +387,9 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 	}
 	if at, away := b.Away[cluster]; away && !row.Online {
 		r.AwaySince = &at
+	}
+	if row.CheckIn > 0 && row.Online {
+		r.CheckIn = session.NewCheckIn(row.CheckIn, row.Spec.UID).Words(in.Now)
 	}
 	if st := row.Status; st != nil {
 		since := time.Unix(st.Since, 0).UTC()

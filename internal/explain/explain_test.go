@@ -149,6 +149,18 @@ func TestWholeBundle(t *testing.T) {
 	golden(t, "bundle", Explain(in).Text(false))
 }
 
+// A cluster that checks in is not away: it says when it comes.
+func TestClustersThatCheckIn(t *testing.T) {
+	b := shop()
+	row := b.Rows["quito"]
+	row.CheckIn, row.Status = 15*time.Minute, nil
+	b.Rows["quito"] = row
+	e := Explain(ask(web, b))
+	if text := e.Text(false); !strings.Contains(text, "not reported, checks in every 15m, next in about ") || strings.Contains(e.Verdict, "quito away") {
+		t.Error(text)
+	}
+}
+
 func TestNobodyPlacesIt(t *testing.T) {
 	in := ask(web)
 	in.Claim = &Claim{Why: "no policy and no annotation selects it", Skipped: "made by Deployment/api", NeededBy: []string{"shop/api-1"}}

@@ -257,6 +257,8 @@ func (e Explanation) cells(r *RowExplanation) string {
 		state += ", away for " + e.age(*r.AwaySince)
 	case !r.Online:
 		state += ", away"
+	case r.CheckIn != "":
+		state += ", " + r.CheckIn
 	}
 	since := r.Since
 	if r.StateSince != nil && r.Reported >= r.Generation && r.Phase == atoll.RowActive {

@@ -248,13 +248,14 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 	read(out.Latest)
 	out.Content = contents[out.Latest]
 	for _, row := range p.Rows {
-		out.Rows[row.Cluster] = rollout.Row{Spec: row.Spec, Status: row.Status, Online: st.Clusters.Online(row.Spec.UID)}
+		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: st.Clusters.Online(row.Spec.UID)}
 		if c, ok := st.Clusters.Get(row.Cluster); ok {
-			views[row.Cluster] = atoll.ViewOf(c)
+			one.CheckIn, views[row.Cluster] = c.Spec.CheckIn(), atoll.ViewOf(c)
 			if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionTrue {
 				out.Away[row.Cluster] = ready.LastTransitionTime.Time
 			}
 		}
+		out.Rows[row.Cluster] = one
 		read(row.Spec.Revision)
 	}
 	out.Provenance = explain.Provenance(out.Rows, contents, views)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"hash/fnv"
 	"time"
 
@@ -141,6 +142,11 @@ func (c CheckIn) Next(now time.Time) time.Time {
 		}
 		round++
 	}
+}
+
+// Words for people about an agent that checks in and does.
+func (c CheckIn) Words(now time.Time) string {
+	return fmt.Sprintf("checks in every %s, next in about %s", atoll.Span(c.Interval), atoll.Span(c.Next(now).Sub(now)))
 }
 
 // at is when the agent checks in, in that round.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/session"
 )
 
 func clustersCommand(flags *client.Flags) *cobra.Command {
@@ -75,7 +77,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 	}
 	table := output.NewTable(out, headings...)
 	for _, c := range clusters {
-		ready, reason := readiness(c)
+		ready, reason := readiness(c, o.now)
 		cells := []string{
 			c.Name, output.YesNo(c.Spec.Accepted), ready, c.Spec.Region, c.Status.KubernetesVersion,
 			c.Status.Nodes.Summary, output.Age(o.now, c.CreationTimestamp.Time), reason,
@@ -89,7 +91,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 }
 
 // readiness is the cluster's Ready in a word, and what stands in the way.
-func readiness(c v1alpha1.Cluster) (ready, reason string) {
+func readiness(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 	if !c.Spec.Accepted {
 		if cond := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterAccepted); cond != nil && cond.Message != "" {
 			return "no", cond.Message
@@ -102,7 +104,7 @@ func readiness(c v1alpha1.Cluster) (ready, reason string) {
 		case cond == nil:
 			continue
 		case cond.Status == metav1.ConditionTrue && kind == v1alpha1.ClusterReady:
-			return "yes", ""
+			return "yes", checksIn(c, now)
 		case cond.Status != metav1.ConditionTrue:
 			ready = "no"
 			if cond.Status == metav1.ConditionUnknown {
@@ -112,6 +114,15 @@ func readiness(c v1alpha1.Cluster) (ready, reason string) {
 		}
 	}
 	return "no", "its agent has not been heard of yet"
+}
+
+// checksIn says when a cluster that checks in will, as far as clocks agree.
+func checksIn(c v1alpha1.Cluster, now time.Time) string {
+	every := c.Spec.CheckIn()
+	if every == 0 {
+		return ""
+	}
+	return session.NewCheckIn(every, string(c.UID)).Words(now)
 }
 
 func taints(all []v1alpha1.Taint) string {

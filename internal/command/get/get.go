@@ -21,8 +21,8 @@ type options struct {
 	all    bool
 	// now is read once per command, so that all ages of a table agree.
 	now time.Time
-	// away are the clusters that are not there; for rows.
-	away map[string]bool
+	// absent are the clusters that are not there, by name; for rows.
+	absent map[string]absence
 }
 
 // NewCommand makes the command.

@@ -25,10 +25,13 @@ func TestReadinessSaysWhatIsInTheWay(t *testing.T) {
 		return c
 	}
 	joined := condition(v1alpha1.ClusterJoined, metav1.ConditionTrue, "Joined", "")
+	seldom := cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentChecksIn", "fine"))
+	seldom.UID, seldom.Spec.Connection = "u", &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn}
 	for name, c := range map[string]struct {
 		cluster       v1alpha1.Cluster
 		ready, reason string
 	}{
+		"checks in": {seldom, "yes", "checks in every 15m, next in about 14m15s"},
 		"pending":  {cluster(false), "no", "waits for `atoll accept tokyo-1`"},
 		"silent":   {cluster(true), "no", "its agent has not been heard of yet"},
 		"ready":    {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine")), "yes", ""},
@@ -37,7 +40,7 @@ func TestReadinessSaysWhatIsInTheWay(t *testing.T) {
 		"denied":   {cluster(false, condition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "Denied", "denied by ann")), "no", "denied by ann"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if ready, reason := readiness(c.cluster); ready != c.ready || reason != c.reason {
+			if ready, reason := readiness(c.cluster, now); ready != c.ready || reason != c.reason {
 				t.Errorf("readiness is %q, %q; want %q, %q", ready, reason, c.ready, c.reason)
 			}
 		})
@@ -59,15 +62,15 @@ func TestRowsAreShownWithTheirReasons(t *testing.T) {
 		{Bundle: "cluster-wide", Cluster: "d", Spec: atoll.RowSpec{Phase: atoll.RowHeld, Since: since, Reason: "RemovalHeld plan=abc"}},
 	}
 	var out strings.Builder
-	o := &options{now: now, all: true}
+	o := &options{now: now, all: true, absent: map[string]absence{"b": {checkIn: "checks in every 15m, next in about 7m"}, "d": {away: true}}}
 	if err := o.printRows(&out, rows, ""); err != nil {
 		t.Fatal(err)
 	}
 	want := `NAMESPACE   BUNDLE         CLUSTER   PHASE    STATE    ITEMS   SINCE   REASON
 shop        web            a         Active   Ready    2/2     60s     -
-shop        web            b         Active   Ready    2/2     60s     no report of the latest change yet
+shop        web            b         Active   Ready    2/2     60s     no report of the latest change yet: the cluster checks in every 15m, next in about 7m
 shop        web            c         Active   Failed   1/2     60s     Deployment/web: Conflict: it is not ours
--           cluster-wide   d         Held     -        -       60s     RemovalHeld plan=abc; no report yet
+-           cluster-wide   d         Held     -        -       60s     RemovalHeld plan=abc; the cluster is away; no report yet
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)

@@ -45,7 +45,7 @@ Rows lie in TargetSlices, which only administrators may read.`,
 			if done, err := o.format.Structured(cmd.OutOrStdout(), rows); done {
 				return err
 			}
-			if o.away, err = away(cmd.Context(), c); err != nil {
+			if o.absent, err = absent(cmd.Context(), c, o.now); err != nil {
 				return err
 			}
 			return o.printRows(cmd.OutOrStdout(), rows, c.Namespace)
@@ -57,15 +57,35 @@ Rows lie in TargetSlices, which only administrators may read.`,
 	return cmd
 }
 
-// away are the clusters that are not there, by name.
-func away(ctx context.Context, c *client.Cluster) (map[string]bool, error) {
+// absence of a cluster: it is away, or checks in and is not there all the time.
+type absence struct {
+	away    bool
+	checkIn string
+}
+
+// until when nothing can be heard of the cluster.
+func (a absence) until() string {
+	if a.checkIn == "" {
+		return ""
+	}
+	return ": the cluster " + a.checkIn
+}
+
+// absent are the clusters that are not there, by name.
+func absent(ctx context.Context, c *client.Cluster, now time.Time) (map[string]absence, error) {
 	clusters, err := client.List[v1alpha1.Cluster](ctx, c, client.Clusters, "", metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]bool{}
+	out := map[string]absence{}
 	for _, one := range clusters {
-		out[one.Name] = !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)
+		a := absence{away: !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)}
+		if !a.away {
+			a.checkIn = checksIn(one, now)
+		}
+		if a != (absence{}) {
+			out[one.Name] = a
+		}
 	}
 	return out, nil
 }
@@ -82,7 +102,7 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 	}
 	table := output.NewTable(out, headings...)
 	for _, r := range rows {
-		cells := []string{r.Namespace, cmp.Or(r.Bundle, "(namespace)"), r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r, o.away[r.Cluster])}
+		cells := []string{r.Namespace, cmp.Or(r.Bundle, "(namespace)"), r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r, o.absent[r.Cluster])}
 		reported := ""
 		if r.Status != nil {
 			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
@@ -100,21 +120,21 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 }
 
 // reason says why the row is not done, the hub's word before the cluster's.
-func reason(r client.Row, away bool) string {
+func reason(r client.Row, a absence) string {
 	var words []string
 	if r.Spec.Reason != "" {
 		words = append(words, r.Spec.Reason)
 	}
-	if away {
+	if a.away {
 		words = append(words, "the cluster is away")
 	}
 	switch {
 	case r.Spec.Phase == atoll.RowVacant:
 		words = append(words, "empty; it goes when it is deleted on the hub")
 	case r.Status == nil:
-		words = append(words, "no report yet")
+		words = append(words, "no report yet"+a.until())
 	case r.Status.Generation < r.Spec.Generation:
-		words = append(words, "no report of the latest change yet")
+		words = append(words, "no report of the latest change yet"+a.until())
 	case r.Status.Reason != "":
 		words = append(words, strings.TrimSuffix(r.Status.Reason+": "+r.Status.Message, ": "))
 	}
