@@ -180,6 +180,7 @@ func (b *Binder) Run(ctx context.Context) error {
 		}
 		b.handle(e)
 	}
+	b.inbox.close()
 	b.quiet.stop()
 	b.queue.ShutDown()
 	b.reports.queue.ShutDown()

@@ -29,13 +29,14 @@ type inbox struct {
 	cold  []event
 	known map[event]bool
 	more  chan struct{}
+	over  bool // nobody reads any more
 }
 
 func newInbox() *inbox { return &inbox{known: map[event]bool{}, more: make(chan struct{}, 1)} }
 
 func (q *inbox) put(e event) {
 	q.mu.Lock()
-	if !q.known[e] {
+	if !q.known[e] && !q.over {
 		q.known[e] = true
 		q.hot = append(q.hot, e)
 	}
@@ -46,7 +47,9 @@ func (q *inbox) put(e event) {
 // recheck queues events behind all others.
 func (q *inbox) recheck(es ...event) {
 	q.mu.Lock()
-	q.cold = append(q.cold, es...)
+	if !q.over {
+		q.cold = append(q.cold, es...)
+	}
 	q.mu.Unlock()
 	q.wake()
 }
@@ -57,6 +60,14 @@ func (q *inbox) clear() {
 	defer q.mu.Unlock()
 	q.hot, q.cold = nil, nil
 	clear(q.known)
+}
+
+// close drops what waits and whatever comes.
+func (q *inbox) close() {
+	q.mu.Lock()
+	q.over = true
+	q.mu.Unlock()
+	q.clear()
 }
 
 func (q *inbox) wake() {

@@ -116,6 +116,8 @@ type Options struct {
 	// when a session begins while the gateway holds, or is Recalling.
 	OnRemembered func(Remembered)
 
+	// Several hubs' gateways serve; default: this one only.
+	Several Several
 	// Version of the hub.
 	Version string
 	Logger  *slog.Logger

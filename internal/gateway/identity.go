@@ -46,6 +46,9 @@ func (g *Gateway) server() *grpc.Server {
 	)
 	pb.RegisterSessionServer(s, g)
 	pb.RegisterRegistrationServer(s, g)
+	if g.o.Several.Register != nil {
+		g.o.Several.Register(s)
+	}
 	return s
 }
 

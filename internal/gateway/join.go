@@ -43,6 +43,9 @@ type joining struct {
 
 // Join serves one request for a certificate.
 func (g *Gateway) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
+	if err := g.serving(); err != nil {
+		return nil, err
+	}
 	j := &joining{JoinRequest: r, from: address(ctx)}
 	reply, err := g.join(ctx, j)
 	if err == nil || status.Code(err) == codes.Canceled {

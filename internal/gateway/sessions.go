@@ -62,13 +62,26 @@ func (t *sessions) put(s *stream, now time.Time) (old *stream, rivals bool) {
 	if old == nil || old.instance == s.instance {
 		return old, false
 	}
-	r := t.rivals[s.id.uid]
+	_, rivals = t.count(s.id.uid, now)
+	return old, rivals
+}
+
+// switched counts that another hub took the stream of a cluster.
+func (t *sessions) switched(uid string, now time.Time) (switches int, rivals bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count(uid, now)
+}
+
+// count a switch of a cluster's stream. The caller holds the lock.
+func (t *sessions) count(uid string, now time.Time) (switches int, rivals bool) {
+	r := t.rivals[uid]
 	if r == nil || now.Sub(r.since) > rivalWindow {
 		r = &rivalry{since: now}
-		t.rivals[s.id.uid] = r
+		t.rivals[uid] = r
 	}
 	r.switches++
-	return old, r.switches >= rivalSwitches
+	return r.switches, r.switches >= rivalSwitches
 }
 
 // remove a stream, unless another has taken its place.
@@ -107,6 +120,9 @@ func (g *Gateway) enter(s *stream) {
 	// The Cluster may have changed since it was read and before it could be found.
 	if _, refused := g.admit(s.id); refused != nil {
 		s.end(refused)
+	}
+	if g.serving() != nil {
+		s.end(nil)
 	}
 }
 

@@ -32,7 +32,7 @@ func (g *Gateway) signApproved(ctx context.Context) {
 			return
 		}
 		g.waiters.wake(csr.Labels[handshake.LabelCluster])
-		queue.Add(csr.Name)
+		queue.AddAfter(csr.Name, g.signAfter())
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

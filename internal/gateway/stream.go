@@ -64,13 +64,16 @@ type stream struct {
 
 // Connect serves one session.
 func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) error {
+	if err := g.serving(); err != nil {
+		return err
+	}
 	id, err := identify(rpc.Context())
 	if err != nil {
 		g.metrics.refused.WithLabelValues("stream", "NoIdentity").Inc()
 		g.log.Warn("refused a stream", "from", address(rpc.Context()), "err", err)
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
-	c, refused := g.admit(id)
+	c, refused := g.admitLate(rpc.Context(), id)
 	if refused != nil {
 		g.metrics.refused.WithLabelValues("stream", refused.Reason).Inc()
 		if g.warned.first(id.uid+refused.Reason, time.Now()) {

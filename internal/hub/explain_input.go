@@ -59,7 +59,6 @@ func (x *explainer) explain(ctx context.Context, key atoll.ItemKey) (explain.Exp
 	if why, holding := x.parts.state.Hub.Holding(); holding {
 		in.Holding = why
 	}
-	x.observe()
 	var bundles []state.Bundle
 	var err error
 	if key.Group == v1alpha1.GroupVersion.Group {
@@ -84,17 +83,6 @@ func (x *explainer) explain(ctx context.Context, key atoll.ItemKey) (explain.Exp
 		in.Bundles = append(in.Bundles, one)
 	}
 	return explain.Explain(in), nil
-}
-
-// observe who is there, on a hub that leads not and so holds no streams: what the
-// leader wrote of them.
-func (x *explainer) observe() {
-	if x.parts.gateway != nil {
-		return
-	}
-	for _, c := range x.parts.state.Clusters.List() {
-		x.parts.state.Clusters.SetOnline(string(c.UID), meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterReady))
-	}
 }
 
 // ofAtoll gives the Bundle that was asked about, or those of a policy.

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"context"
 	"crypto"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,7 +16,6 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/keys"
-	"atoll.dev/atoll/internal/gateway"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -30,7 +28,7 @@ const servingLifetime = 10 * 365 * 24 * time.Hour
 // door is where agents dial, and by what they know that it is this hub's.
 type door struct {
 	listener net.Listener
-	opened   bool   // listener is open and nobody's yet
+	opened   bool   // the listener is somebody's, who closes it
 	self     string // HOST:PORT of this hub
 	address  string // what agents are told, maybe that of other hubs too
 	serving  tls.Certificate
@@ -47,7 +45,7 @@ func newDoor(o Options, server *apiserver.Server) (*door, error) {
 	ca := server.Keys().ClusterCA
 	self := ownAddress(o, server, listener)
 	d := &door{
-		listener: listener, opened: true, self: self, address: cmp.Or(o.GatewayAddress, self),
+		listener: listener, self: self, address: cmp.Or(o.GatewayAddress, self),
 		caHash: trust.CertificateHash(ca.Cert), caPEM: ca.CertPEM,
 	}
 	if d.serving, err = servingCertificate(o, ca, d.self+","+d.address, time.Now()); err != nil {
@@ -57,30 +55,14 @@ func newDoor(o Options, server *apiserver.Server) (*door, error) {
 	return d, nil
 }
 
-// open gives the listener, opened again where it was closed; who takes it closes it.
-func (d *door) open(ctx context.Context) (net.Listener, error) {
-	if d.opened {
-		d.opened = false
-		return d.listener, nil
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", d.listener.Addr().String())
-	if err != nil {
-		return nil, fmt.Errorf("listen for agents again: %w", err)
-	}
-	return l, nil
-}
-
-// standBy sends agents to the hub that leads until ctx ends.
-func (d *door) standBy(ctx context.Context, leader func() string) error {
-	l, err := d.open(ctx)
-	if err != nil {
-		return err
-	}
-	return gateway.StandBy(ctx, l, d.serving, leader)
+// open gives the listener to who closes it.
+func (d *door) open() net.Listener {
+	d.opened = true
+	return d.listener
 }
 
 func (d *door) close() {
-	if d.opened {
+	if !d.opened {
 		d.listener.Close()
 	}
 }

@@ -4,9 +4,10 @@
 // Contract: Run returns when ctx ends and all is down, or with the error of the
 // first part that failed, the others being stopped. Nothing is ordered of any
 // member before the tables have their first lists and this start is in the chain.
-// Of several hubs on one etcd all serve the API and one leads: it alone decides,
-// writes and serves agents. A hub that may have lost its lease writes and orders
-// nothing from that moment on, and Run ends with an error that says so.
+// Of several hubs on one etcd all serve the API and agents, and one leads: it alone
+// decides. A hub that may have lost its lease decides nothing from that moment on, and
+// Run ends with an error that says so; one that is out of touch with the store sends
+// its agents to the others until it is back.
 package hub
 
 import (
@@ -14,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -58,9 +58,6 @@ type hub struct {
 	door   *door
 	late   *lateParts
 	began  time.Time
-
-	mu    sync.Mutex
-	leads bool // the parts that others see are a leader's
 }
 
 // Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
@@ -85,9 +82,9 @@ func Run(ctx context.Context, o Options) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watch(gctx, h.server) })
 	if h.several() {
-		group.Go(func() error { return h.standForElection(gctx) })
+		group.Go(func() error { return h.share(gctx) })
 	} else {
-		group.Go(func() error { return h.lead(gctx, nil) })
+		group.Go(func() error { return h.alone(gctx) })
 	}
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -112,133 +109,67 @@ func (h *hub) prepare(ctx context.Context) error {
 	return err
 }
 
-// standForElection follows, which is to serve the API with Atoll's admission and to
-// send agents to the leader, until this hub is elected; then it leads.
-func (h *hub) standForElection(ctx context.Context) error {
-	e, err := leader.New(h.server.LoopbackConfig(), h.door.self, h.log.With("component", "leader"))
+// alone decides and serves agents on an embedded etcd until ctx ends.
+func (h *hub) alone(ctx context.Context) error {
+	p, err := h.newParts(ctx, togetherness{})
 	if err != nil {
+		return err
+	}
+	if err := h.begin(ctx, p); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	reading, stopReading := context.WithCancel(ctx)
-	defer stopReading()
-	group.Go(func() error {
-		select {
-		case <-reading.Done():
-			return nil
-		case <-e.Follows():
-			return h.read(reading)
-		}
-	})
-	group.Go(func() error {
-		return e.Run(ctx,
-			func(ctx context.Context) error { return h.door.standBy(ctx, e.Leader) },
-			func(ctx context.Context) error { return h.leadAfter(ctx, e.Tenure(), stopReading) })
-	})
-	return group.Wait()
-}
-
-// read keeps the tables and decides over them for admission's sake, writing nothing,
-// until ctx ends.
-func (h *hub) read(ctx context.Context) error {
-	st, err := state.New(clientConfig(h.server), h.server.Keys().HubKey)
-	if err != nil {
-		return err
-	}
-	p := newDeciders(h.o, st, false)
-	group, gctx := errgroup.WithContext(ctx)
-	ready := make(chan struct{})
-	group.Go(func() error { return st.Run(gctx, ready) })
-	group.Go(func() error {
-		select {
-		case <-gctx.Done():
-			return nil
-		case <-ready:
-		}
-		h.publish(p, false)
-		h.log.Info("the hub is ready and follows", "api", h.server.Address(), "gateway", h.door.address, "kubeconfig", h.server.AdminKubeconfigPath(), "after", time.Since(h.began).Round(time.Millisecond))
-		return p.bind.Run(gctx)
-	})
-	if err := group.Wait(); ctx.Err() == nil {
-		return err
-	}
-	return nil
-}
-
-// lead decides and serves agents until ctx ends.
-func (h *hub) lead(ctx context.Context, t *leader.Tenure) error {
-	return h.leadAfter(ctx, t, func() {})
-}
-
-// leadAfter leads over tables of its own, read now, as after a start: what a
-// follower's tables hold may lag. handedOver is called once they are synced and
-// others see them.
-func (h *hub) leadAfter(ctx context.Context, t *leader.Tenure, handedOver func()) error {
-	group, ctx := errgroup.WithContext(ctx)
-	p, err := h.leaderParts(ctx, t)
-	if err != nil {
-		return err
-	}
 	ready := make(chan struct{})
 	group.Go(func() error { return p.state.Run(ctx, ready) })
-	if h.several() {
-		group.Go(func() error { return h.server.RunControllers(ctx) })
-	}
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ready:
 		}
-		h.publish(p, true)
-		handedOver()
-		h.log.Info("the hub is ready", "api", h.server.Address(), "gateway", h.door.address, "kubeconfig", h.server.AdminKubeconfigPath(), "after", time.Since(h.began).Round(time.Millisecond))
-		return p.run(ctx)
+		h.publish(p)
+		h.said("the hub is ready")
+		listener := h.door.open()
+		return together(ctx, p.inventory.Run, p.rewinds.run, p.decide, func(context.Context) error { return p.gateway.Serve(listener) })
 	})
 	return group.Wait()
 }
 
-// leaderParts records that this hub begins to lead, and makes all parts. Nothing
-// runs yet.
-func (h *hub) leaderParts(ctx context.Context, t *leader.Tenure) (*parts, error) {
-	cfg := t.Fenced(clientConfig(h.server))
-	c, err := client.New(cfg, client.Options{Scheme: state.Scheme()})
-	if err != nil {
-		return nil, fmt.Errorf("client of the hub's API: %w", err)
+// together runs all until ctx ends or one fails.
+func together(ctx context.Context, runs ...func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range runs {
+		group.Go(func() error { return run(ctx) })
 	}
+	return group.Wait()
+}
+
+func (h *hub) said(what string) {
+	h.log.Info(what, "api", h.server.Address(), "gateway", h.door.address, "kubeconfig", h.server.AdminKubeconfigPath(), "after", time.Since(h.began).Round(time.Millisecond))
+}
+
+// begin records that this hub begins to lead.
+func (h *hub) begin(ctx context.Context, p *parts) error {
 	restored, err := restoredFrom(h.o.API.DataDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	started, err := recordStart(ctx, c, h.server.EtcdClient(), restored, h.several())
+	started, err := recordStart(ctx, p.state.Client, h.server.EtcdClient(), restored, h.several())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if restored != "" {
 		h.log.Warn("this hub was restored from a backup: it holds until an administrator decides with: atoll restore accept --hub|--members")
 		if err := backup.ClearMarker(h.o.API.DataDir); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	st, err := state.New(cfg, h.server.Keys().HubKey)
-	if err != nil {
-		return nil, err
-	}
-	st.Hub.Put(started)
-	p := newDeciders(h.o, st, true)
-	p.tenure = t
-	return p, p.newGateway(ctx, h.o, h.server, h.door)
+	p.state.Hub.Put(started)
+	return nil
 }
 
-// publish the parts to admission and the API's endpoints; a leader's stay.
-func (h *hub) publish(p *parts, leads bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if leads || !h.leads {
-		h.leads = leads
-		h.late.set(p)
-	}
-}
+// publish the parts to admission and the API's endpoints.
+func (h *hub) publish(p *parts) { h.late.set(p) }
 
 // clientConfig for typed clients, which choose the content type by kind: custom
 // resources are JSON, built-in kinds are not.

@@ -6,6 +6,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rewind"
@@ -48,6 +53,9 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 	}
 	if ns := row.Bundle.Namespace; ns != "" {
 		if r.doomed(ns) {
+			if err := r.buried(ctx, ns); err != nil {
+				return atoll.Manifest{}, err
+			}
 			in.DeletedNamespaces = []string{ns}
 		} else if o, ok := r.state.Namespaces.Get(ns); ok {
 			in.Namespaces = map[string]atoll.NamespaceMeta{ns: {Labels: o.Labels, Annotations: o.Annotations}}
@@ -88,6 +96,26 @@ func (r rowRenderer) heldBack(content *atoll.Content) (held []string) {
 func (r rowRenderer) doomed(ns string) bool {
 	o, ok := r.state.Namespaces.Get(ns)
 	return !ok || o.DeletionTimestamp != nil
+}
+
+// buried makes sure of what is doomed: that the table lacks a namespace is not yet a
+// user's word, since the table of a hub that does not lead may be behind the row.
+func (r rowRenderer) buried(ctx context.Context, ns string) error {
+	if _, ok := r.state.Namespaces.Get(ns); ok {
+		return nil
+	}
+	var o metav1.PartialObjectMetadata
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.state.Client.Get(ctx, client.ObjectKey{Name: ns}, &o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("make sure that namespace %s was deleted: %w", ns, err)
+	case o.DeletionTimestamp != nil:
+		return nil
+	}
+	return fmt.Errorf("namespace %s is there, and this hub's table does not show it yet", ns)
 }
 
 // here tells whether the Bundle has a row in the cluster that stays.

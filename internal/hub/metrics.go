@@ -11,7 +11,7 @@ func (h *hub) registerMetrics(r prometheus.Registerer) error {
 		name, help string
 		value      func(p *parts) int
 	}{
-		{"leading", "Whether this hub decides and serves agents: 1 or 0. Of several hubs on one etcd, one does.", func(p *parts) int { return number(p.gateway != nil && p.tenure.Leads()) }},
+		{"leading", "Whether this hub decides: 1 or 0. Of several hubs on one etcd, one does.", func(p *parts) int { return number(p.tenure.Leads()) }},
 		{"holding", "Whether the hub orders nothing of any member, since it was restored and nobody has decided: 1 or 0.", func(p *parts) int {
 			_, holding := p.state.Hub.Holding()
 			return number(holding)

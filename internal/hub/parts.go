@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver"
@@ -20,12 +20,14 @@ import (
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/place"
+	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/summarise"
 )
 
 // parts is everything that runs over the tables.
 type parts struct {
+	togetherness
 	state     *state.State
 	log       *slog.Logger
 	bind      *bind.Binder
@@ -34,41 +36,70 @@ type parts struct {
 	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
 	rewinds   *rewinds
-
-	// The rest is a leader's only.
-	tenure  *leader.Tenure
-	gateway *gateway.Gateway
-	door    *door
+	gateway   *gateway.Gateway
+	door      *door
+	// serving writes what any hub may, while it is in touch with the store.
+	serving client.Client
 }
 
-// newDeciders makes the parts that decide and subscribes them to the tables, which
-// are still empty. On a hub that does not lead they are there to be asked.
-func newDeciders(o Options, st *state.State, leads bool) *parts {
-	log := o.API.Logger
-	p := &parts{state: st, log: log, rewinds: newRewinds(st, log.With("component", "rewind"))}
-	defaults := defaulting.New(func(gk schema.GroupKind) *unstructured.Unstructured { return definition(st, gk) })
-	p.recorder = summarise.NewRecorder(st.Client, st.Revisions, st.Templates, log.With("component", "events"))
-	p.bind = bind.New(bind.Options{
-		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Bundles: st.Bundles,
-		Rows: st.Rows, Clusters: st.Clusters, Events: p.recorder, Revisions: st.Revisions, Client: st.Client,
-		Defaults: defaults, Log: log.With("component", "bind"), ReadOnly: !leads,
-	})
+// newParts makes all parts and subscribes them to the tables, which are still empty.
+// ctx is the gateway's life. On a hub that does not lead, those that decide are there
+// to be asked.
+func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
+	st, err := state.New(leader.Fenced(clientConfig(h.server), t.tenure, t.presence), h.server.Keys().HubKey)
+	if err != nil {
+		return nil, err
+	}
+	p := &parts{togetherness: t, state: st, log: h.log, door: h.door}
+	if p.serving, err = client.New(t.presence.Fenced(clientConfig(h.server)), client.Options{Scheme: state.Scheme()}); err != nil {
+		return nil, fmt.Errorf("client of what any hub writes: %w", err)
+	}
+	p.rewinds = newRewinds(st, p.serving, t.leads, h.log.With("component", "rewind"))
+	p.recorder = summarise.NewRecorder(st.Client, st.Revisions, st.Templates, h.log.With("component", "events"))
+	p.bind = p.binder(t.tenure != nil)
 	p.place = place.New(place.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Events: p.recorder, Log: log.With("component", "place"),
+		Namespaces: st.Namespaces, Hub: st.Hub, Events: p.recorder, Log: h.log.With("component", "place"),
 	})
 	p.summarise = summarise.New(summarise.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
-		Namespaces: st.Namespaces, Hub: st.Hub, Intent: summarise.Stated(defaults), Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Intent: summarise.Stated(defaults(st)), Events: p.recorder,
 		Writer: &summarise.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
-		Log:    log.With("component", "summarise"),
+		Log:    h.log.With("component", "summarise"),
 	})
-	observed := inventory.Options{Clusters: st.Clusters, Client: st.Client, Logger: log.With("component", "inventory")}
-	if leads { // at most once in a process
-		observed.Metrics = legacyregistry.Registerer()
+	observed := inventory.Options{
+		Clusters: st.Clusters, Client: p.serving, Logger: h.log.With("component", "inventory"),
+		Metrics: legacyregistry.Registerer(), Leads: t.leads,
+	}
+	if t.peers != nil {
+		observed.Complete = t.peers.Complete
 	}
 	p.inventory = inventory.New(observed)
-	return p
+	return p, p.newGateway(ctx, h.o, h.server)
+}
+
+// leads tells whether this hub decides, as far as it surely knows.
+func (t togetherness) leads() bool { return t.tenure.Leads() }
+
+// binder over the tables; one that only reads answers who places what.
+func (p *parts) binder(readOnly bool) *bind.Binder {
+	st := p.state
+	return bind.New(bind.Options{
+		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Bundles: st.Bundles,
+		Rows: st.Rows, Clusters: st.Clusters, Events: p.recorder, Revisions: st.Revisions, Client: st.Client,
+		Defaults: defaults(st), Log: p.log.With("component", "bind"), ReadOnly: readOnly,
+	})
+}
+
+// leading gives the parts of a follower as those of a leader.
+func (p *parts) leading() *parts {
+	l := *p
+	l.bind = p.binder(false)
+	return &l
+}
+
+func defaults(st *state.State) render.Defaulter {
+	return defaulting.New(func(gk schema.GroupKind) *unstructured.Unstructured { return definition(st, gk) })
 }
 
 // definition gives the CRD of a kind, nil where it has none.
@@ -84,61 +115,69 @@ func definition(st *state.State, gk schema.GroupKind) *unstructured.Unstructured
 }
 
 // newGateway makes the gateway; ctx is its life.
-func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Server, d *door) error {
-	p.door = d
-	kube, err := kubernetes.NewForConfig(p.tenure.Fenced(server.LoopbackConfig()))
+func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Server) error {
+	kube, err := kubernetes.NewForConfig(p.presence.Fenced(server.LoopbackConfig()))
 	if err != nil {
 		return fmt.Errorf("client of certificate requests: %w", err)
 	}
 	rows := rowRenderer{state: p.state, ctx: ctx, key: server.Keys().HubKey}
-	p.gateway, err = gateway.New(ctx, gateway.Options{
+	options := gateway.Options{
 		Clusters: p.state.Clusters, Rows: p.state.Rows, Inventory: p.inventory,
 		Render: rows.manifest, RenderSalt: rows.salt,
-		Client: p.state.Client, Requests: kube.CertificatesV1().CertificateSigningRequests(),
-		Serving: d.serving, HubCA: d.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
+		Client: p.serving, Requests: kube.CertificatesV1().CertificateSigningRequests(),
+		Serving: p.door.serving, HubCA: p.door.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
 		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.hubState,
-		OnRewind: p.rewinds.onRewind, OnAhead: p.rewinds.onAhead,
+		OnRewind: p.rewinds.onRewind, OnAhead: p.ahead,
 		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered,
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
-	})
+	}
+	if p.peers != nil {
+		options.Clusters = streams{p.state.Clusters, p.peers}
+		options.Several = gateway.Several{Serves: p.serves, Leads: p.leads, Register: p.peers.Register}
+	}
+	p.gateway, err = gateway.New(ctx, options)
 	p.rewinds.fleet = p.gateway
 	return err
 }
 
-// position of the store now: this start, and the newest slice; none once another hub
-// may lead, whose start is where this one's positions end. So the revision is read
-// first.
+// position of the store now: the start that is the last one, and the newest slice, as
+// far as no later start is in the store. A hub that surely leads and has written its
+// start is its own witness; another one has what it saw when it last looked. The bound
+// is read first, and the chain last.
 func (p *parts) position() (string, int64) {
-	chain, revision := p.state.Hub.Chain(), p.state.Rows.Revision()
-	if len(chain) == 0 || !p.tenure.Leads() {
+	revision := p.state.Rows.Revision()
+	if p.presence != nil && !(p.started.Load() && p.tenure.Leads()) {
+		revision = min(revision, p.presence.Vouched())
+	}
+	st := p.state.Hub.Get()
+	if st == nil || len(st.Chain) == 0 || st.Beginning != "" || revision == 0 {
 		return "", 0
 	}
-	return chain[len(chain)-1].ID, revision
+	return st.Chain[len(st.Chain)-1].ID, revision
 }
 
 // hubState for the gateway, which orders nothing without one.
 func (p *parts) hubState() *enginev1.HubState {
-	if !p.tenure.Leads() {
+	if !p.presence.Holds() {
 		return nil
 	}
 	return p.state.Hub.Get()
 }
 
-// run everything until ctx ends or one part fails.
-func (p *parts) run(ctx context.Context) error {
-	listener, err := p.door.open(ctx)
-	if err != nil {
-		return err
+// ahead tells who leads that a row must be raised.
+func (p *parts) ahead(bundle, cluster string, generation int64) {
+	if p.leads() {
+		p.rewinds.onAhead(bundle, cluster, generation)
+	} else {
+		p.peers.Ahead(bundle, cluster, generation)
 	}
+}
+
+// decide until ctx ends or one part fails.
+func (p *parts) decide(ctx context.Context) error {
 	if err := publishInfo(ctx, p.state.Client, p.door.address, p.door.caHash, p.door.caPEM); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{
-		p.bind.Run, p.place.Run, p.summarise.Run, p.recorder.Run, p.inventory.Run, p.rewinds.run, p.rewinds.recall,
-		func(context.Context) error { return p.gateway.Serve(listener) },
-	} {
-		group.Go(func() error { return run(ctx) })
-	}
-	return group.Wait()
+	p.inventory.Lead()
+	return together(ctx, p.bind.Run, p.place.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall)
 }

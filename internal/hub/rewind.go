@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -18,12 +19,14 @@ import (
 // rewinds turns what the gateway finds out about a store that was set back into
 // writes, in order and outside of its streams.
 type rewinds struct {
-	state *state.State
-	log   *slog.Logger
-	found chan string
-	ahead chan aheadOf
-	moved chan struct{} // the HubState changed
-	told  *recalls
+	state   *state.State
+	serving client.Client // writes also where this hub does not lead
+	leads   func() bool
+	log     *slog.Logger
+	found   chan string
+	ahead   chan aheadOf
+	moved   chan struct{} // the HubState changed
+	told    *recalls
 	// fleet is what the hub's agents are told, and asked, when a decision is made.
 	fleet fleet
 }
@@ -40,9 +43,9 @@ type aheadOf struct {
 	generation      int64
 }
 
-func newRewinds(s *state.State, log *slog.Logger) *rewinds {
+func newRewinds(s *state.State, serving client.Client, leads func() bool, log *slog.Logger) *rewinds {
 	r := &rewinds{
-		state: s, log: log,
+		state: s, serving: serving, leads: leads, log: log,
 		found: make(chan string, 1), ahead: make(chan aheadOf, 1024), moved: make(chan struct{}, 1),
 		told: newRecalls(),
 	}
@@ -77,7 +80,8 @@ func (r *rewinds) onAhead(bundle, cluster string, generation int64) {
 // ordered of them.
 func (r *rewinds) recalling() bool { return rewind.Recalling(r.state.Hub.Get(), time.Now()) }
 
-// run writes until ctx ends.
+// run writes until ctx ends. Every hub may find that the store was set back; what
+// follows when it goes on, and raises, are the leader's.
 func (r *rewinds) run(ctx context.Context) error {
 	holding := r.holding()
 	for {
@@ -85,7 +89,7 @@ func (r *rewinds) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case reason := <-r.found:
-			hub, err := updateHub(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
+			hub, err := updateHub(ctx, r.serving, func(old enginev1.HubState) enginev1.HubState {
 				return rewind.Hold(old, reason, time.Now())
 			})
 			if err != nil {
@@ -96,8 +100,14 @@ func (r *rewinds) run(ctx context.Context) error {
 			r.fleet.Reset("the hub was set back to an older state, and holds")
 		case <-r.moved:
 			now := r.holding()
-			if holding && !now {
+			switch {
+			case now == holding:
+			case now && !r.leads():
+				r.fleet.Reset("the hub was set back to an older state, and holds")
+			case !now && r.leads():
 				r.goOn(ctx)
+			case !now:
+				r.fleet.Reset("the hub goes on after a restore")
 			}
 			holding = now
 		case a := <-r.ahead:

@@ -65,6 +65,12 @@ type Options struct {
 	// minute and still be written; defaults 0.2 and 3.
 	SilentShare    float64
 	SilentClusters int
+	// Leads tells whether this hub, of several, decides; default: it does. One that
+	// does not writes only of members whose agents' streams it holds.
+	Leads func() bool
+	// Complete tells whether all hubs have told whose streams they hold; default: they
+	// have. Nobody turns Unknown meanwhile.
+	Complete func() bool
 	// OnSilence is told when the fleet falls silent and when it is over; it must
 	// not block. Default: nobody is told besides log and metrics.
 	OnSilence func(silent bool, message string)
@@ -92,7 +98,8 @@ type Reconciler struct {
 // member is what is known of one cluster since the hub started.
 type member struct {
 	facts
-	lost time.Time // when the stream went; zero while up or never seen
+	elsewhere bool      // another hub holds a stream
+	lost      time.Time // when the stream went; zero while up or never seen
 	// every is how often the agent was to check in when the stream went, which is
 	// what it keeps to until it hears of another; 0: it was to hold the stream.
 	every time.Duration
@@ -112,6 +119,9 @@ func New(o Options) *Reconciler {
 	if o.SilentClusters <= 0 {
 		o.SilentClusters = 3
 	}
+	if o.Complete == nil {
+		o.Complete = func() bool { return true }
+	}
 	if o.OnSilence == nil {
 		o.OnSilence = func(bool, string) {}
 	}
@@ -130,7 +140,7 @@ func New(o Options) *Reconciler {
 	return r
 }
 
-// Run writes until ctx ends. Only one hub at a time may run it.
+// Run writes until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) error {
 	r.mu.Lock()
 	r.started = time.Now()
@@ -166,7 +176,10 @@ func (r *Reconciler) StreamDown(uid string, heard time.Time) {
 	r.mu.Lock()
 	m := r.member(uid)
 	m.up = false
-	if known {
+	switch {
+	case m.elsewhere:
+		m.facts, m.apis = facts{}, nil
+	case known:
 		r.lose(m, &c.Spec, heard)
 	}
 	every := m.every
@@ -343,6 +356,10 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	uid, now := string(c.UID), time.Now()
 	r.mu.Lock()
 	m := r.member(uid)
+	if r.others(m) {
+		r.mu.Unlock()
+		return 0, nil
+	}
 	after = r.judge(uid, c, m, now)
 	seen, apis, wrote := m.facts, m.apis, m.wrote
 	r.mu.Unlock()
@@ -399,7 +416,7 @@ func (r *Reconciler) written(m *member, i *pb.Inventory) {
 
 // judge whether the member counts as silent; the caller holds the lock.
 func (r *Reconciler) judge(uid string, c *v1alpha1.Cluster, m *member, now time.Time) (after time.Duration) {
-	if m.up || !c.Spec.Accepted || !joined(c) {
+	if m.up || !c.Spec.Accepted || !joined(c) || !r.leads() {
 		return 0
 	}
 	if m.lost.IsZero() { // not seen since this hub started
@@ -418,6 +435,9 @@ func (r *Reconciler) judge(uid string, c *v1alpha1.Cluster, m *member, now time.
 	}
 	if m.silent {
 		return 0
+	}
+	if !r.o.Complete() {
+		return incomplete
 	}
 	if m.every > 0 {
 		if n := r.overdue.at(now); r.tooMany(n) {

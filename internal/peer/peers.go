@@ -32,6 +32,9 @@ type Options struct {
 	// Changed is told whether this hub, and whether another one, holds a stream of
 	// the cluster; whenever either changes.
 	Changed func(uid string, here, elsewhere bool)
+	// Ahead is told of rows that other hubs' agents hold at a higher generation than
+	// the store has.
+	Ahead func(bundle, cluster string, generation int64)
 	// Supersede is told that a newer session of the cluster is at another hub.
 	Supersede func(uid, hub string)
 	Log       *slog.Logger
@@ -88,6 +91,22 @@ func (p *Peers) SetOnline(uid string, on bool) {
 	}
 }
 
+// aheadLimit is how many rows wait to be told to a hub; the others are found again at
+// their agents' next sessions.
+const aheadLimit = 4096
+
+// Ahead tells the other hubs of a row that the one that leads must raise.
+func (p *Peers) Ahead(bundle, cluster string, generation int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.watchers {
+		if len(w.ahead) < aheadLimit {
+			w.ahead = append(w.ahead, &peerpb.Ahead{Bundle: bundle, Cluster: cluster, Generation: generation})
+			signal(w.wake)
+		}
+	}
+}
+
 // carry out what a step of the core made. The caller holds mu.
 func (p *Peers) carry(out outcome) {
 	for _, c := range out.changes {
@@ -113,15 +132,13 @@ const piece = 500
 // watcher is another hub that is told what this one holds; Peers' lock guards it.
 type watcher struct {
 	dirty map[string]struct{}
+	ahead []*peerpb.Ahead
 	wake  chan struct{} // capacity 1
 }
 
 func (w *watcher) note(uid string) {
 	w.dirty[uid] = struct{}{}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	signal(w.wake)
 }
 
 // Watch tells another hub what this one holds.
@@ -145,7 +162,7 @@ func (p *Peers) Watch(_ *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[pee
 		told, rest := p.next(w)
 		told.Complete = !rest && !complete
 		complete = complete || told.Complete
-		if len(told.Sessions)+len(told.Gone) > 0 || told.Complete {
+		if len(told.Sessions)+len(told.Gone)+len(told.Ahead) > 0 || told.Complete {
 			if err := rpc.Send(told); err != nil {
 				return err
 			}
@@ -165,7 +182,8 @@ func (p *Peers) Watch(_ *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[pee
 func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	told = &peerpb.Told{}
+	told = &peerpb.Told{Ahead: w.ahead}
+	w.ahead = nil
 	for uid := range w.dirty {
 		if len(told.Sessions)+len(told.Gone) >= piece {
 			return told, true
@@ -195,6 +213,9 @@ func (p *Peers) take(f *found, told *peerpb.Told) {
 	}
 	if told.GetComplete() {
 		p.carry(p.union.completed(f.name))
+	}
+	for _, a := range told.GetAhead() {
+		p.o.Ahead(a.GetBundle(), a.GetCluster(), a.GetGeneration())
 	}
 	p.judge()
 }

@@ -83,7 +83,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"api", "vocabulary", "wire", "cores", "trust", "state", "explain", "reconcilers", "gateway", "apiserver", "admission", "agent"},
+		below: []string{"api", "vocabulary", "wire", "cores", "trust", "state", "explain", "reconcilers", "gateway", "peer", "apiserver", "admission", "agent"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{

@@ -1,16 +1,17 @@
-// Package leader chooses, of several hubs on one etcd, the one that decides and
-// serves agents.
+// Package leader chooses, of several hubs on one etcd, the one that decides, and
+// tells each for how long it surely is in touch with the store.
 //
 // Contract: at most one hub's Tenure leads at any moment, by each hub's own clock,
 // whatever is stopped, slow or cut off; clocks may differ, but must not run at rates
 // that differ by a fifth. What a client of a Fenced configuration writes is refused
-// from the moment on at which another hub may lead. An Election leads at most once.
+// from the moment on at which another hub may lead. An Election leads at most once. A
+// hub whose Presence holds has seen the store as it was at most so long ago; it vouches
+// for a revision only if up to there no other start than the one that it knows began.
 package leader
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -29,12 +30,12 @@ const (
 	leaseNamespace = metav1.NamespaceSystem
 	leaseName      = "atoll-hub"
 	// leaseDuration is how long others wait for a leader that says nothing.
-	leaseDuration = 15 * time.Second
+	leaseDuration = 9 * time.Second
 	// Takeover is how long at most it takes others to begin when a leader vanishes.
-	Takeover = leaseDuration + 2*renewEvery
+	Takeover = leaseDuration + 3*renewEvery
 	// renewDeadline bounds the tries of one renewal, renewEvery their distance.
-	renewDeadline = 10 * time.Second
-	renewEvery    = 2 * time.Second
+	renewDeadline = 6 * time.Second
+	renewEvery    = time.Second
 	// tenureLength is below leaseDuration, so that a leader stops writing before
 	// another one begins, whichever of their clocks runs faster.
 	tenureLength = renewDeadline + renewEvery
@@ -49,7 +50,6 @@ type Election struct {
 	tenure  *Tenure
 	elector *leaderelection.LeaderElector
 	won     chan struct{}
-	follows chan struct{}
 }
 
 // New stands under the gateway's address, which people see as the lease's
@@ -59,7 +59,7 @@ func New(cfg *rest.Config, address string, log *slog.Logger) (*Election, error) 
 	if err != nil {
 		return nil, fmt.Errorf("client of the leader's lease: %w", err)
 	}
-	e := &Election{log: log, tenure: newTenure(tenureLength), won: make(chan struct{}), follows: make(chan struct{})}
+	e := &Election{log: log, tenure: newTenure(tenureLength), won: make(chan struct{})}
 	lock := &lease{
 		Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaseName},
@@ -68,7 +68,6 @@ func New(cfg *rest.Config, address string, log *slog.Logger) (*Election, error) 
 		},
 		tenure: e.tenure,
 	}
-	var once sync.Once
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: leaseName, Lock: lock, ReleaseOnCancel: true,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: renewEvery,
@@ -78,7 +77,6 @@ func New(cfg *rest.Config, address string, log *slog.Logger) (*Election, error) 
 			OnNewLeader: func(holder string) {
 				if holder != "" && holder != lock.Identity() {
 					log.Info("another hub leads", "gateway", addressOf(holder))
-					once.Do(func() { close(e.follows) })
 				}
 			},
 		},
@@ -95,20 +93,13 @@ func addressOf(holder string) string {
 	return address
 }
 
-// Leader is the gateway's address of the hub that leads, as last seen; empty when
-// none was.
-func (e *Election) Leader() string { return addressOf(e.elector.GetLeader()) }
-
 // Tenure of this hub; it leads once elected.
 func (e *Election) Tenure() *Tenure { return e.tenure }
 
-// Follows is closed when another hub is first seen to lead.
-func (e *Election) Follows() <-chan struct{} { return e.follows }
-
-// Run follows until this hub is elected, then leads. It returns nil when ctx ended,
-// the lease being free for others once lead has returned, and an error when either
-// function failed or the lease was lost; lead's context ends at that moment.
-func (e *Election) Run(ctx context.Context, follow, lead func(context.Context) error) error {
+// Run waits until this hub is elected, then leads. It returns nil when ctx ended, the
+// lease being free for others once lead has returned, and an error when lead failed or
+// the lease was lost; lead's context ends at that moment.
+func (e *Election) Run(ctx context.Context, lead func(context.Context) error) error {
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	var elector sync.WaitGroup
 	elector.Go(func() {
@@ -117,23 +108,12 @@ func (e *Election) Run(ctx context.Context, follow, lead func(context.Context) e
 	})
 	defer elector.Wait()
 	defer release()
-
-	following, stop := context.WithCancel(ctx)
-	defer stop()
-	followed := make(chan error, 1)
-	go func() { followed <- follow(following) }()
 	select {
-	case err := <-followed:
-		return err
 	case <-ctx.Done():
-		return <-followed
+		return nil
 	case <-e.won:
 	}
-	stop()
-	if err := <-followed; err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	e.log.Info("this hub leads: it decides and serves agents from now on")
+	e.log.Info("this hub leads: it decides from now on")
 	return e.lead(ctx, lead)
 }
 

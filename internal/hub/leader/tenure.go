@@ -4,10 +4,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 )
 
 // ErrNotLeading is what writes of a hub end with that may have lost its lease.
@@ -83,25 +86,60 @@ func (t *Tenure) Fenced(cfg *rest.Config) *rest.Config {
 	if t == nil {
 		return cfg
 	}
+	return fenced(cfg, func(*http.Request) error { return refusal(t.Leads(), ErrNotLeading) })
+}
+
+// Fenced gives the configuration with which clients write what agents report of rows
+// while the hub is in touch with the store, and all else while it leads. Without a
+// Tenure it is cfg itself.
+func Fenced(cfg *rest.Config, t *Tenure, p *Presence) *rest.Config {
+	if t == nil {
+		return cfg
+	}
+	return fenced(cfg, func(r *http.Request) error {
+		if reports(r.URL.Path) {
+			return refusal(p.Holds(), ErrOutOfTouch)
+		}
+		return refusal(t.Leads(), ErrNotLeading)
+	})
+}
+
+// reports tells whether what is written is the status of rows.
+func reports(path string) bool {
+	return strings.HasSuffix(path, "/status") && strings.Contains(path, "/"+enginev1.GroupVersion.String()+"/targetslices/")
+}
+
+func refusal(allowed bool, why error) error {
+	if allowed {
+		return nil
+	}
+	return why
+}
+
+func fenced(cfg *rest.Config, refused func(*http.Request) error) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{next, t} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{next, refused} })
 	return cfg
 }
 
-// fence lets reads pass always, and writes while this hub surely leads. What was
-// sent before is fenced by the resource versions that writes carry.
+// fence lets reads pass always, and writes that are not refused. What was sent before
+// is fenced by the resource versions that writes carry.
 type fence struct {
-	next   http.RoundTripper
-	tenure *Tenure
+	next    http.RoundTripper
+	refused func(*http.Request) error
 }
 
 func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead || f.tenure.Leads() {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return f.next.RoundTrip(r)
+	}
+	err := f.refused(r)
+	if err == nil {
 		return f.next.RoundTrip(r)
 	}
 	if r.Body != nil {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_ = r.Body.Close()
 	}
-	return nil, ErrNotLeading
+	return nil, err
 }

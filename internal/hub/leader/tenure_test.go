@@ -113,7 +113,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestWritesEndWithTheTenure(t *testing.T) {
 	tn := newTenure(time.Minute)
 	passed := 0
-	f := fence{roundTripper(func(*http.Request) (*http.Response, error) { passed++; return &http.Response{}, nil }), tn}
+	f := fence{roundTripper(func(*http.Request) (*http.Response, error) { passed++; return &http.Response{}, nil }), func(*http.Request) error { return refusal(tn.Leads(), ErrNotLeading) }}
 	try := func(method string) error {
 		r, err := http.NewRequestWithContext(t.Context(), method, "https://hub/", io.NopCloser(strings.NewReader("{}")))
 		if err != nil {

@@ -69,7 +69,9 @@ type Told struct {
 	Gone []string `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
 	// With this piece all has been told that was held when the call began; what was
 	// told by an earlier call and not by this one is not held any more.
-	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Rows that the hub that leads must raise.
+	Ahead         []*Ahead `protobuf:"bytes,4,rep,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +127,74 @@ func (x *Told) GetComplete() bool {
 	return false
 }
 
+func (x *Told) GetAhead() []*Ahead {
+	if x != nil {
+		return x.Ahead
+	}
+	return nil
+}
+
+// Ahead is a row of which the cluster holds a higher generation than the store has.
+type Ahead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
+	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ahead) Reset() {
+	*x = Ahead{}
+	mi := &file_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ahead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ahead) ProtoMessage() {}
+
+func (x *Ahead) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
+func (*Ahead) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Ahead) GetBundle() string {
+	if x != nil {
+		return x.Bundle
+	}
+	return ""
+}
+
+func (x *Ahead) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Ahead) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -138,7 +208,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_peer_proto_msgTypes[2]
+	mi := &file_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -150,7 +220,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[2]
+	mi := &file_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -163,7 +233,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{2}
+	return file_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Session) GetUid() string {
@@ -186,11 +256,18 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
 	"peer.proto\x12\ratoll.peer.v1\"\x0e\n" +
-	"\fWatchRequest\"j\n" +
+	"\fWatchRequest\"\x96\x01\n" +
 	"\x04Told\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.atoll.peer.v1.SessionR\bsessions\x12\x12\n" +
 	"\x04gone\x18\x02 \x03(\tR\x04gone\x12\x1a\n" +
-	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"+\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12*\n" +
+	"\x05ahead\x18\x04 \x03(\v2\x14.atoll.peer.v1.AheadR\x05ahead\"Y\n" +
+	"\x05Ahead\x12\x16\n" +
+	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\"+\n" +
 	"\aSession\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at2C\n" +
@@ -209,21 +286,23 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_peer_proto_goTypes = []any{
 	(*WatchRequest)(nil), // 0: atoll.peer.v1.WatchRequest
 	(*Told)(nil),         // 1: atoll.peer.v1.Told
-	(*Session)(nil),      // 2: atoll.peer.v1.Session
+	(*Ahead)(nil),        // 2: atoll.peer.v1.Ahead
+	(*Session)(nil),      // 3: atoll.peer.v1.Session
 }
 var file_peer_proto_depIdxs = []int32{
-	2, // 0: atoll.peer.v1.Told.sessions:type_name -> atoll.peer.v1.Session
-	0, // 1: atoll.peer.v1.Peer.Watch:input_type -> atoll.peer.v1.WatchRequest
-	1, // 2: atoll.peer.v1.Peer.Watch:output_type -> atoll.peer.v1.Told
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 0: atoll.peer.v1.Told.sessions:type_name -> atoll.peer.v1.Session
+	2, // 1: atoll.peer.v1.Told.ahead:type_name -> atoll.peer.v1.Ahead
+	0, // 2: atoll.peer.v1.Peer.Watch:input_type -> atoll.peer.v1.WatchRequest
+	1, // 3: atoll.peer.v1.Peer.Watch:output_type -> atoll.peer.v1.Told
+	3, // [3:4] is the sub-list for method output_type
+	2, // [2:3] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -237,7 +316,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

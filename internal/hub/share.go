@@ -1,0 +1,208 @@
+package hub
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/hub/leader"
+	"atoll.dev/atoll/internal/peer"
+	"atoll.dev/atoll/internal/state"
+)
+
+// togetherness is what parts need to serve beside other hubs. The zero value is that of
+// the only hub.
+type togetherness struct {
+	tenure   *leader.Tenure
+	presence *leader.Presence
+	peers    *peer.Peers
+	ready    *atomic.Bool // the tables have their first lists
+	started  *atomic.Bool // this hub's own start is the chain's last link, or was
+}
+
+// share serves agents beside other hubs, and decides once elected, until ctx ends.
+func (h *hub) share(ctx context.Context) error {
+	e, err := leader.New(h.server.LoopbackConfig(), h.door.self, h.log.With("component", "leader"))
+	if err != nil {
+		return err
+	}
+	var p *parts // presence looks only once parts run
+	t := togetherness{tenure: e.Tenure(), ready: &atomic.Bool{}, started: &atomic.Bool{}}
+	t.presence = leader.NewPresence(func(ctx context.Context) (int64, bool, error) { return sight(ctx, p.state) }, h.log.With("component", "leader"))
+	if t.peers, err = h.newPeers(t.presence, &p); err != nil {
+		return err
+	}
+	if p, err = h.newParts(ctx, t); err != nil {
+		return err
+	}
+	listener := h.door.open()
+	ready := make(chan struct{})
+	following, stopFollowing := context.WithCancel(ctx)
+	defer stopFollowing()
+	followed := make(chan struct{})
+	return together(ctx,
+		func(ctx context.Context) error { return p.state.Run(ctx, ready) },
+		func(context.Context) error { return p.gateway.Serve(listener) },
+		t.peers.Run, p.inventory.Run, p.rewinds.run,
+		func(ctx context.Context) error { return t.presence.Run(ctx, p.turned) },
+		func(ctx context.Context) error {
+			defer close(followed)
+			return h.follow(following, p, ready)
+		},
+		func(ctx context.Context) error {
+			return e.Run(ctx, func(ctx context.Context) error {
+				return h.lead(ctx, p, ready, func() { stopFollowing(); <-followed })
+			})
+		},
+	)
+}
+
+// follow lets admission know who places what, until ctx ends.
+func (h *hub) follow(ctx context.Context, p *parts, ready <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-ready:
+	}
+	p.ready.Store(true)
+	h.publish(p)
+	h.said("the hub is ready and follows")
+	return p.bind.Run(ctx)
+}
+
+// lead decides over the tables that this hub has served agents from, once they are as
+// new as its election. stopFollowing returns when nothing of the follower runs.
+func (h *hub) lead(ctx context.Context, p *parts, ready <-chan struct{}, stopFollowing func()) error {
+	return together(ctx, h.server.RunControllers, func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ready:
+		}
+		if err := h.begin(ctx, p); err != nil {
+			return err
+		}
+		p.started.Store(true)
+		if err := p.state.CatchUp(ctx); err != nil {
+			return err
+		}
+		stopFollowing()
+		leading := p.leading()
+		h.publish(leading)
+		h.said("the hub is ready and leads")
+		return leading.decide(ctx)
+	})
+}
+
+// sight is what the store says now, and whether the table shows its starts so.
+func sight(ctx context.Context, st *state.State) (revision int64, known bool, err error) {
+	var list enginev1.HubStateList
+	if err := st.Client.List(ctx, &list); err != nil {
+		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
+	}
+	if revision, err = strconv.ParseInt(list.ResourceVersion, 10, 64); err != nil {
+		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
+	}
+	has := st.Hub.Get()
+	for i := range list.Items {
+		if list.Items[i].Name == state.HubName {
+			return revision, has != nil && has.ResourceVersion == list.Items[i].ResourceVersion, nil
+		}
+	}
+	return revision, false, nil
+}
+
+// newPeers joins this hub's gateway with those of others. p is set before they run.
+func (h *hub) newPeers(presence *leader.Presence, p **parts) (*peer.Peers, error) {
+	kube, err := kubernetes.NewForConfig(presence.Fenced(h.server.LoopbackConfig()))
+	if err != nil {
+		return nil, fmt.Errorf("client of the hubs' leases: %w", err)
+	}
+	identity, err := hubCertificate(h.server.Keys().AgentCA, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	roots := h.server.Keys().ClusterCA.Pool()
+	return peer.New(peer.Options{
+		Address: h.door.self,
+		Leases:  kube.CoordinationV1().Leases(metav1.NamespaceSystem),
+		Client: func(host string) *tls.Config {
+			return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{identity}}
+		},
+		Changed:   func(uid string, here, elsewhere bool) { (*p).held(uid, here, elsewhere) },
+		Ahead:     func(bundle, cluster string, generation int64) { (*p).aheadElsewhere(bundle, cluster, generation) },
+		Supersede: func(uid, hub string) { (*p).gateway.Supersede(uid, hub) },
+		Log:       h.log.With("component", "peer"),
+	}, rand.Text()[:8]), nil
+}
+
+// hubCertificate is by what other hubs know this one. The CA is the one that only
+// gateways trust, so that it opens nothing else.
+func hubCertificate(ca *keys.Authority, now time.Time) (tls.Certificate, error) {
+	cert, key, err := ca.Issue(keys.Request{
+		CommonName: peer.CommonName, Organization: []string{peer.Organization},
+		Usages:    []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotBefore: now, Lifetime: servingLifetime,
+	})
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("issue this hub's certificate for other hubs: %w", err)
+	}
+	return tls.X509KeyPair(cert, key)
+}
+
+// held tells the tables who holds a cluster's stream.
+func (p *parts) held(uid string, here, elsewhere bool) {
+	p.state.Clusters.SetOnline(uid, here || elsewhere)
+	p.inventory.Elsewhere(uid, elsewhere)
+}
+
+// aheadElsewhere: another hub's agent holds a higher generation than that hub's table
+// has. That table may have been behind.
+func (p *parts) aheadElsewhere(bundle, cluster string, generation int64) {
+	row, ok := p.state.Rows.Get(bundle, cluster)
+	if p.leads() && ok && row.Spec.Generation < generation {
+		p.rewinds.onAhead(bundle, cluster, generation)
+	}
+}
+
+// streams is the table of Clusters as the gateway sees it: what it says of streams goes
+// to the other hubs, too.
+type streams struct {
+	*state.Clusters
+	peers *peer.Peers
+}
+
+// SetOnline tells that a stream came to this hub, or went.
+func (s streams) SetOnline(uid string, on bool) { s.peers.SetOnline(uid, on) }
+
+// serves tells whether this hub's gateway may serve. While all hold after a restore,
+// or ask members what they remember, the one does that settles it.
+func (p *parts) serves() bool {
+	st := p.state.Hub.Get()
+	if !p.ready.Load() || !p.presence.Holds() || st == nil {
+		return false
+	}
+	_, holding := p.state.Hub.Holding()
+	return p.tenure.Leads() || !holding && !p.rewinds.recalling()
+}
+
+// turned: the hub came in touch with the store, or lost it.
+func (p *parts) turned(holds bool) {
+	if holds {
+		p.log.Info("in touch with the store: agents are served")
+		return
+	}
+	p.log.Error("out of touch with the store, or behind it: this hub's agents are sent to the other hubs until it is back", "after", slog.DurationValue(leader.OutOfTouch))
+	p.gateway.CutOff()
+}
