@@ -3,11 +3,9 @@ package fleet
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -33,42 +31,6 @@ const (
 	steady          = 10 * time.Second
 )
 
-// wire is a TCP connection that can be cut, or fall silent.
-type wire struct {
-	net.Conn
-	silent atomic.Bool
-	pinged atomic.Bool
-}
-
-// Read gives nothing while the wire is silent, until it is closed.
-func (w *wire) Read(p []byte) (int, error) {
-	for {
-		n, err := w.Conn.Read(p)
-		if !w.silent.Load() || errors.Is(err, net.ErrClosed) {
-			return n, err
-		}
-		if err != nil {
-			return 0, net.ErrClosed
-		}
-	}
-}
-
-// Write loses what is written while the wire is silent.
-func (w *wire) Write(p []byte) (int, error) {
-	if w.silent.Load() {
-		return len(p), nil
-	}
-	return w.Conn.Write(p)
-}
-
-// cut the wire with a reset.
-func (w *wire) cut() {
-	if tcp, ok := w.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // else it is closed kindly
-	}
-	_ = w.Conn.Close()
-}
-
 // connect to a hub with TLS.
 func (s *sim) connect(ctx context.Context, hub string, config *tls.Config) (*wire, *tls.Conn, error) {
 	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -77,10 +39,7 @@ func (s *sim) connect(ctx context.Context, hub string, config *tls.Config) (*wir
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &wire{Conn: raw}
-	if s.Link {
-		w.Conn = newShaped(raw)
-	}
+	w := newWire(raw.(*net.TCPConn), s.Link)
 	conn := tls.Client(w, config)
 	ctx, cancel = context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -144,7 +103,7 @@ func (s *sim) dial(ctx context.Context, a *agent) error {
 		return fmt.Errorf("dial %s: %w", s.Hubs[hub], err)
 	}
 	certificate = nil // the connection keeps its configuration as long as it lives
-	call, err := h2.Open(conn, &s.options[hub])
+	call, err := h2.Open(slim{conn, w}, &s.options[hub])
 	if err != nil {
 		w.cut()
 		return err
