@@ -39,6 +39,7 @@ type joining struct {
 	token    *handshake.StoredToken
 	showed   trust.Token
 	hasToken bool
+	looked   bool // whether the Cluster is in the store
 }
 
 // Join serves one request for a certificate.
@@ -108,8 +109,16 @@ func (g *Gateway) join(ctx context.Context, j *joining) (*pb.JoinReply, error) {
 	}
 }
 
-// advance does what can be done now and says where the request stands.
+// advance does what can be done now and says where the request stands. Who is not in
+// the table is new, as a rule, so that it is not read first whether he is in the store.
 func (g *Gateway) advance(ctx context.Context, j *joining) (*pb.JoinReply, error) {
+	if _, known := g.o.Clusters.Get(j.GetName()); !known && j.hasToken && !j.looked {
+		j.looked = true
+		reply, err := g.joinNew(ctx, j)
+		if r := (*refusal)(nil); !errors.As(err, &r) {
+			return reply, err
+		}
+	}
 	var c v1alpha1.Cluster
 	err := g.o.Client.Get(ctx, client.ObjectKey{Name: j.GetName()}, &c)
 	if apierrors.IsNotFound(err) {

@@ -194,7 +194,7 @@ func TestMassOfMissedCheckIns(t *testing.T) {
 			if w.Silent() != 13 {
 				t.Errorf("%d held", w.Silent())
 			}
-			round(47, 48) // 12 are not
+			round(47, 48)          // 12 are not
 			pass(36 * time.Second) // in which others may come back too
 			w.expect("c59", "Unknown CheckInsMissed")
 			w.expect("c47", "True AgentChecksIn")

@@ -38,7 +38,7 @@ const (
 	settle = 5 * time.Second
 	// apisLimit is how many APIs a set may list.
 	apisLimit = 20_000
-	workers   = 4
+	workers   = 8
 )
 
 // Clusters is the table of members.
