@@ -32,13 +32,14 @@ func upCommand() *cobra.Command {
 		Long: `Start a hub, member clusters and their agents, join them through the real
 handshake, and return when all is ready. Everything keeps running until "down".
 
-DIR then holds hub.kubeconfig, member1.kubeconfig and so on (cluster admin),
-and a log per process in DIR/logs. For a directory that holds a lab already,
+DIR then holds hub.kubeconfig, member1.kubeconfig and so on (cluster admin), with
+--hubs also hub2.kubeconfig, hub3.kubeconfig, and a log per process in DIR/logs. For a directory that holds a lab already,
 "up" starts what does not run, with the same ports and data.
 
 Data survives a killed process but not a crashed machine: members do not sync
 to disk.`,
 		Example: `  atoll-lab up --dir /tmp/lab --members 3 --regions eu,us,asia
+  atoll-lab up --dir /tmp/lab --members 6 --hubs 3       three hubs on one etcd
   atoll-lab up --dir /tmp/lab --members 1 --hubless     only a cluster, no hub`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,6 +60,7 @@ to disk.`,
 	flags.IntVar(&o.Members, "members", 3, "number of member clusters")
 	flags.IntVar(&o.Nodes, "nodes", 3, "made-up nodes per member")
 	flags.StringSliceVar(&o.Regions, "regions", nil, "regions, given to the members in turn")
+	flags.IntVar(&o.Hubs, "hubs", 1, "number of hubs; several share an etcd of its own, and agents spread over them")
 	flags.BoolVar(&o.Hubless, "hubless", false, "only member clusters: no hub, agents or links")
 	flags.StringVar(&o.Binaries.Hub, "hub-binary", "", "path of atoll-hub; default: beside this program, or in $"+lab.BinDirVariable)
 	flags.StringVar(&o.Binaries.Atoll, "atoll-binary", "", "path of atoll; default as above")
@@ -139,9 +141,9 @@ func oneComponent(use, short string, do func(*cobra.Command, *lab.Lab, string) e
 
 // faultCommands break things and mend them.
 func faultCommands() []*cobra.Command {
-	kill := oneComponent("kill hub|memberN|agent/memberN --dir DIR", "End a process with SIGKILL",
+	kill := oneComponent("kill hub|hubN|etcd|memberN|agent/memberN --dir DIR", "End a process with SIGKILL",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Kill(cmd.Context(), name) })
-	start := oneComponent("start hub|memberN|agent/memberN --dir DIR", "Bring a killed process back, same ports and data, and wait until it works",
+	start := oneComponent("start hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Bring a killed process back, same ports and data, and wait until it works",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Start(cmd.Context(), name) })
 	halfOpen := false
 	cut := oneComponent("cut memberN --dir DIR", "Cut the link between a member's agent and the hub",

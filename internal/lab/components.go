@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -104,8 +105,14 @@ func (r *record) component(name string, command ...string) component {
 // components lists all, in the order of dependence.
 func (r *record) components() []component {
 	var all []component
+	if r.EtcdPort > 0 {
+		all = append(all, r.etcd())
+	}
+	for _, name := range r.hubNames() {
+		all = append(all, r.hubNamed(name))
+	}
 	if !r.Hubless {
-		all = append(all, r.hub(), r.relay())
+		all = append(all, r.relay())
 	}
 	for i := range r.Members {
 		all = append(all, r.member(&r.Members[i]))
@@ -130,27 +137,12 @@ func (r *record) find(name string) (component, error) {
 	return component{}, fmt.Errorf("this lab has no component %q; it has %s", name, strings.Join(names, ", "))
 }
 
-func (r *record) hub() component {
-	data := filepath.Join(r.dir, "hub")
-	command := []string{
-		r.Binaries.Hub,
-		"--data-dir", data,
-		"--port", strconv.Itoa(r.HubPort),
-		"--gateway-port", strconv.Itoa(r.GatewayPort),
-	}
-	c := r.component(hubName, append(command, r.HubArgs...)...)
-	kubeconfig := filepath.Join(data, "hub.kubeconfig")
-	c.port = r.HubPort
-	c.ready = func(ctx context.Context) error { return apiReady(ctx, kubeconfig) }
-	c.publish = [2]string{kubeconfig, r.kubeconfig(hubName)}
-	c.graceful = true
-	return c
-}
-
 func (r *record) relay() component {
 	command := []string{r.Binaries.Lab, "relay", "--dir", r.dir}
 	for _, m := range r.Members {
-		command = append(command, "--link", fmt.Sprintf("%s=%s,%s", m.Name, loopback(m.LinkPort), loopback(r.GatewayPort)))
+		for i, port := range m.links() {
+			command = append(command, "--link", fmt.Sprintf("%s=%s,%s", linkName(m.Name, i), loopback(port), loopback(r.gateways()[i])))
+		}
 	}
 	c := r.component(relayName, command...)
 	c.ready = func(ctx context.Context) error {
@@ -192,10 +184,12 @@ func (r *record) agent(m *memberRecord) component {
 	command := []string{
 		r.Binaries.Atoll, "agent",
 		"--name", m.Name,
-		"--hub", loopback(m.LinkPort),
 		"--token", r.Invitation.Token,
 		"--ca-hash", r.Invitation.CAHash,
 		"--kubeconfig", r.kubeconfig(m.Name),
+	}
+	for _, port := range m.links() {
+		command = append(command, "--hub", loopback(port))
 	}
 	c := r.component(agentPrefix+m.Name, append(command, r.AgentArgs...)...)
 	c.ready = func(ctx context.Context) error { return r.agentReady(ctx, m) }
@@ -226,12 +220,14 @@ func apiReady(ctx context.Context, kubeconfig string) error {
 }
 
 // agentReady says whether an agent that was just started did its work. While
-// the hub, its member or the link is down it cannot, and running is enough.
+// all hubs, its member or the link are down it cannot, and running is enough.
 func (r *record) agentReady(ctx context.Context, m *memberRecord) error {
-	for _, needed := range []component{r.hub(), r.member(m)} {
-		if state, _ := needed.process.State(); state != process.Running {
-			return nil
-		}
+	if state, _ := r.member(m).process.State(); state != process.Running {
+		return nil
+	}
+	hub, ok := r.runningHub()
+	if !ok {
+		return nil
 	}
 	links, err := relay.Client{Dir: r.dir}.Status(ctx)
 	if err != nil || links[m.Name].Mode != relay.Up {
@@ -239,21 +235,34 @@ func (r *record) agentReady(ctx context.Context, m *memberRecord) error {
 	}
 	// The hub may take a moment to see that the agent before this one is gone,
 	// so its word alone is not enough.
-	if links[m.Name].Connections == 0 {
+	connections := 0
+	for i := range m.links() {
+		connections += links[linkName(m.Name, i)].Connections
+	}
+	if connections == 0 {
 		return errors.New("it has no connection to the hub")
 	}
-	return clusterReady(ctx, r.kubeconfig(hubName), m.Name)
+	return clusterReady(ctx, r.kubeconfig(hub), m.Name)
 }
 
 // clusterReady returns nil when the hub shows the cluster as Ready.
 func clusterReady(ctx context.Context, hubKubeconfig, name string) error {
-	clusters, err := clusterClient(hubKubeconfig)
+	cluster, err := clusterOf(ctx, hubKubeconfig, name)
 	if err != nil {
 		return err
 	}
+	return conditionTrue(cluster, "Ready")
+}
+
+// clusterOf that name, as the hub has it.
+func clusterOf(ctx context.Context, hubKubeconfig, name string) (*unstructured.Unstructured, error) {
+	clusters, err := clusterClient(hubKubeconfig)
+	if err != nil {
+		return nil, err
+	}
 	cluster, err := clusters.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("the hub does not know it: %w", err)
+		return nil, fmt.Errorf("the hub does not know it: %w", err)
 	}
-	return conditionTrue(cluster, "Ready")
+	return cluster, nil
 }

@@ -60,8 +60,14 @@ func (l *Lab) setLink(ctx context.Context, member string, mode relay.Mode) error
 	if r.Hubless {
 		return fmt.Errorf("the lab in %s has no hub, so %s has no link to break", l.dir, member)
 	}
-	if _, err := r.memberNamed(member); err != nil {
+	m, err := r.memberNamed(member)
+	if err != nil {
 		return err
 	}
-	return l.relay().SetMode(ctx, member, mode)
+	for i := range m.links() {
+		if err := l.relay().SetMode(ctx, linkName(member, i), mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }

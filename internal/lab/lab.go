@@ -10,7 +10,9 @@
 //   - All processes are detached: they outlive the program that started them,
 //     and any program can Open the directory and go on. Ports and credentials
 //     stay the same over every kill and start.
-//   - Components are called "hub", "relay", "memberN" and "agent/memberN".
+//   - Components are called "hub", "relay", "memberN" and "agent/memberN"; where
+//     several hubs share an etcd, also "etcd", "hub2", "hub3" and so on, each hub with
+//     a kubeconfig of its own. An agent's link is that to all of them.
 //   - Methods return once what they say is so: Start when the component is
 //     ready, Kill when the process is gone, Cut, HalfOpen and Heal when the link
 //     has changed. They may be called concurrently, from several programs too.
@@ -61,6 +63,8 @@ type Options struct {
 	Regions []string
 	// Hubless leaves out hub, relay and agents.
 	Hubless bool
+	// Hubs is the number of hubs; 0 means 1. Several share an etcd of its own.
+	Hubs int
 	// Binaries may be left empty.
 	Binaries Binaries
 	// HubArgs and AgentArgs are added to the command lines.
@@ -94,7 +98,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	l.say("bringing up %d member clusters in %s", len(r.Members), dir)
 	group, groupCtx := errgroup.WithContext(ctx)
 	if !r.Hubless {
-		group.Go(func() error { return l.bring(groupCtx, r.hub(), r.relay()) })
+		group.Go(func() error { return l.bringHubs(groupCtx, r) })
 	}
 	for i := range r.Members {
 		group.Go(func() error { return l.bring(groupCtx, r.member(&r.Members[i])) })

@@ -102,9 +102,12 @@ func isHeld(file string) (bool, error) {
 
 // releasePorts gives up the reservations of a lab that is about to vanish.
 func releasePorts(r *record) {
-	ports := []int{r.HubPort, r.GatewayPort}
+	ports := []int{r.HubPort, r.GatewayPort, r.EtcdPort}
+	for _, h := range r.MoreHubs {
+		ports = append(ports, h.Port, h.GatewayPort)
+	}
 	for _, m := range r.Members {
-		ports = append(ports, m.Port, m.LinkPort)
+		ports = append(append(ports, m.Port, m.LinkPort), m.MoreLinks...)
 	}
 	for _, port := range ports {
 		// What stays behind loses its meaning with the lab's record anyway.

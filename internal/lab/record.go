@@ -34,10 +34,13 @@ type record struct {
 	Members     []memberRecord `json:"members"`
 	HubPort     int            `json:"hubPort,omitempty"`
 	GatewayPort int            `json:"gatewayPort,omitempty"`
-	Binaries    Binaries       `json:"binaries"`
-	HubArgs     []string       `json:"hubArgs,omitempty"`
-	AgentArgs   []string       `json:"agentArgs,omitempty"`
-	Invitation  invitation     `json:"invitation,omitzero"`
+	// EtcdPort and MoreHubs are of a lab whose hubs share an etcd.
+	EtcdPort   int         `json:"etcdPort,omitempty"`
+	MoreHubs   []hubRecord `json:"moreHubs,omitempty"`
+	Binaries   Binaries    `json:"binaries"`
+	HubArgs    []string    `json:"hubArgs,omitempty"`
+	AgentArgs  []string    `json:"agentArgs,omitempty"`
+	Invitation invitation  `json:"invitation,omitzero"`
 
 	dir string
 }
@@ -47,8 +50,16 @@ type memberRecord struct {
 	Region string `json:"region,omitempty"`
 	Port   int    `json:"port"`
 	// LinkPort is where the relay listens for this member's agent.
-	LinkPort int  `json:"linkPort,omitempty"`
-	Joined   bool `json:"joined,omitempty"`
+	LinkPort int `json:"linkPort,omitempty"`
+	// MoreLinks are the same for the hubs after the first.
+	MoreLinks []int `json:"moreLinks,omitempty"`
+	Joined    bool  `json:"joined,omitempty"`
+}
+
+// hubRecord is a hub after the first.
+type hubRecord struct {
+	Port        int `json:"port"`
+	GatewayPort int `json:"gatewayPort"`
 }
 
 // invitation is what "atoll token create -o json" prints.
@@ -81,9 +92,9 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 		if err != nil {
 			return err
 		}
-		if len(r.Members) != o.Members || r.Hubless != o.Hubless {
-			return fmt.Errorf("%s holds a lab of %d members (hubless: %t); bring up the same, or remove it with: atoll-lab down --delete --dir %s",
-				l.dir, len(r.Members), r.Hubless, l.dir)
+		if len(r.Members) != o.Members || r.Hubless != o.Hubless || len(r.hubNames()) != o.hubs() {
+			return fmt.Errorf("%s holds a lab of %d members and %d hubs; bring up the same, or remove it with: atoll-lab down --delete --dir %s",
+				l.dir, len(r.Members), len(r.hubNames()), l.dir)
 		}
 		r.Binaries, r.HubArgs, r.AgentArgs = binaries, o.HubArgs, o.AgentArgs
 		return r.save()
@@ -101,10 +112,19 @@ func (l *Lab) newRecord(o Options) (*record, error) {
 	if !o.Hubless {
 		r.HubPort, r.GatewayPort = ports.pick(), ports.pick()
 	}
+	if o.hubs() > 1 {
+		r.EtcdPort = ports.pick()
+	}
+	for range o.hubs() - 1 {
+		r.MoreHubs = append(r.MoreHubs, hubRecord{Port: ports.pick(), GatewayPort: ports.pick()})
+	}
 	for i := range o.Members {
 		m := memberRecord{Name: fmt.Sprintf("member%d", i+1), Port: ports.pick()}
 		if !o.Hubless {
 			m.LinkPort = ports.pick()
+		}
+		for range r.MoreHubs {
+			m.MoreLinks = append(m.MoreLinks, ports.pick())
 		}
 		if len(o.Regions) > 0 {
 			m.Region = o.Regions[i%len(o.Regions)]

@@ -56,9 +56,9 @@ type Engine interface {
 
 // Options of a Link. All are required but RefusedPause.
 type Options struct {
-	// Hub is HOST:PORT, several by commas where several hubs share one store: of
-	// those one serves agents. CAHash is the pin of their CA, Token and Name are for
-	// joining.
+	// Hub is HOST:PORT, several by commas where several hubs share one store: each
+	// serves agents, and which one is dialled first depends on Name. CAHash is the pin
+	// of their CA, Token and Name are for joining.
 	Hub, CAHash, Token, Name string
 	Version                  string
 	Store                    Store
@@ -98,7 +98,7 @@ func New(o Options, stored store.Contents) *Link {
 		o.RefusedPause = RefusedPause
 	}
 	l := &Link{
-		o: o, hubs: strings.Split(o.Hub, ","), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
+		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
 		dirty: map[string]bool{}, told: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
 		rhythm: rhythm{hasten: make(chan struct{}, 1)},
 	}
