@@ -125,9 +125,9 @@ func (b *Binder) Kinds(namespace string) []schema.GroupKind {
 // Divided names a template that override selectors choose (none: all) and whose
 // replicas its placement divides. An empty namespace means any.
 func (b *Binder) Divided(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool) {
-	o := override{namespace: namespace, spec: &v1alpha1.OverrideSpec{ResourceSelectors: selectors}}
+	o := compileOverride(override{namespace: namespace, spec: &v1alpha1.OverrideSpec{ResourceSelectors: selectors}})
 	labelsOf := func(item *atoll.Item) map[string]string { return b.labels(item.Key) }
-	for _, id := range b.claims.where(func(id BundleID, _ *bundleClaims) bool { return namespace == "" || id.Namespace == namespace }) {
+	for _, id := range b.claims.where(namespace, func(BundleID, *bundleClaims) bool { return true }) {
 		from, placed := b.claims.known(id)
 		intent := b.intent(id, from)
 		if intent == nil || !intent.divides() {

@@ -43,7 +43,9 @@ type Namespaces interface {
 // Policies is the table of policies.
 type Policies interface {
 	Propagation(ns string) []*v1alpha1.PropagationPolicy
+	PropagationPolicy(ns, name string) (*v1alpha1.PropagationPolicy, bool)
 	ClusterPropagation() []*v1alpha1.ClusterPropagationPolicy
+	ClusterPropagationPolicy(name string) (*v1alpha1.ClusterPropagationPolicy, bool)
 	Overrides(ns string) []*v1alpha1.OverridePolicy
 	ClusterOverrides() []*v1alpha1.ClusterOverridePolicy
 	Subscribe(func(kind, ns, name string))
@@ -114,10 +116,11 @@ type Binder struct {
 	quiet   *debouncer[BundleID]
 	reports *reporter
 	unread  *unread
+	prints  prints
 	loaded  atomic.Bool
 
 	// Only the goroutine that handles events touches these.
-	kinds      map[policyKey]kindSet    // that policies select
+	overridden map[policyKey]kindSet    // what override policies select
 	namespaces map[string]string        // annotations, as last seen
 	seen       map[atoll.ItemKey]string // templates, as last looked at
 	decided    map[string]string        // of held removals, by Bundle UID
@@ -128,7 +131,7 @@ type Binder struct {
 func New(o Options) *Binder {
 	b := &Binder{
 		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newUnread(),
-		kinds: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{},
+		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[BundleID](),
@@ -199,20 +202,14 @@ func (b *Binder) load(ctx context.Context) error {
 		b.inbox.recheck(event{bundle: bundle.Ref.UID})
 	}
 	b.index.SetCluster(b.Policies.ClusterPropagation())
-	for _, p := range b.Policies.ClusterPropagation() {
-		b.kinds[policyKey{v1alpha1.SourceClusterPropagationPolicy, "", p.Name}] = kindsOf(p.Spec.ResourceSelectors)
-	}
 	for _, p := range b.Policies.ClusterOverrides() {
-		b.kinds[policyKey{"ClusterOverridePolicy", "", p.Name}] = overriddenKinds(&p.Spec.OverrideSpec)
+		b.overridden[policyKey{"ClusterOverridePolicy", "", p.Name}] = overridden(&p.Spec.OverrideSpec)
 	}
 	for _, ns := range b.Namespaces.List() {
 		b.index.SetNamespace(ns, b.Policies.Propagation(ns))
 		b.namespaces[ns] = b.namespaceState(ns)
-		for _, p := range b.Policies.Propagation(ns) {
-			b.kinds[policyKey{v1alpha1.SourcePropagationPolicy, ns, p.Name}] = kindsOf(p.Spec.ResourceSelectors)
-		}
 		for _, p := range b.Policies.Overrides(ns) {
-			b.kinds[policyKey{"OverridePolicy", ns, p.Name}] = overriddenKinds(&p.Spec)
+			b.overridden[policyKey{"OverridePolicy", ns, p.Name}] = overridden(&p.Spec)
 		}
 	}
 	for _, ns := range append([]string{""}, b.Namespaces.List()...) {
@@ -247,33 +244,38 @@ func (b *Binder) previous(ctx context.Context, uid string) (*atoll.Content, erro
 	return b.Revisions.Content(ctx, latest.Name)
 }
 
-// kindSet is a set of kinds.
+// kindSet is a set of objects: of whole kinds, and by their names.
 type kindSet struct {
 	all   bool
 	kinds map[schema.GroupKind]bool
+	names map[atoll.ItemKey]bool // without a namespace
 }
 
-func kindsOf(selectors []v1alpha1.ResourceSelector) kindSet {
-	k := kindSet{kinds: map[schema.GroupKind]bool{}}
-	for _, rs := range selectors {
-		k.kinds[kindOf(rs)] = true
+// overridden is what an override policy selects, and more where it does by labels.
+func overridden(spec *v1alpha1.OverrideSpec) kindSet {
+	k := kindSet{all: len(spec.ResourceSelectors) == 0, kinds: map[schema.GroupKind]bool{}, names: map[atoll.ItemKey]bool{}}
+	for _, rs := range spec.ResourceSelectors {
+		if gk := kindOf(rs); rs.Name == "" {
+			k.kinds[gk] = true
+		} else {
+			k.names[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Name: rs.Name}] = true
+		}
 	}
-	return k
-}
-
-func overriddenKinds(spec *v1alpha1.OverrideSpec) kindSet {
-	k := kindsOf(spec.ResourceSelectors)
-	k.all = len(spec.ResourceSelectors) == 0
 	return k
 }
 
 func (k kindSet) union(o kindSet) kindSet {
-	u := kindSet{all: k.all || o.all, kinds: maps.Clone(k.kinds)}
-	if u.kinds == nil {
-		return kindSet{all: u.all, kinds: o.kinds}
+	u := kindSet{all: k.all || o.all, kinds: map[schema.GroupKind]bool{}, names: map[atoll.ItemKey]bool{}}
+	for _, s := range []kindSet{k, o} {
+		maps.Copy(u.kinds, s.kinds)
+		maps.Copy(u.names, s.names)
 	}
-	maps.Copy(u.kinds, o.kinds)
 	return u
 }
 
-func (k kindSet) has(gk schema.GroupKind) bool { return k.all || k.kinds[gk] }
+// open sets hold more than single names.
+func (k kindSet) open() bool { return k.all || len(k.kinds) > 0 }
+
+func (k kindSet) has(key atoll.ItemKey) bool {
+	return k.all || k.kinds[groupKind(key)] || k.names[atoll.ItemKey{Group: key.Group, Kind: key.Kind, Name: key.Name}]
+}

@@ -16,6 +16,8 @@ type claims struct {
 	mu      sync.RWMutex
 	placed  map[atoll.ItemKey]BundleID
 	bundles map[BundleID]*bundleClaims
+	spaces  map[string]map[BundleID]bool // Bundles by namespace
+	sources map[sourceName]map[BundleID]bool
 	held    keyIndex // by items of contents
 	wanted  keyIndex // by dependencies
 	byUID   map[string]BundleID
@@ -53,6 +55,9 @@ type bundleClaims struct {
 	blocked bool
 }
 
+// sourceName is who wants Bundles, in any namespace.
+type sourceName struct{ kind, name string }
+
 // origin is who wants a Bundle.
 type origin struct {
 	source v1alpha1.BundleSource
@@ -65,14 +70,48 @@ func newClaims() *claims {
 		placed: map[atoll.ItemKey]BundleID{}, bundles: map[BundleID]*bundleClaims{},
 		held: keyIndex{}, wanted: keyIndex{}, byUID: map[string]BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
 		awaits: map[BundleID]map[BundleID]bool{},
+		spaces: map[string]map[BundleID]bool{}, sources: map[sourceName]map[BundleID]bool{},
 	}
 }
 
 func (c *claims) bundle(id BundleID) *bundleClaims {
 	if c.bundles[id] == nil {
 		c.bundles[id] = &bundleClaims{placed: map[atoll.ItemKey]bool{}}
+		include(c.spaces, id.Namespace, id)
 	}
 	return c.bundles[id]
+}
+
+// from notes who wants the Bundle.
+func (c *claims) from(id BundleID, o origin) {
+	b := c.bundle(id)
+	if was, is := nameOf(b.origin), nameOf(o); was != is {
+		exclude(c.sources, was, id)
+		include(c.sources, is, id)
+	}
+	b.origin = o
+}
+
+// drop a Bundle.
+func (c *claims) drop(id BundleID) {
+	exclude(c.sources, nameOf(c.bundles[id].origin), id)
+	exclude(c.spaces, id.Namespace, id)
+	delete(c.bundles, id)
+}
+
+func nameOf(o origin) sourceName { return sourceName{o.source.Kind, o.source.Name} }
+
+func include[K comparable](x map[K]map[BundleID]bool, key K, id BundleID) {
+	if x[key] == nil {
+		x[key] = map[BundleID]bool{}
+	}
+	x[key][id] = true
+}
+
+func exclude[K comparable](x map[K]map[BundleID]bool, key K, id BundleID) {
+	if delete(x[key], id); len(x[key]) == 0 {
+		delete(x, key)
+	}
 }
 
 // holder gives the Bundle that places the key, or the one whose content has it as
@@ -101,7 +140,7 @@ func (c *claims) adopt(id BundleID, source v1alpha1.BundleSource, group string) 
 	if b.origin.source.Kind != "" {
 		return
 	}
-	b.origin = origin{source: source, group: group}
+	c.from(id, origin{source: source, group: group})
 	if source.Kind != v1alpha1.SourceAnnotation {
 		return
 	}
@@ -119,8 +158,8 @@ func (c *claims) place(key atoll.ItemKey, id BundleID, o origin) {
 	if old, ok := c.placed[key]; ok && old != id {
 		delete(c.bundles[old].placed, key)
 	}
-	b := c.bundle(id)
-	b.origin, b.placed[key] = o, true
+	c.from(id, o)
+	c.bundle(id).placed[key] = true
 	c.placed[key] = id
 }
 
@@ -220,7 +259,7 @@ func (c *claims) forget(id BundleID, uid string) {
 	delete(c.byUID, uid)
 	b.uid, b.items, b.wants = "", nil, nil
 	if len(b.placed) == 0 {
-		delete(c.bundles, id)
+		c.drop(id)
 	}
 }
 
@@ -237,25 +276,51 @@ func (c *claims) known(id BundleID) (origin, []atoll.ItemKey) {
 
 // ofSource lists the Bundles of a source in a namespace; all namespaces for "".
 func (c *claims) ofSource(kind, ns, name string) []BundleID {
-	return c.where(func(id BundleID, b *bundleClaims) bool {
-		return b.origin.source.Kind == kind && b.origin.source.Name == name && (ns == "" || id.Namespace == ns)
-	})
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []BundleID
+	for id := range c.sources[sourceName{kind, name}] {
+		if ns == "" || id.Namespace == ns {
+			out = append(out, id)
+		}
+	}
+	slices.SortFunc(out, BundleID.compare)
+	return out
 }
 
-// withKinds lists the Bundles in a namespace (all for "") whose content has any of
-// the kinds.
-func (c *claims) withKinds(ns string, kinds kindSet) []BundleID {
-	return c.where(func(id BundleID, b *bundleClaims) bool {
-		if ns != "" && id.Namespace != ns {
-			return false
-		}
+// having lists the Bundles in a namespace (all for "") whose content has any of the
+// set.
+func (c *claims) having(ns string, set kindSet) []BundleID {
+	if ns != "" && !set.open() {
+		return c.holding(ns, set.names)
+	}
+	return c.where(ns, func(id BundleID, b *bundleClaims) bool {
 		for key := range b.items {
-			if kinds.has(groupKind(key)) {
+			if set.has(key) {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+// holding lists the Bundles whose content has any of the names in the namespace, or
+// among what has none.
+func (c *claims) holding(ns string, names map[atoll.ItemKey]bool) []BundleID {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found := map[BundleID]bool{}
+	for key := range names {
+		for _, in := range []string{ns, ""} {
+			key.Namespace = in
+			for id := range c.held[key] {
+				if id.Namespace == ns {
+					found[id] = true
+				}
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(found), BundleID.compare)
 }
 
 // chosenBy lists the keys that Bundles of a source place or hold as their own.
@@ -284,16 +349,25 @@ func (c *claims) block(id BundleID, blocked bool) {
 }
 
 func (c *claims) blocked() []BundleID {
-	return c.where(func(_ BundleID, b *bundleClaims) bool { return b.blocked })
+	return c.where("", func(_ BundleID, b *bundleClaims) bool { return b.blocked })
 }
 
-func (c *claims) where(is func(BundleID, *bundleClaims) bool) []BundleID {
+// where lists the Bundles in a namespace (all for "") of which that is true.
+func (c *claims) where(ns string, is func(BundleID, *bundleClaims) bool) []BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var out []BundleID
-	for id, b := range c.bundles {
-		if is(id, b) {
-			out = append(out, id)
+	if ns != "" {
+		for id := range c.spaces[ns] {
+			if is(id, c.bundles[id]) {
+				out = append(out, id)
+			}
+		}
+	} else {
+		for id, b := range c.bundles {
+			if is(id, b) {
+				out = append(out, id)
+			}
 		}
 	}
 	slices.SortFunc(out, BundleID.compare)

@@ -238,7 +238,12 @@ type policies struct {
 	own []*v1alpha1.PropagationPolicy
 }
 
-func (x *policies) Propagation(string) []*v1alpha1.PropagationPolicy { return x.own }
+func (x *policies) PropagationPolicy(string, string) (*v1alpha1.PropagationPolicy, bool) {
+	if len(x.own) == 0 {
+		return nil, false
+	}
+	return x.own[0], true
+}
 
 // readInFull is a table of templates whose kinds are all read.
 type readInFull struct{ Templates }

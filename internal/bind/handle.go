@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/render"
 )
 
 // handle one event: find out which Bundles it is about.
@@ -43,13 +43,14 @@ func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	t, ok := b.Templates.Get(key)
 	now := ""
 	if ok {
-		now = look(t)
+		now = b.look(t)
 	}
 	if before, known := b.seen[key]; known && before == now && !anew {
 		return
 	}
 	if b.seen[key] = now; !ok {
 		delete(b.seen, key)
+		b.prints.forget(key)
 	}
 	touched := b.claims.touched(key)
 	switch {
@@ -68,9 +69,9 @@ func (b *Binder) template(key atoll.ItemKey, anew bool) {
 }
 
 // look is all of a template that matters here.
-func look(t *unstructured.Unstructured) string {
+func (b *Binder) look(t *unstructured.Unstructured) string {
 	clusters, annotated := clustersAnnotation(t.GetAnnotations())
-	return fmt.Sprint(t.GetUID(), render.Fingerprint(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled],
+	return fmt.Sprint(t.GetUID(), b.prints.of(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled],
 		t.GetDeletionTimestamp() != nil, slices.Contains(t.GetFinalizers(), atoll.Finalizer))
 }
 
@@ -107,44 +108,49 @@ func (b *Binder) terminating(name string) bool {
 	return ok && ns.DeletionTimestamp != nil
 }
 
-// policy looks at the kinds that the policy selected or selects, at what it placed,
-// and at its Bundles.
+// policy looks at what the policy selected or selects, at what it placed, and at its
+// Bundles.
 func (b *Binder) policy(key policyKey) {
 	switch key.kind {
 	case v1alpha1.SourcePropagationPolicy:
-		b.index.SetNamespace(key.namespace, b.Policies.Propagation(key.namespace))
-		var spec *v1alpha1.PropagationSpec
-		for _, p := range b.Policies.Propagation(key.namespace) {
-			if p.Name == key.name {
-				spec = &p.Spec
-			}
+		var now *policy
+		if p, ok := b.Policies.PropagationPolicy(key.namespace, key.name); ok {
+			now = compile(key.kind, &p.ObjectMeta, &p.Spec)
 		}
-		b.propagation(key, spec, []string{key.namespace})
+		b.propagation(key, now, []string{key.namespace})
 	case v1alpha1.SourceClusterPropagationPolicy:
-		b.index.SetCluster(b.Policies.ClusterPropagation())
-		var spec *v1alpha1.PropagationSpec
-		for _, p := range b.Policies.ClusterPropagation() {
-			if p.Name == key.name {
-				spec = &p.Spec
-			}
+		var now *policy
+		if p, ok := b.Policies.ClusterPropagationPolicy(key.name); ok {
+			now = compile(key.kind, &p.ObjectMeta, &p.Spec)
 		}
-		b.propagation(key, spec, append([]string{""}, b.Namespaces.List()...))
+		b.propagation(key, now, append([]string{""}, b.Namespaces.List()...))
 	default:
 		b.overriding(key)
 	}
 }
 
-// propagation: spec is nil when the policy is gone.
-func (b *Binder) propagation(key policyKey, spec *v1alpha1.PropagationSpec, namespaces []string) {
-	now := kindSet{}
-	if spec != nil {
-		now = kindsOf(spec.ResourceSelectors)
-	}
-	affected := b.remember(key, now, spec != nil)
+// propagation: now is nil when the policy is gone.
+func (b *Binder) propagation(key policyKey, now *policy, namespaces []string) {
+	was := b.index.set(key, now)
+	names, open := named(was, now)
 	for _, ns := range namespaces {
+		for _, k := range names {
+			k.Namespace = ns
+			if _, ok := b.Templates.Get(k); ok {
+				b.inbox.put(event{template: k, anew: true})
+			}
+		}
+		if len(open) == 0 {
+			continue
+		}
 		for _, t := range b.Templates.InNamespace(ns) {
-			if affected.has(t.GroupVersionKind().GroupKind()) {
-				b.inbox.put(event{template: keyOf(t), anew: true})
+			if !open[t.GroupVersionKind().GroupKind()] {
+				continue
+			}
+			sub := subjectOf(t)
+			_, before := was.match(sub)
+			if _, after := now.match(sub); before || after {
+				b.inbox.put(event{template: sub.Key, anew: true})
 			}
 		}
 	}
@@ -155,12 +161,32 @@ func (b *Binder) propagation(key policyKey, spec *v1alpha1.PropagationSpec, name
 	b.reports.touch(key)
 }
 
-// remember the kinds that a policy selects now; those that it selected before or
-// does now are affected.
+// named lists what policies select by name, without the namespace, and the kinds of
+// which they select by labels, or all.
+func named(policies ...*policy) (names []atoll.ItemKey, open map[schema.GroupKind]bool) {
+	open = map[schema.GroupKind]bool{}
+	for _, p := range policies {
+		if p == nil {
+			continue
+		}
+		for gk, of := range p.selectors {
+			if len(of.open) > 0 {
+				open[gk] = true
+			}
+			for name := range of.named {
+				names = append(names, atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Name: name})
+			}
+		}
+	}
+	return names, open
+}
+
+// remember what an override policy selects now; what it selected before or does now is
+// affected.
 func (b *Binder) remember(key policyKey, now kindSet, exists bool) (affected kindSet) {
-	affected = now.union(b.kinds[key])
-	if b.kinds[key] = now; !exists {
-		delete(b.kinds, key)
+	affected = now.union(b.overridden[key])
+	if b.overridden[key] = now; !exists {
+		delete(b.overridden, key)
 	}
 	return affected
 }
@@ -170,10 +196,10 @@ func (b *Binder) overriding(key policyKey) {
 	now, exists := kindSet{}, false
 	for _, o := range overridesInOrder(b.Policies.ClusterOverrides(), b.Policies.Overrides(key.namespace)) {
 		if o.key() == key {
-			now, exists = overriddenKinds(o.spec), true
+			now, exists = overridden(o.spec), true
 		}
 	}
-	b.touch(b.claims.withKinds(key.namespace, b.remember(key, now, exists))...)
+	b.touch(b.claims.having(key.namespace, b.remember(key, now, exists))...)
 }
 
 // namespaceState is what of a namespace matters to its templates.

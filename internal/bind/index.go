@@ -15,12 +15,24 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Index finds the policies that may select an object by its kind. The zero value
-// is empty; all methods may be called concurrently.
+// Index finds the policies that may select an object, by its kind and its name. The
+// zero value is empty; all methods may be called concurrently.
 type Index struct {
 	mu         sync.RWMutex
-	namespaced map[string]map[schema.GroupKind][]*policy
-	cluster    map[schema.GroupKind][]*policy
+	namespaced map[string]*policySet
+	cluster    *policySet
+}
+
+// policySet is the policies of one kind in one namespace.
+type policySet struct {
+	all   map[string]*policy
+	kinds map[schema.GroupKind]*choosers
+}
+
+// choosers of objects of one kind.
+type choosers struct {
+	open  map[string]*policy            // by labels, or all of the kind
+	named map[string]map[string]*policy // by the names of the objects
 }
 
 // policy is a propagation policy, ready to match.
@@ -29,7 +41,13 @@ type policy struct {
 	namespace string // of a PropagationPolicy
 	spec      *v1alpha1.PropagationSpec
 	created   time.Time
-	selectors map[schema.GroupKind][]selector
+	selectors map[schema.GroupKind]*selectors
+}
+
+// selectors of one kind.
+type selectors struct {
+	open  []selector
+	named map[string][]selector
 }
 
 type selector struct {
@@ -39,34 +57,104 @@ type selector struct {
 
 // SetNamespace replaces the PropagationPolicies of a namespace.
 func (x *Index) SetNamespace(ns string, policies []*v1alpha1.PropagationPolicy) {
-	by := map[schema.GroupKind][]*policy{}
+	set := newPolicySet()
 	for _, p := range policies {
-		add(by, compile(v1alpha1.SourcePropagationPolicy, &p.ObjectMeta, &p.Spec))
+		set.add(compile(v1alpha1.SourcePropagationPolicy, &p.ObjectMeta, &p.Spec))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.namespaced == nil {
-		x.namespaced = map[string]map[schema.GroupKind][]*policy{}
+		x.namespaced = map[string]*policySet{}
 	}
-	if x.namespaced[ns] = by; len(by) == 0 {
+	if x.namespaced[ns] = set; len(set.all) == 0 {
 		delete(x.namespaced, ns)
 	}
 }
 
 // SetCluster replaces the ClusterPropagationPolicies.
 func (x *Index) SetCluster(policies []*v1alpha1.ClusterPropagationPolicy) {
-	by := map[schema.GroupKind][]*policy{}
+	set := newPolicySet()
 	for _, p := range policies {
-		add(by, compile(v1alpha1.SourceClusterPropagationPolicy, &p.ObjectMeta, &p.Spec))
+		set.add(compile(v1alpha1.SourceClusterPropagationPolicy, &p.ObjectMeta, &p.Spec))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.cluster = by
+	x.cluster = set
 }
 
-func add(by map[schema.GroupKind][]*policy, p *policy) {
-	for gk := range p.selectors {
-		by[gk] = append(by[gk], p)
+// set one policy, or take it out when now is nil, and give what it was; nil if it was
+// not there.
+func (x *Index) set(key policyKey, now *policy) (was *policy) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	set := x.cluster
+	if key.kind == v1alpha1.SourcePropagationPolicy {
+		set = x.namespaced[key.namespace]
+	}
+	switch {
+	case set != nil:
+	case now == nil:
+		return nil
+	case key.kind == v1alpha1.SourcePropagationPolicy:
+		if x.namespaced == nil {
+			x.namespaced = map[string]*policySet{}
+		}
+		set = newPolicySet()
+		x.namespaced[key.namespace] = set
+	default:
+		set = newPolicySet()
+		x.cluster = set
+	}
+	if was = set.all[key.name]; was != nil {
+		set.remove(was)
+	}
+	if now != nil {
+		set.add(now)
+	}
+	if len(set.all) == 0 && key.kind == v1alpha1.SourcePropagationPolicy {
+		delete(x.namespaced, key.namespace)
+	}
+	return was
+}
+
+func newPolicySet() *policySet {
+	return &policySet{all: map[string]*policy{}, kinds: map[schema.GroupKind]*choosers{}}
+}
+
+func (s *policySet) add(p *policy) {
+	s.all[p.source.Name] = p
+	for gk, sel := range p.selectors {
+		c := s.kinds[gk]
+		if c == nil {
+			c = &choosers{open: map[string]*policy{}, named: map[string]map[string]*policy{}}
+			s.kinds[gk] = c
+		}
+		if len(sel.open) > 0 {
+			c.open[p.source.Name] = p
+			continue // and by name with it
+		}
+		for name := range sel.named {
+			if c.named[name] == nil {
+				c.named[name] = map[string]*policy{}
+			}
+			c.named[name][p.source.Name] = p
+		}
+	}
+}
+
+func (s *policySet) remove(p *policy) {
+	delete(s.all, p.source.Name)
+	for gk, sel := range p.selectors {
+		c := s.kinds[gk]
+		delete(c.open, p.source.Name)
+		for name := range sel.named {
+			if delete(c.named[name], p.source.Name); len(c.named[name]) == 0 {
+				delete(c.named, name)
+			}
+		}
+		if len(c.open)+len(c.named) == 0 {
+			delete(s.kinds, gk)
+		}
 	}
 }
 
@@ -74,12 +162,23 @@ func compile(kind string, meta *metav1.ObjectMeta, spec *v1alpha1.PropagationSpe
 	p := &policy{
 		source:    v1alpha1.BundleSource{Kind: kind, Name: meta.Name, UID: string(meta.UID)},
 		namespace: meta.Namespace, spec: spec, created: meta.CreationTimestamp.Time,
-		selectors: map[schema.GroupKind][]selector{},
+		selectors: map[schema.GroupKind]*selectors{},
 	}
 	for _, rs := range spec.ResourceSelectors {
-		if s, ok := compileSelector(rs); ok {
-			gk := kindOf(rs)
-			p.selectors[gk] = append(p.selectors[gk], s)
+		s, ok := compileSelector(rs)
+		if !ok {
+			continue
+		}
+		gk := kindOf(rs)
+		of := p.selectors[gk]
+		if of == nil {
+			of = &selectors{named: map[string][]selector{}}
+			p.selectors[gk] = of
+		}
+		if s.name == "" {
+			of.open = append(of.open, s)
+		} else {
+			of.named[s.name] = append(of.named[s.name], s)
 		}
 	}
 	return p
@@ -155,31 +254,55 @@ const (
 
 // candidates gives the policies that select the object, best first.
 func (x *Index) candidates(sub Subject) []Candidate {
-	gk := groupKind(sub.Key)
 	var out []Candidate
 	x.mu.RLock()
 	if sub.Key.Namespace != "" {
-		out = match(out, x.namespaced[sub.Key.Namespace][gk], sub, levelPolicy)
+		out = x.namespaced[sub.Key.Namespace].match(out, sub, levelPolicy)
 	}
-	out = match(out, x.cluster[gk], sub, levelClusterPolicy)
+	out = x.cluster.match(out, sub, levelClusterPolicy)
 	x.mu.RUnlock()
 	slices.SortFunc(out, compare)
 	return out
 }
 
-func match(out []Candidate, policies []*policy, sub Subject, level int) []Candidate {
-	for _, p := range policies {
-		best := Candidate{Source: p.source, Spec: p.spec, level: level, created: p.created, specificity: -1}
-		for _, s := range p.selectors[groupKind(sub.Key)] {
+func (s *policySet) match(out []Candidate, sub Subject, level int) []Candidate {
+	if s == nil {
+		return out
+	}
+	c := s.kinds[groupKind(sub.Key)]
+	if c == nil {
+		return out
+	}
+	for _, policies := range []map[string]*policy{c.open, c.named[sub.Key.Name]} {
+		for _, p := range policies {
+			if best, ok := p.match(sub); ok {
+				best.level = level
+				out = append(out, best)
+			}
+		}
+	}
+	return out
+}
+
+// match gives the policy as a candidate for an object that it selects, by the most
+// specific of its selectors.
+func (p *policy) match(sub Subject) (best Candidate, ok bool) {
+	if p == nil {
+		return best, false
+	}
+	of := p.selectors[groupKind(sub.Key)]
+	if of == nil {
+		return best, false
+	}
+	best = Candidate{Source: p.source, Spec: p.spec, created: p.created, specificity: -1}
+	for _, list := range [][]selector{of.open, of.named[sub.Key.Name]} {
+		for _, s := range list {
 			if n, why, ok := s.match(sub); ok && n > best.specificity {
 				best.specificity, best.Matched = n, why
 			}
 		}
-		if best.specificity >= 0 {
-			out = append(out, best)
-		}
 	}
-	return out
+	return best, best.specificity >= 0
 }
 
 // compare sorts who wins first.

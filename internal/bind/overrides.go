@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -21,6 +22,23 @@ type override struct {
 	stage     int
 	priority  int32
 	spec      *v1alpha1.OverrideSpec
+	// selectors that are not malformed.
+	selectors []overrideSelector
+}
+
+type overrideSelector struct {
+	selector
+	kind schema.GroupKind
+}
+
+// compileOverride reads the policy's selectors.
+func compileOverride(o override) override {
+	for _, rs := range o.spec.ResourceSelectors {
+		if s, ok := compileSelector(rs); ok {
+			o.selectors = append(o.selectors, overrideSelector{s, kindOf(rs)})
+		}
+	}
+	return o
 }
 
 // The stages, in the order of application.
@@ -40,13 +58,13 @@ func overridesInOrder(cluster []*v1alpha1.ClusterOverridePolicy, namespaced []*v
 		if p.Spec.Enforced {
 			stage = stageEnforced
 		}
-		out = append(out, override{kind: "ClusterOverridePolicy", name: p.Name, stage: stage, priority: p.Spec.Priority, spec: &p.Spec.OverrideSpec})
+		out = append(out, compileOverride(override{kind: "ClusterOverridePolicy", name: p.Name, stage: stage, priority: p.Spec.Priority, spec: &p.Spec.OverrideSpec}))
 	}
 	for _, p := range namespaced {
-		out = append(out, override{
+		out = append(out, compileOverride(override{
 			kind: "OverridePolicy", namespace: p.Namespace, name: p.Name,
 			stage: stageNamespace, priority: p.Spec.Priority, spec: &p.Spec,
-		})
+		}))
 	}
 	slices.SortFunc(out, func(a, b override) int {
 		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.priority, b.priority), strings.Compare(a.name, b.name))
@@ -105,14 +123,11 @@ func (o override) selects(item *atoll.Item, labelsOf func(*atoll.Item) map[strin
 	if len(o.spec.ResourceSelectors) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(o.spec.ResourceSelectors, func(rs v1alpha1.ResourceSelector) bool {
-		if kindOf(rs) != groupKind(item.Key) ||
-			rs.Namespace != "" && rs.Namespace != item.Key.Namespace ||
-			rs.Name != "" && rs.Name != item.Key.Name {
-			return false
-		}
-		s, ok := compileSelector(rs)
-		return ok && (s.labels == nil || s.labels.Matches(labels.Set(labelsOf(item))))
+	return slices.ContainsFunc(o.selectors, func(s overrideSelector) bool {
+		return s.kind == groupKind(item.Key) &&
+			(s.namespace == "" || s.namespace == item.Key.Namespace) &&
+			(s.name == "" || s.name == item.Key.Name) &&
+			(s.labels == nil || s.labels.Matches(labels.Set(labelsOf(item))))
 	})
 }
 

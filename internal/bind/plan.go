@@ -68,7 +68,9 @@ type PlanInput struct {
 	// Confirmed tells whether all rows have carried a tombstone out.
 	Confirmed func(atoll.Tombstone) bool
 	Defaults  render.Defaulter
-	World     World
+	// Fingerprint of a template, as render gives it; nil: render.Fingerprint.
+	Fingerprint func(*unstructured.Unstructured) string
+	World       World
 }
 
 // Problem is a template that cannot become an item.
@@ -95,6 +97,9 @@ type PlanOutput struct {
 // it has goes only by a tombstone, and only for a cause: its template was deleted by
 // a user, another Bundle holds it, or it was a dependency that nothing needs.
 func Plan(in PlanInput) PlanOutput {
+	if in.Fingerprint == nil {
+		in.Fingerprint = render.Fingerprint
+	}
 	p := &planner{
 		in: in, world: in.World,
 		prev: map[atoll.ItemKey]*atoll.Item{}, next: map[atoll.ItemKey]atoll.Item{}, tombs: map[string]atoll.Tombstone{},
@@ -217,7 +222,7 @@ func (p *planner) claimed(key atoll.ItemKey) {
 
 // take makes the template an item, from what it was before where no user wrote.
 func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependency bool) {
-	item := atoll.Item{Key: key, APIVersion: t.GetAPIVersion(), UID: string(t.GetUID()), Dependency: dependency, Source: render.Fingerprint(t)}
+	item := atoll.Item{Key: key, APIVersion: t.GetAPIVersion(), UID: string(t.GetUID()), Dependency: dependency, Source: p.in.Fingerprint(t)}
 	if prev := p.prev[key]; prev != nil && prev.Source == item.Source {
 		item.APIVersion, item.Object, item.Hash = prev.APIVersion, prev.Object, prev.Hash
 	} else {
@@ -289,7 +294,7 @@ func (p *planner) dependencies() map[atoll.ItemKey]bool {
 	needed := map[atoll.ItemKey]bool{}
 	held := p.heldItems()
 	queue := slices.SortedFunc(maps.Keys(p.next), atoll.ItemKey.Compare)
-	queue = slices.DeleteFunc(queue, func(key atoll.ItemKey) bool { return slices.Contains(held, key) })
+	queue = slices.DeleteFunc(queue, func(key atoll.ItemKey) bool { return p.next[key].State == atoll.ItemRemovalHeld })
 	for len(queue) > 0 {
 		key := queue[0]
 		queue = queue[1:]
@@ -401,8 +406,18 @@ func (p *planner) differs() bool {
 	if prev == nil {
 		return len(next.Items) > 0
 	}
+	type grave struct {
+		key    atoll.ItemKey
+		uid    string
+		cause  atoll.TombstoneCause
+		orphan bool
+	}
+	known := make(map[grave]bool, len(prev.Tombstones))
+	for _, t := range prev.Tombstones {
+		known[grave{t.Key, t.UID, t.Cause, t.Orphan}] = true
+	}
 	for _, t := range next.Tombstones {
-		if !slices.ContainsFunc(prev.Tombstones, func(o atoll.Tombstone) bool { return o.ID() == t.ID() && o.Cause == t.Cause && o.Orphan == t.Orphan }) {
+		if !known[grave{t.Key, t.UID, t.Cause, t.Orphan}] {
 			return true
 		}
 	}

@@ -57,7 +57,7 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 	from, claimed := b.claims.known(id)
 	intent := b.intent(id, from)
 	in := PlanInput{
-		Claimed: claimed, Intent: intent, Defaults: b.Defaults, World: world{b, id},
+		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.prints.of, World: world{b, id},
 		ClusterOverrides: b.Policies.ClusterOverrides(),
 	}
 	if id.Namespace != "" {
@@ -94,13 +94,17 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 }
 
 // confirmed tells of tombstones that the Bundle's latest Revision carries whether all
-// rows have carried them out.
+// rows have carried them out. Where there are none, no row is looked at.
 func (b *Binder) confirmed(bundle string) func(atoll.Tombstone) bool {
-	rows, revision := b.Rows.OfBundle(bundle), ""
-	if latest, ok := b.Revisions.Latest(bundle); ok {
-		revision = latest.Name
-	}
+	var rows []state.Row
+	revision, read := "", false
 	return func(t atoll.Tombstone) bool {
+		if !read {
+			rows, read = b.Rows.OfBundle(bundle), true
+			if latest, ok := b.Revisions.Latest(bundle); ok {
+				revision = latest.Name
+			}
+		}
 		return !slices.ContainsFunc(rows, func(r state.Row) bool { return !t.Confirmed(revision, r.Spec, r.Status) })
 	}
 }
@@ -168,16 +172,12 @@ func policyNamespace(kind string, id BundleID) string {
 func (b *Binder) intent(id BundleID, from origin) *Intent {
 	switch from.source.Kind {
 	case v1alpha1.SourcePropagationPolicy:
-		for _, p := range b.Policies.Propagation(id.Namespace) {
-			if p.Name == from.source.Name {
-				return &Intent{p.Spec}
-			}
+		if p, ok := b.Policies.PropagationPolicy(id.Namespace, from.source.Name); ok {
+			return &Intent{p.Spec}
 		}
 	case v1alpha1.SourceClusterPropagationPolicy:
-		for _, p := range b.Policies.ClusterPropagation() {
-			if p.Name == from.source.Name {
-				return &Intent{p.Spec}
-			}
+		if p, ok := b.Policies.ClusterPropagationPolicy(from.source.Name); ok {
+			return &Intent{p.Spec}
 		}
 	case v1alpha1.SourceNamespaceAnnotation:
 		return annotationIntent(b.namespaceOf(id.Namespace).Annotations)

@@ -85,20 +85,16 @@ func (r *reporter) work(ctx context.Context) bool {
 func (r *reporter) report(ctx context.Context, key policyKey) error {
 	switch key.kind {
 	case v1alpha1.SourcePropagationPolicy:
-		for _, p := range r.b.Policies.Propagation(key.namespace) {
-			if p.Name == key.name {
-				now := p.DeepCopy()
-				now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
-				return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
-			}
+		if p, ok := r.b.Policies.PropagationPolicy(key.namespace, key.name); ok {
+			now := p.DeepCopy()
+			now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
+			return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 		}
 	case v1alpha1.SourceClusterPropagationPolicy:
-		for _, p := range r.b.Policies.ClusterPropagation() {
-			if p.Name == key.name {
-				now := p.DeepCopy()
-				now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
-				return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
-			}
+		if p, ok := r.b.Policies.ClusterPropagationPolicy(key.name); ok {
+			now := p.DeepCopy()
+			now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
+			return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 		}
 	}
 	return nil

@@ -36,6 +36,16 @@ func (p *Policies) ClusterPropagation() []*v1alpha1.ClusterPropagationPolicy {
 	return list[*v1alpha1.ClusterPropagationPolicy](p, policyScope{"ClusterPropagationPolicy", ""})
 }
 
+// PropagationPolicy of that name.
+func (p *Policies) PropagationPolicy(ns, name string) (*v1alpha1.PropagationPolicy, bool) {
+	return get[*v1alpha1.PropagationPolicy](p, policyScope{"PropagationPolicy", ns}, name)
+}
+
+// ClusterPropagationPolicy of that name.
+func (p *Policies) ClusterPropagationPolicy(name string) (*v1alpha1.ClusterPropagationPolicy, bool) {
+	return get[*v1alpha1.ClusterPropagationPolicy](p, policyScope{"ClusterPropagationPolicy", ""}, name)
+}
+
 // Overrides lists the namespace's OverridePolicies by name.
 func (p *Policies) Overrides(ns string) []*v1alpha1.OverridePolicy {
 	return list[*v1alpha1.OverridePolicy](p, policyScope{"OverridePolicy", ns})
@@ -61,6 +71,13 @@ func list[T client.Object](p *Policies, scope policyScope) []T {
 	}
 	slices.SortFunc(out, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return out
+}
+
+func get[T client.Object](p *Policies, scope policyScope, name string) (T, bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	o, ok := p.byNS[scope][name].(T)
+	return o, ok
 }
 
 func kindOf(obj client.Object) string {
