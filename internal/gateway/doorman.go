@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"net"
@@ -66,10 +67,14 @@ func (g *Gateway) doorman() *doorman {
 // visitor is who is at the other end of a connection.
 type visitor struct {
 	credentials.CommonAuthInfo
-	identity      // zero unless the certificate is an agent's
-	verified bool // a certificate of the agents' CA was shown
+	identity            // zero unless the certificate is an agent's
+	verified bool       // a certificate of the agents' CA was shown
+	subject  *pkix.Name // of that certificate, where it is not an agent's
 	line     *line
 }
+
+// Subject of the certificate of who is no agent; nil where none was shown.
+func (v *visitor) Subject() *pkix.Name { return v.subject }
 
 // line is a connection that knows when it gave something last.
 type line struct {
@@ -128,6 +133,8 @@ func visitorOf(state tls.ConnectionState, l *line) *visitor {
 	cert := state.VerifiedChains[0][0]
 	if uid, ok := strings.CutPrefix(cert.Subject.CommonName, atoll.UserClusterPrefix); ok && slices.Contains(cert.Subject.Organization, atoll.GroupAgents) {
 		v.identity = identity{uid: uid, keyHash: trust.CertificateHash(cert)}
+	} else {
+		v.subject = &cert.Subject
 	}
 	return v
 }

@@ -61,8 +61,9 @@ func New(o Options, id string) *Peers {
 	return &Peers{o: o, self: self, union: newUnion(self), watchers: map[*watcher]struct{}{}, found: map[string]*found{}}
 }
 
-// Register serves other hubs on s, whose TLS must verify client certificates by the
-// CA that signs hubs'.
+// Register serves other hubs on s, whose credentials must verify client certificates
+// by the CA that signs hubs', and tell the subject of what was shown: their AuthInfo
+// has a method Subject() *pkix.Name.
 func (p *Peers) Register(s grpc.ServiceRegistrar) { peerpb.RegisterPeerServer(s, p) }
 
 // Run finds the other hubs and follows them until ctx ends; then this hub's Lease is
