@@ -23,6 +23,9 @@ const (
 	// is how often it says something.
 	leaseDuration = 15 * time.Second
 	renewEvery    = 4 * time.Second
+	// retryEvery is the pause after a failure; it is logged after so many.
+	retryEvery    = 500 * time.Millisecond
+	complainAfter = 20
 	// farewell bounds the deletion of this hub's Lease when it stops.
 	farewell = 2 * time.Second
 )
@@ -36,18 +39,21 @@ func leaseName(address string) string {
 
 // announce this hub until ctx ends, then take the announcement back.
 func (p *Peers) announce(ctx context.Context) {
-	complained := false
-	for {
-		err := p.renew(ctx)
-		if err != nil && ctx.Err() == nil && !complained {
-			p.o.Log.Warn("cannot renew the Lease by which other hubs find this one; trying on", "err", err)
+	for failed := 0; ; {
+		after := renewEvery
+		if err := p.renew(ctx); err == nil {
+			failed = 0
+		} else {
+			after = retryEvery
+			if failed++; failed == complainAfter && ctx.Err() == nil {
+				p.o.Log.Warn("cannot renew the Lease by which other hubs find this one; trying on", "err", err)
+			}
 		}
-		complained = err != nil
 		select {
 		case <-ctx.Done():
 			p.withdraw(ctx)
 			return
-		case <-time.After(renewEvery):
+		case <-time.After(after):
 		}
 	}
 }
@@ -137,7 +143,7 @@ func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]stri
 	defer p.mu.Unlock()
 	for _, obj := range leases {
 		lease, ok := obj.(*coordinationv1.Lease)
-		if !ok || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == p.self {
+		if !ok || lease.Spec.HolderIdentity == nil || addressOf(*lease.Spec.HolderIdentity) == p.o.Address {
 			continue
 		}
 		name := *lease.Spec.HolderIdentity

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"atoll.dev/atoll/internal/peer/peerpb"
@@ -143,9 +145,12 @@ func (w *watcher) note(uid string) {
 }
 
 // Watch tells another hub what this one holds.
-func (p *Peers) Watch(_ *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[peerpb.Told]) error {
+func (p *Peers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[peerpb.Told]) error {
 	if err := fromHub(rpc.Context()); err != nil {
 		return err
+	}
+	if r.GetHub() != p.self {
+		return status.Error(codes.NotFound, "the hub that is meant has ended; another process is at its address")
 	}
 	w := &watcher{dirty: map[string]struct{}{}, wake: make(chan struct{}, 1)}
 	p.mu.Lock()
@@ -286,7 +291,7 @@ func (p *Peers) call(ctx context.Context, f *found) error {
 		return err
 	}
 	defer conn.Close()
-	stream, err := peerpb.NewPeerClient(conn).Watch(ctx, &peerpb.WatchRequest{})
+	stream, err := peerpb.NewPeerClient(conn).Watch(ctx, &peerpb.WatchRequest{Hub: f.name})
 	if err != nil {
 		return fmt.Errorf("call the hub at %s: %w", address, err)
 	}

@@ -26,7 +26,10 @@ const (
 )
 
 type WatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Hub that is meant, as its Lease names it; another process is refused, though it
+	// is at the address now.
+	Hub           string `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -59,6 +62,13 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
 	return file_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *WatchRequest) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
 }
 
 // Told is a piece of what a hub holds. Of one cluster the latest counts.
@@ -255,8 +265,9 @@ var File_peer_proto protoreflect.FileDescriptor
 const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"peer.proto\x12\ratoll.peer.v1\"\x0e\n" +
-	"\fWatchRequest\"\x96\x01\n" +
+	"peer.proto\x12\ratoll.peer.v1\" \n" +
+	"\fWatchRequest\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\"\x96\x01\n" +
 	"\x04Told\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.atoll.peer.v1.SessionR\bsessions\x12\x12\n" +
 	"\x04gone\x18\x02 \x03(\tR\x04gone\x12\x1a\n" +
