@@ -41,7 +41,7 @@ func overTime(title, unit string, series []*Series, marks []Mark) (template.HTML
 			return "", err
 		}
 	}
-	p.Y.Min, p.Y.Max = 0, max(p.Y.Max*1.05, 1e-3)
+	p.Y.Min, p.Y.Max = 0, max(p.Y.Max*1.3, 1e-3) // room for names
 	p.Y.Label.Text = scaledUnit(unit)
 	for _, m := range marks {
 		if m.At < p.X.Min || m.At > p.X.Max {
@@ -96,7 +96,7 @@ func addLine(p *plot.Plot, points plotter.XYs, name string, i int) error {
 	if name != "" {
 		p.Legend.Add(name, line)
 	}
-	p.Legend.Top = true
+	p.Legend.Top, p.Legend.YOffs = true, -vg.Points(14) // below the marks
 	return nil
 }
 

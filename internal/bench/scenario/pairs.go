@@ -19,9 +19,10 @@ const (
 	// healthy.
 	pairDelay = 2 * time.Second
 	// These parts of a store and of a hub do not depend on the fleet; what a scenario
-	// may take beyond them shrinks with its scale.
+	// may take beyond them shrinks with its scale. A hub that works has garbage that
+	// one at rest has not.
 	emptyStore = 3e6
-	emptyHub   = 400e6
+	emptyHub   = 550e6
 )
 
 // budget gives what a run at this scale may take of something of which a run at full

@@ -23,23 +23,18 @@ type Row struct {
 func EachRow(ctx context.Context, api rest.Interface, visit func(Row) error) error {
 	var failed error
 	err := each(ctx, api, "/apis/engine.atoll.dev/v1alpha1/targetslices", func(s *enginev1.TargetSlice) {
-		for cluster, line := range s.Spec.Rows {
-			if failed != nil {
+		if failed != nil {
+			return
+		}
+		var rows []atoll.SliceRow
+		if rows, failed = atoll.RowsOf(s); failed != nil {
+			return
+		}
+		for _, d := range rows {
+			r := Row{Bundle: s.Spec.Bundle.Namespace + "/" + s.Spec.Bundle.Name, Cluster: d.Cluster, Spec: d.Spec, Status: d.Status}
+			if failed = visit(r); failed != nil {
 				return
 			}
-			r := Row{Bundle: s.Spec.Bundle.Namespace + "/" + s.Spec.Bundle.Name, Cluster: cluster}
-			if r.Spec, failed = atoll.ParseRowSpec(line, s.Spec.Words...); failed != nil {
-				continue
-			}
-			if reported := s.Status.Rows[cluster]; reported != "" {
-				status, err := atoll.ParseRowStatus(reported, r.Spec.UID, s.Status.Words...)
-				if err != nil {
-					failed = err
-					continue
-				}
-				r.Status = &status
-			}
-			failed = visit(r)
 		}
 	})
 	if err == nil && failed != nil {

@@ -153,17 +153,23 @@ func (l *look) readBundles(ctx context.Context) error {
 func (l *look) readSlices(ctx context.Context) error {
 	err := each(ctx, l.API, "/apis/engine.atoll.dev/v1alpha1/targetslices", func(s *enginev1.TargetSlice) {
 		app, ok := l.bundles[s.Spec.Bundle.UID]
-		for name := range s.Spec.Rows {
+		rows, err := atoll.RowsOf(s)
+		if err != nil {
+			l.v.RowsRight.wrong("%v", err)
+		}
+		named := map[string]bool{}
+		for _, r := range rows {
 			l.v.Rows++
+			named[r.Cluster] = true
 			if !ok {
 				l.v.RowsRight.wrong("slice %s has rows of %s/%s, which is no application", s.Name, s.Spec.Bundle.Namespace, s.Spec.Bundle.Name)
 				continue
 			}
-			l.readRow(app, name, s)
+			l.readRow(app, r)
 		}
-		for name := range s.Status.Rows {
-			if s.Spec.Rows[name] == "" {
-				l.v.RowsRight.wrong("slice %s has a status for %s, and no row", s.Name, name)
+		for _, line := range atoll.Lines(s.Status.Rows) {
+			if !named[line.Cluster] {
+				l.v.RowsRight.wrong("slice %s has a status for %s, and no row", s.Name, line.Cluster)
 			}
 		}
 	})
@@ -173,7 +179,8 @@ func (l *look) readSlices(ctx context.Context) error {
 	return err
 }
 
-func (l *look) readRow(app int32, name string, s *enginev1.TargetSlice) {
+func (l *look) readRow(app int32, r atoll.SliceRow) {
+	name, spec := r.Cluster, r.Spec
 	where := func() string { return l.Apps[app].Namespace + "/" + l.Apps[app].Policy + " in " + name }
 	i, ok := l.clusters[name]
 	if !ok {
@@ -181,23 +188,14 @@ func (l *look) readRow(app int32, name string, s *enginev1.TargetSlice) {
 		return
 	}
 	c := l.list[i]
-	spec, err := atoll.ParseRowSpec(s.Spec.Rows[name], s.Spec.Words...)
-	if err != nil {
-		l.v.RowsRight.wrong("%s: %v", where(), err)
-		return
-	}
 	key := pair{bundle: app, cluster: i}
 	if _, twice := l.rows[key]; twice {
 		l.v.RowsRight.wrong("%s: it is placed twice", where())
 		return
 	}
-	status := atoll.RowStatus{}
-	reported := s.Status.Rows[name]
-	if reported != "" {
-		if status, err = atoll.ParseRowStatus(reported, spec.UID, s.Status.Words...); err != nil {
-			l.v.RowsRight.wrong("%s: %v", where(), err)
-			return
-		}
+	status, reported := atoll.RowStatus{}, r.Status != nil
+	if reported {
+		status = *r.Status
 	}
 	l.rows[key] = row{generation: spec.Generation, content: maphash.String(l.seed, status.Content)}
 	switch in := l.Apps[app].In; {
@@ -207,7 +205,7 @@ func (l *look) readRow(app int32, name string, s *enginev1.TargetSlice) {
 		l.v.RowsRight.wrong("%s: the row is of cluster %s, the cluster is %s", where(), spec.UID, c.uid)
 	case spec.Phase != atoll.RowActive:
 		l.v.RowsRight.wrong("%s: the row is %s", where(), spec.Phase)
-	case reported == "":
+	case !reported:
 		l.v.RowsRight.wrong("%s: nothing was reported", where())
 	case status.UID != "" && status.UID != spec.UID:
 		l.v.RowsRight.wrong("%s: the report is of cluster %s", where(), status.UID)
