@@ -94,9 +94,11 @@ func (h *hub) lead(ctx context.Context, p *parts, ready <-chan struct{}, stopFol
 			return err
 		}
 		p.started.Store(true)
+		elected := time.Now()
 		if err := p.state.CatchUp(ctx); err != nil {
 			return err
 		}
+		h.log.Info("the tables are as new as the election", "after", time.Since(elected).Round(time.Millisecond))
 		stopFollowing()
 		leading := p.leading()
 		h.publish(leading)

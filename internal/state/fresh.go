@@ -1,6 +1,111 @@
 package state
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
 
-// CatchUp returns when the tables are as new as the store was when it was called.
-func (s *State) CatchUp(ctx context.Context) error { return ctx.Err() }
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+const (
+	// looksAtOnce is how many kinds CatchUp asks about at a time.
+	looksAtOnce = 8
+	// lookTimeout bounds one question.
+	lookTimeout = 5 * time.Second
+	// delivery is how long what the API server's cache has may take to a table.
+	delivery = 250 * time.Millisecond
+	// nobody has this name.
+	nobody = "atoll-hub-catches-up"
+)
+
+var errNoEnd = errors.New("the watch ended before the present state was told")
+
+// CatchUp returns when the tables that decisions are made from are as new as the store
+// was when it was called, so that a hub may decide over tables that it has had for
+// long. Tables of the engine's objects are left out: they are fed by the store
+// directly, and what is written is fenced by their resource versions. A kind of
+// templates that cannot be read does not hold others up.
+func (s *State) CatchUp(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(looksAtOnce)
+	for _, gvk := range []schema.GroupVersionKind{
+		v1alpha1.GroupVersion.WithKind("Cluster"), v1alpha1.GroupVersion.WithKind("Bundle"), v1alpha1.GroupVersion.WithKind("ClusterBundle"),
+		v1alpha1.GroupVersion.WithKind("PropagationPolicy"), v1alpha1.GroupVersion.WithKind("ClusterPropagationPolicy"),
+		v1alpha1.GroupVersion.WithKind("OverridePolicy"), v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"),
+		corev1.SchemeGroupVersion.WithKind("Namespace"), apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
+	} {
+		group.Go(func() error {
+			mapping, err := s.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+			if err != nil {
+				return fmt.Errorf("state: catch up with %s: %w", gvk.Kind, err)
+			}
+			for err = s.Templates.reach(ctx, mapping.Resource); err != nil && ctx.Err() == nil; {
+				err = s.Templates.reach(ctx, mapping.Resource)
+			}
+			return ctx.Err()
+		})
+	}
+	for _, resource := range s.Templates.resources() {
+		group.Go(func() error {
+			_ = s.Templates.reach(ctx, resource) // the table says by itself what it cannot read
+			return ctx.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(delivery):
+		return nil
+	}
+}
+
+// resources that the table reads.
+func (t *Templates) resources() (out []schema.GroupVersionResource) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, k := range t.kinds {
+		if k.failure == nil {
+			out = append(out, k.resource)
+		}
+	}
+	return out
+}
+
+// reach the store's present revision with the API server's cache of a resource: a
+// watch that begins with the present state tells when that has been told, which is
+// nothing here, since nobody has the name.
+func (t *Templates) reach(ctx context.Context, resource schema.GroupVersionResource) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	yes := true
+	w, err := t.dynamic.Resource(resource).Watch(ctx, metav1.ListOptions{
+		SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		FieldSelector: "metadata.name=" + nobody,
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if e.Type == watch.Error {
+			break
+		}
+		if o, err := meta.Accessor(e.Object); e.Type == watch.Bookmark && err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			return nil
+		}
+	}
+	return errNoEnd
+}
