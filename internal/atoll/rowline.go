@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// A row's line, as TargetSlices hold it: fields with a space between them, each a
-// letter (the JSON name in RowSpec, RowStatus, Recall or ItemStatus) and its value,
-// as in
+// The rows of a TargetSlice are a text with a line for each, by cluster name, and so
+// are their statuses. A line is the cluster's name and then fields, with spaces between
+// them: each a letter (the JSON name in RowSpec, RowStatus, Recall or ItemStatus) and
+// its value, as in
 //
-//	u0b6e5a1c-7f0e-4c1d-9d55-3f1f7c0c6f7a g3 r~0 s1790000000
+//	tokyo-1 u0b6e5a1c-7f0e-4c1d-9d55-3f1f7c0c6f7a g3 r~0 s1790000000
 //
 // A field that is absent has its default: generation 1, phase Active, state Ready,
 // as many items ready as there are, an item Healthy and since the row's time, and
@@ -31,7 +32,10 @@ import (
 //   - u in a status is the end of the UID, which tells a cluster from its namesakes.
 //   - s comes before i.
 //
-// Encode writes lines without words; EncodeWith adds to a slice's.
+// Encode writes fields without words; EncodeWith adds to a slice's.
+//
+// One text, because the API server looks at each entry of a map some twenty times on
+// every write, and at a text once.
 
 // letters stand for the values of a small set.
 type letters[T ~string] []struct {

@@ -122,26 +122,39 @@ func TestUnknownAndDamagedLines(t *testing.T) {
 }
 
 func TestPruneWords(t *testing.T) {
-	words, rows := NewWords(nil), map[string]string{}
+	words, rows := NewWords(nil), ""
 	for i := range 40 {
 		r := someSpecs[2]
 		r.Revision = fmt.Sprintf("revision-%d", i)
-		rows["c"] = r.EncodeWith(words) + " Q~1;~0"
+		rows = JoinLines([]Line{{"c", r.EncodeWith(words) + " Q~1;~0"}, {"b", someSpecs[1].EncodeWith(words)}})
 	}
-	before, err := ParseRowSpec(rows["c"], words.List()...)
+	before, err := ParseRowSpec(Lines(rows)[1].Text, words.List()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pruned := PruneWords(rows, words.List())
+	rows, pruned := PruneWords(rows, words.List())
 	if len(pruned) >= 10 {
 		t.Errorf("%d words are left of %d", len(pruned), len(words.List()))
 	}
-	after, err := ParseRowSpec(rows["c"], pruned...)
+	after, err := ParseRowSpec(Lines(rows)[1].Text, pruned...)
 	if err != nil || !after.Equal(before) || after.Revision != "revision-39" {
 		t.Errorf("%+v, %v", after, err)
 	}
-	if n := len(PruneWords(rows, pruned)); n != len(pruned) {
-		t.Errorf("pruned again: %d words", n)
+	if _, again := PruneWords(rows, pruned); len(again) != len(pruned) {
+		t.Errorf("pruned again: %d words", len(again))
+	}
+}
+
+func TestLines(t *testing.T) {
+	lines := []Line{{"b", "x y"}, {"a", ""}, {"a-1", "z"}}
+	rows := JoinLines(lines)
+	if rows != "a \na-1 z\nb x y\n" {
+		t.Errorf("%q", rows)
+	}
+	for _, text := range []string{rows, "b x y\n\na\na-1 z"} {
+		if got := fmt.Sprintf("%q", Lines(text)); got != `[{"a" ""} {"a-1" "z"} {"b" "x y"}]` {
+			t.Errorf("%q is taken apart as %s", text, got)
+		}
 	}
 }
 

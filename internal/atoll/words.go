@@ -2,18 +2,99 @@ package atoll
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 )
 
 // shortWord is the length from which on text is shorter as the number of a word.
 const shortWord = 4
 
-// Words are the texts that the lines of one map of rows have in common; lines name
-// them by their place. Words are only added, but for Prune. Not safe for concurrent
+// Line of one cluster.
+type Line struct{ Cluster, Text string }
+
+// Lines takes the rows of a slice apart, by cluster name.
+func Lines(rows string) []Line {
+	out, sorted := make([]Line, 0, strings.Count(rows, "\n")), true
+	for rows != "" {
+		var l string
+		l, rows, _ = strings.Cut(rows, "\n")
+		if l == "" {
+			continue
+		}
+		cluster, text, _ := strings.Cut(l, " ")
+		sorted = sorted && (len(out) == 0 || out[len(out)-1].Cluster < cluster)
+		out = append(out, Line{cluster, text})
+	}
+	if !sorted {
+		slices.SortFunc(out, Line.compare)
+	}
+	return out
+}
+
+// SliceRow is one row of a TargetSlice.
+type SliceRow struct {
+	Cluster string
+	Spec    RowSpec
+	// Status is nil where none was reported. Where it is of another cluster, which had
+	// the name before, its UID is another.
+	Status *RowStatus
+}
+
+// RowsOf decodes a slice, by cluster name. The error names the row that this version
+// cannot read.
+func RowsOf(s *enginev1.TargetSlice) ([]SliceRow, error) {
+	statuses := map[string]string{}
+	for _, l := range Lines(s.Status.Rows) {
+		statuses[l.Cluster] = l.Text
+	}
+	lines := Lines(s.Spec.Rows)
+	rows := make([]SliceRow, 0, len(lines))
+	for _, l := range lines {
+		r := SliceRow{Cluster: l.Cluster}
+		var err error
+		if r.Spec, err = ParseRowSpec(l.Text, s.Spec.Words...); err != nil {
+			return nil, fmt.Errorf("target slice %s, cluster %s: %w", s.Name, l.Cluster, err)
+		}
+		if line, ok := statuses[l.Cluster]; ok {
+			st, err := ParseRowStatus(line, r.Spec.UID, s.Status.Words...)
+			if err != nil {
+				return nil, fmt.Errorf("target slice %s, cluster %s: %w", s.Name, l.Cluster, err)
+			}
+			r.Status = &st
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// JoinLines puts the rows of a slice together.
+func JoinLines(lines []Line) string {
+	if !slices.IsSortedFunc(lines, Line.compare) {
+		lines = slices.SortedFunc(slices.Values(lines), Line.compare)
+	}
+	n := 0
+	for _, l := range lines {
+		n += len(l.Cluster) + len(l.Text) + 2
+	}
+	var b strings.Builder
+	b.Grow(n)
+	for _, l := range lines {
+		b.WriteString(l.Cluster)
+		b.WriteByte(' ')
+		b.WriteString(l.Text)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (l Line) compare(o Line) int { return strings.Compare(l.Cluster, o.Cluster) }
+
+// Words are the texts that the lines of one slice have in common; lines name them by
+// their place. Words are only added, but for Prune. Not safe for concurrent
 // use.
 type Words struct {
 	list []string
@@ -43,22 +124,20 @@ func (w *Words) place(word string) int {
 	return i
 }
 
-// PruneWords leaves out the words that no line names, once they are more than a few,
-// and writes the lines of rows, in place, to go with the words that it gives.
-// Fields that this version does not know keep their words too.
-func PruneWords(rows map[string]string, words []string) []string {
+// PruneWords leaves out the words that no line of rows names, once they are more than
+// a few, and gives the lines to go with those that stay. Fields that this version does
+// not know keep their words too.
+func PruneWords(rows string, words []string) (string, []string) {
 	const few = 4
 	to, used := make([]int, len(words)), 0
-	for _, line := range rows {
-		eachWord(line, func(_, _, word int) {
-			if word < len(to) && to[word] == 0 {
-				to[word] = 1
-				used++
-			}
-		})
-	}
+	eachWord(rows, func(_, _, word int) {
+		if word < len(to) && to[word] == 0 {
+			to[word] = 1
+			used++
+		}
+	})
 	if len(words)-used <= few {
-		return words
+		return rows, words
 	}
 	kept := make([]string, 0, used)
 	for i := range to {
@@ -67,18 +146,14 @@ func PruneWords(rows map[string]string, words []string) []string {
 			kept = append(kept, words[i])
 		}
 	}
-	for cluster, line := range maps.Clone(rows) {
-		var b []byte
-		done := 0
-		eachWord(line, func(begin, end, word int) {
-			if word < len(to) {
-				b = strconv.AppendInt(append(b, line[done:begin]...), int64(to[word]), 10)
-				done = end
-			}
-		})
-		rows[cluster] = string(append(b, line[done:]...))
-	}
-	return kept
+	b, done := make([]byte, 0, len(rows)), 0
+	eachWord(rows, func(begin, end, word int) {
+		if word < len(to) {
+			b = strconv.AppendInt(append(b, rows[done:begin]...), int64(to[word]), 10)
+			done = end
+		}
+	})
+	return string(append(b, rows[done:]...)), kept
 }
 
 // WithoutWords gives what a line says with the words in their places: equal for lines
@@ -96,7 +171,7 @@ func WithoutWords(line string, words []string) string {
 	return string(append(l.buf, line[done:]...))
 }
 
-// eachWord gives the place of each word in a line: where its number begins and ends.
+// eachWord gives the place of each word in lines: where its number begins and ends.
 func eachWord(line string, fn func(begin, end, word int)) {
 	for at := strings.IndexByte(line, '~'); at >= 0; {
 		begin := at + 1

@@ -103,7 +103,7 @@ func TestTargetSliceFields(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Spec.Bundle != testRef || len(s.Spec.Rows) != 2 || len(s.Status.Rows) != 1 {
+	if s.Spec.Bundle != testRef || len(atoll.Lines(s.Spec.Rows)) != 2 || len(atoll.Lines(s.Status.Rows)) != 1 {
 		t.Fatalf("slice %+v, %+v", s.Spec, s.Status)
 	}
 	if fmt.Sprint(s.Spec.Words, s.Status.Words) != "[variant] [content]" {

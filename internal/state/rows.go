@@ -177,7 +177,10 @@ func (t *Rows) Slices(bundleUID string) []*enginev1.TargetSlice {
 	}
 	out := make([]*enginev1.TargetSlice, 0, len(b.pages))
 	for _, p := range b.pages {
-		out = append(out, p.slice(true, true))
+		s := p.slice()
+		s.Spec.Words, s.Spec.Rows = p.dict.spec, p.specs(nil)
+		s.Status.Words, s.Status.Rows = p.dict.status, p.statuses(nil)
+		out = append(out, s)
 	}
 	return out
 }

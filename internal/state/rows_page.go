@@ -1,7 +1,6 @@
 package state
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +20,12 @@ type page struct {
 	dict   *dict
 	rows   []*row // by cluster name
 	bytes  int    // of all lines
-	// odd are rows whose spec this version cannot read, since who wrote it was newer in
-	// a way that this hub cannot know. They order nothing, and stay in the slice as
-	// they are.
-	oddSpec, oddStatus map[string]string
+	odd    []odd
 }
+
+// odd is a row whose spec this version cannot read, since who wrote it was newer in a
+// way that this hub cannot know. It orders nothing, and stays in the slice as it is.
+type odd struct{ cluster, spec, status string }
 
 // dict are the words of a page's lines. It is never changed, only replaced.
 type dict struct{ spec, status []string }
@@ -66,110 +66,139 @@ func (v *view) decode(out *Row) {
 	}
 }
 
-// slice gives the page as an object, with the lines of specs and statuses if wanted.
-func (p *page) slice(specs, statuses bool) *enginev1.TargetSlice {
+// slice gives the page as an object, without rows.
+func (p *page) slice() *enginev1.TargetSlice {
 	s := &enginev1.TargetSlice{Spec: enginev1.TargetSliceSpec{Bundle: p.bundle}}
 	p.meta.DeepCopyInto(&s.ObjectMeta)
-	if specs {
-		s.Spec.Words, s.Spec.Rows = p.dict.spec, maps.Clone(p.oddSpec)
-		if s.Spec.Rows == nil {
-			s.Spec.Rows = make(map[string]string, len(p.rows))
-		}
-	}
-	if statuses {
-		s.Status.Words, s.Status.Rows = p.dict.status, make(map[string]string, len(p.rows))
-		maps.Copy(s.Status.Rows, p.oddStatus)
-	}
-	for _, r := range p.rows {
-		if specs {
-			s.Spec.Rows[r.cluster] = r.spec
-		}
-		if statuses && r.status != "" {
-			s.Status.Rows[r.cluster] = r.status
-		}
-	}
 	return s
 }
 
+// specs gives the lines of all specs, but for those that edits has: its line instead,
+// and none where that is empty. fresh are clusters in edits that have no line yet.
+func (p *page) specs(edits map[string]string) string {
+	lines := make([]atoll.Line, 0, len(p.rows)+len(p.odd)+len(edits))
+	add := func(cluster, line string) {
+		if edited, ok := edits[cluster]; ok {
+			line = edited
+			delete(edits, cluster)
+		}
+		if line != "" {
+			lines = append(lines, atoll.Line{Cluster: cluster, Text: line})
+		}
+	}
+	for _, r := range p.rows {
+		add(r.cluster, r.spec)
+	}
+	for _, o := range p.odd {
+		add(o.cluster, o.spec)
+	}
+	for cluster, line := range edits {
+		lines = append(lines, atoll.Line{Cluster: cluster, Text: line})
+	}
+	return atoll.JoinLines(lines)
+}
+
+// statuses gives the lines of all statuses, but for those that news has.
+func (p *page) statuses(news map[string]string) string {
+	lines := make([]atoll.Line, 0, len(p.rows)+len(p.odd))
+	add := func(cluster, line string) {
+		if n, ok := news[cluster]; ok {
+			line = n
+		}
+		if line != "" {
+			lines = append(lines, atoll.Line{Cluster: cluster, Text: line})
+		}
+	}
+	for _, r := range p.rows {
+		add(r.cluster, r.status)
+	}
+	for _, o := range p.odd {
+		add(o.cluster, o.status)
+	}
+	return atoll.JoinLines(lines)
+}
+
 // fill the page with a slice's lines, and name the clusters whose rows differ from
-// before. Lines that are equal keep the memory that they have. The caller holds the
-// lock.
-func (t *Rows) fill(p *page, s *enginev1.TargetSlice) []string {
+// before. The caller holds the lock.
+func (t *Rows) fill(p *page, s *enginev1.TargetSlice) (changed []string) {
 	if s.Name != "" {
 		p.meta = s.ObjectMeta
 		p.meta.ManagedFields = nil
 	}
-	f := filling{page: p, was: p.dict, before: make(map[string]*row, len(p.rows))}
+	f := filling{page: p, was: p.dict}
 	p.dict, f.grown = p.dict.next(s.Spec.Words, s.Status.Words)
-	for _, r := range p.rows {
-		f.before[r.cluster] = r
+	old, specs, statuses := p.rows, atoll.Lines(s.Spec.Rows), atoll.Lines(s.Status.Rows)
+	p.odd, p.bytes = nil, len(s.Spec.Rows)+len(s.Status.Rows)
+	rows := make([]*row, 0, len(specs))
+	gone := func() {
+		t.remove(old[0])
+		changed = append(changed, old[0].cluster)
+		old = old[1:]
 	}
-	p.oddSpec, p.oddStatus, p.bytes = nil, nil, 0
-	rows, changed := make([]*row, 0, len(s.Spec.Rows)), []string(nil)
-	for cluster, line := range s.Spec.Rows {
-		status := s.Status.Rows[cluster]
-		p.bytes += len(line) + len(status)
-		r, same := t.settle(f, cluster, line, status)
-		if r == nil {
-			continue
+	for _, spec := range specs {
+		for len(old) > 0 && old[0].cluster < spec.Cluster {
+			gone()
 		}
-		delete(f.before, cluster)
-		if rows = append(rows, r); !same {
-			changed = append(changed, cluster)
+		for len(statuses) > 0 && statuses[0].Cluster < spec.Cluster {
+			statuses = statuses[1:]
+		}
+		status, before := "", (*row)(nil)
+		if len(statuses) > 0 && statuses[0].Cluster == spec.Cluster {
+			status = statuses[0].Text
+		}
+		if len(old) > 0 && old[0].cluster == spec.Cluster {
+			before, old = old[0], old[1:]
+		}
+		r, same := t.settle(f, before, spec, status)
+		if r != nil {
+			rows = append(rows, r)
+		}
+		if !same {
+			changed = append(changed, spec.Cluster)
 		}
 	}
-	for cluster, r := range f.before {
-		t.remove(r)
-		changed = append(changed, cluster)
+	for len(old) > 0 {
+		gone()
 	}
-	slices.SortFunc(rows, func(a, b *row) int { return strings.Compare(a.cluster, b.cluster) })
 	p.rows = rows
-	slices.Sort(changed)
 	return changed
 }
 
 // filling is what a page held before it is filled anew.
 type filling struct {
-	page   *page
-	before map[string]*row
-	was    *dict
-	grown  bool // words of before mean what they meant
+	page  *page
+	was   *dict
+	grown bool // words of before mean what they meant
 }
 
-// settle one row with its lines as they are now; nil for a line that is no row.
-func (t *Rows) settle(f filling, cluster, line, status string) (now *row, same bool) {
-	p, old := f.page, f.before[cluster]
-	if old != nil && f.grown && old.spec == line && old.status == status {
+// settle one row with its lines as they are now: nil for a line that is no row. A row
+// that is the same takes on the memory of the new text, so that none of it lies in an
+// old one.
+func (t *Rows) settle(f filling, old *row, line atoll.Line, status string) (now *row, same bool) {
+	p := f.page
+	if old != nil && f.same(old, line.Text, status) {
+		old.spec, old.status = line.Text, status
 		return old, true
-	}
-	if old != nil && !f.grown && f.was.means(old.spec, old.status) == p.dict.means(line, status) {
-		old.spec, old.status = line, status
-		return old, true
-	}
-	spec, err := atoll.ParseRowSpec(line, p.dict.spec...)
-	if err != nil {
-		p.keepOdd(cluster, line, status)
-		return nil, false
 	}
 	if old != nil {
 		t.remove(old)
 	}
-	now = &row{page: p, spec: line, status: status}
-	if old != nil && old.spec == line {
-		now.spec = old.spec
+	spec, err := atoll.ParseRowSpec(line.Text, p.dict.spec...)
+	if err != nil {
+		p.odd = append(p.odd, odd{line.Cluster, line.Text, status})
+		return nil, old == nil
 	}
-	t.add(now, cluster, spec.UID)
+	now = &row{page: p, spec: line.Text, status: status}
+	t.add(now, line.Cluster, spec.UID)
 	return now, false
 }
 
-func (p *page) keepOdd(cluster, spec, status string) {
-	if p.oddSpec == nil {
-		p.oddSpec, p.oddStatus = map[string]string{}, map[string]string{}
+// same tells whether the lines say what the row says.
+func (f filling) same(old *row, spec, status string) bool {
+	if f.grown {
+		return old.spec == spec && old.status == status
 	}
-	p.oddSpec[cluster] = spec
-	if status != "" {
-		p.oddStatus[cluster] = status
-	}
+	return f.was.means(old.spec, old.status) == f.page.dict.means(spec, status)
 }
 
 // next gives the words of a page that is filled anew, in the memory of those that are

@@ -84,8 +84,7 @@ func (t *Rows) writeStatus(ctx context.Context, p *page, reports map[string]atol
 // to it, and without statuses of rows that are gone; nil when that changes nothing.
 // Specs are left out: the API server keeps what it has. The caller holds the lock.
 func (p *page) withReports(reports map[string]atoll.RowStatus) *enginev1.TargetSlice {
-	var next *enginev1.TargetSlice
-	var words *atoll.Words
+	words, news := atoll.NewWords(p.dict.status), map[string]string{}
 	for _, r := range p.rows {
 		report, ok := reports[r.cluster]
 		if !ok || report.UID != r.member.uid {
@@ -95,13 +94,12 @@ func (p *page) withReports(reports map[string]atoll.RowStatus) *enginev1.TargetS
 		if r.status != "" && err == nil && old.UID == report.UID && old.Seq >= report.Seq {
 			continue
 		}
-		if next == nil {
-			next, words = p.slice(false, true), atoll.NewWords(p.dict.status)
-		}
-		next.Status.Rows[r.cluster] = report.EncodeWith(words)
+		news[r.cluster] = report.EncodeWith(words)
 	}
-	if next != nil {
-		next.Status.Words = atoll.PruneWords(next.Status.Rows, words.List())
+	if len(news) == 0 {
+		return nil
 	}
+	next := p.slice()
+	next.Status.Rows, next.Status.Words = atoll.PruneWords(p.statuses(news), words.List())
 	return next
 }

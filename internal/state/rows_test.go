@@ -154,7 +154,7 @@ func TestStatusWriteRereadsOnConflict(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
 		t.Fatal(err)
 	}
-	s.Spec.Rows["b"] = specs("b")["b"].Encode()
+	s.Spec.Rows += "b " + specs("b")["b"].Encode() + "\n"
 	if err := c.Update(context.Background(), &s); err != nil {
 		t.Fatal(err)
 	}

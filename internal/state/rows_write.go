@@ -103,20 +103,38 @@ func (t *Rows) writeSlice(ctx context.Context, s *enginev1.TargetSlice) error {
 // edit is a slice on its way to be written. Its status is left out: the API server
 // keeps what it has.
 type edit struct {
-	slice *enginev1.TargetSlice
+	page  *page
 	words *atoll.Words
+	lines map[string]string // by cluster; empty: the row goes
+	rows  int
 	bytes int
 }
 
-func (e *edit) set(cluster string, spec *atoll.RowSpec) {
-	line := spec.EncodeWith(e.words)
-	e.bytes += len(line) - len(e.slice.Spec.Rows[cluster])
-	e.slice.Spec.Rows[cluster] = line
+func newEdit(p *page) *edit {
+	return &edit{page: p, words: atoll.NewWords(p.dict.spec), lines: map[string]string{}, rows: len(p.rows) + len(p.odd), bytes: p.bytes}
 }
 
-func (e *edit) done() *enginev1.TargetSlice {
-	e.slice.Spec.Words = atoll.PruneWords(e.slice.Spec.Rows, e.words.List())
-	return e.slice
+func (e *edit) set(cluster string, spec *atoll.RowSpec) {
+	e.lines[cluster] = spec.EncodeWith(e.words)
+}
+
+func (e *edit) remove(cluster string) {
+	e.lines[cluster] = ""
+	e.rows--
+}
+
+func (e *edit) add(cluster string, spec *atoll.RowSpec) {
+	e.set(cluster, spec)
+	e.rows++
+	e.bytes += len(cluster) + len(e.lines[cluster])
+}
+
+func (e *edit) hasRoom() bool { return e.rows < rowsPerSlice && e.bytes < bytesPerSlice }
+
+func (e *edit) slice() *enginev1.TargetSlice {
+	s := e.page.slice()
+	s.Spec.Rows, s.Spec.Words = atoll.PruneWords(e.page.specs(e.lines), e.words.List())
+	return s
 }
 
 // layout of a Bundle's rows on slices while they are edited.
@@ -141,7 +159,7 @@ func (t *Rows) layOut(ref enginev1.BundleRef, changes map[string]*atoll.RowSpec)
 		row := changes[cluster]
 		switch r := t.find(ref.UID, cluster); {
 		case r != nil && row == nil:
-			delete(l.edit(r.page).slice.Spec.Rows, cluster)
+			l.edit(r.page).remove(cluster)
 		case r != nil:
 			l.edit(r.page).set(cluster, row)
 		case row != nil:
@@ -149,11 +167,11 @@ func (t *Rows) layOut(ref enginev1.BundleRef, changes map[string]*atoll.RowSpec)
 		}
 	}
 	for _, cluster := range fresh {
-		l.room().set(cluster, changes[cluster])
+		l.room().add(cluster, changes[cluster])
 	}
 	out := make([]*enginev1.TargetSlice, 0, len(l.edits))
 	for _, n := range slices.Sorted(maps.Keys(l.edits)) {
-		out = append(out, l.edits[n].done())
+		out = append(out, l.edits[n].slice())
 	}
 	return out
 }
@@ -170,7 +188,7 @@ func (l *layout) page(n int) *page {
 func (l *layout) edit(p *page) *edit {
 	e := l.edits[p.number]
 	if e == nil {
-		e = &edit{p.slice(true, false), atoll.NewWords(p.dict.spec), p.bytes}
+		e = newEdit(p)
 		l.edits[p.number] = e
 	}
 	return e
@@ -184,7 +202,7 @@ func (l *layout) room() *edit {
 		p := l.pages[l.full]
 		if e := l.edits[p.number]; e != nil && e.hasRoom() {
 			return e
-		} else if e == nil && len(p.rows)+len(p.oddSpec) < rowsPerSlice && p.bytes < bytesPerSlice {
+		} else if e == nil && newEdit(p).hasRoom() {
 			return l.edit(p)
 		}
 	}
@@ -194,7 +212,7 @@ func (l *layout) room() *edit {
 		}
 		e := l.edits[l.free]
 		if e == nil {
-			e = &edit{slice: newSlice(l.ref, l.free), words: atoll.NewWords(nil)}
+			e = newEdit(newPage(l.ref, l.free))
 			l.edits[l.free] = e
 		}
 		if e.hasRoom() {
@@ -203,16 +221,10 @@ func (l *layout) room() *edit {
 	}
 }
 
-func (e *edit) hasRoom() bool {
-	return len(e.slice.Spec.Rows) < rowsPerSlice && e.bytes < bytesPerSlice
-}
-
-func newSlice(ref enginev1.BundleRef, n int) *enginev1.TargetSlice {
-	return &enginev1.TargetSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:   ref.UID + "-" + strconv.Itoa(n),
-			Labels: map[string]string{enginev1.LabelBundle: ref.UID},
-		},
-		Spec: enginev1.TargetSliceSpec{Bundle: ref, Rows: map[string]string{}},
-	}
+// newPage is a page that is not in the store yet.
+func newPage(ref enginev1.BundleRef, n int) *page {
+	return &page{number: n, bundle: ref, dict: &dict{}, meta: metav1.ObjectMeta{
+		Name:   ref.UID + "-" + strconv.Itoa(n),
+		Labels: map[string]string{enginev1.LabelBundle: ref.UID},
+	}}
 }

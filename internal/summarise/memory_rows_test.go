@@ -83,7 +83,7 @@ func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []st
 		}
 		changed = append(changed, c)
 		if spec == nil {
-			delete(m.slices[old.Slice].Spec.Rows, c)
+			setLine(m.slices[old.Slice], c, "")
 			delete(m.rows[ref.UID], c)
 			continue
 		}
@@ -112,8 +112,17 @@ func (m memRows) keepRow(ref enginev1.BundleRef, cluster string, spec atoll.RowS
 	if m.slices[row.Slice] == nil {
 		m.slices[row.Slice] = &enginev1.TargetSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: row.Slice, ResourceVersion: m.next()},
-			Spec:       enginev1.TargetSliceSpec{Bundle: ref, Rows: map[string]string{}},
+			Spec:       enginev1.TargetSliceSpec{Bundle: ref},
 		}
 	}
-	m.slices[row.Slice].Spec.Rows[cluster] = spec.Encode()
+	setLine(m.slices[row.Slice], cluster, spec.Encode())
+}
+
+// setLine of a cluster; an empty one takes it away.
+func setLine(s *enginev1.TargetSlice, cluster, line string) {
+	lines := slices.DeleteFunc(atoll.Lines(s.Spec.Rows), func(l atoll.Line) bool { return l.Cluster == cluster })
+	if line != "" {
+		lines = append(lines, atoll.Line{Cluster: cluster, Text: line})
+	}
+	s.Spec.Rows = atoll.JoinLines(lines)
 }

@@ -521,9 +521,9 @@ func (m *memory) setRow(uid, cluster string, change func(*state.Row)) {
 	change(&r)
 	m.rows[uid][cluster] = r
 	if m.slices[r.Slice] == nil {
-		m.slices[r.Slice] = &enginev1.TargetSlice{ObjectMeta: metav1.ObjectMeta{Name: r.Slice}, Spec: enginev1.TargetSliceSpec{Bundle: r.Bundle, Rows: map[string]string{}}}
+		m.slices[r.Slice] = &enginev1.TargetSlice{ObjectMeta: metav1.ObjectMeta{Name: r.Slice}, Spec: enginev1.TargetSliceSpec{Bundle: r.Bundle}}
 	}
-	m.slices[r.Slice].Spec.Rows[cluster] = "x"
+	setLine(m.slices[r.Slice], cluster, "x")
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
 		fn(uid, []string{cluster})

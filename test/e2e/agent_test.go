@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	vocabulary "atoll.dev/atoll/internal/atoll"
 )
 
 // pearl is a kind of the test's own with one object of it, which takes its
@@ -66,8 +66,10 @@ func rows(ctx context.Context, ns string) (string, error) {
 		of, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "bundle", "namespace")
 		name, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "bundle", "name")
 		if of == ns && name != "" { // without a name they say where the namespace stays
-			rows, _, _ := unstructured.NestedStringMap(list.Items[i].Object, "spec", "rows")
-			out = slices.AppendSeq(out, maps.Keys(rows))
+			rows, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "rows")
+			for _, l := range vocabulary.Lines(rows) {
+				out = append(out, l.Cluster)
+			}
 		}
 	}
 	slices.Sort(out)

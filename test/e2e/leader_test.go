@@ -71,19 +71,19 @@ func (s *sharedHub) rows(ctx context.Context) (specs map[string]string, seqs map
 	}
 	specs, seqs = map[string]string{}, map[string]int64{}
 	for _, o := range slicesList.Items {
-		lines, _, _ := unstructured.NestedStringMap(o.Object, "spec", "rows")
+		lines, _, _ := unstructured.NestedString(o.Object, "spec", "rows")
 		words, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "words")
-		for cluster, line := range lines {
-			specs[o.GetName()+" "+cluster] = vocabulary.WithoutWords(line, words)
+		for _, l := range vocabulary.Lines(lines) {
+			specs[o.GetName()+" "+l.Cluster] = vocabulary.WithoutWords(l.Text, words)
 		}
-		lines, _, _ = unstructured.NestedStringMap(o.Object, "status", "rows")
+		lines, _, _ = unstructured.NestedString(o.Object, "status", "rows")
 		words, _, _ = unstructured.NestedStringSlice(o.Object, "status", "words")
-		for cluster, line := range lines {
-			st, err := vocabulary.ParseRowStatus(line, "", words...)
+		for _, l := range vocabulary.Lines(lines) {
+			st, err := vocabulary.ParseRowStatus(l.Text, "", words...)
 			if err != nil {
 				return nil, nil, err
 			}
-			seqs[o.GetName()+" "+cluster] = st.Seq
+			seqs[o.GetName()+" "+l.Cluster] = st.Seq
 		}
 	}
 	return specs, seqs, nil

@@ -124,8 +124,7 @@ type TargetSliceSpec struct {
 	Words []string `json:"words,omitempty"`
 	// Rows by cluster name: one compact line each, atoll.RowSpec.
 	// +optional
-	// +mapType=atomic
-	Rows map[string]string `json:"rows,omitempty"`
+	Rows string `json:"rows,omitempty"`
 }
 
 // TargetSliceStatus is written by gateways.
@@ -136,8 +135,7 @@ type TargetSliceStatus struct {
 	Words []string `json:"words,omitempty"`
 	// Rows by cluster name: one compact line each, atoll.RowStatus.
 	// +optional
-	// +mapType=atomic
-	Rows map[string]string `json:"rows,omitempty"`
+	Rows string `json:"rows,omitempty"`
 }
 
 // APISet is a set of kinds that members serve; equal sets are stored once, under

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,18 +30,12 @@ func Rows(ctx context.Context, c *Cluster, keep func(Row) bool) ([]Row, error) {
 	}
 	rows := []Row{}
 	for _, s := range all {
-		for cluster, line := range s.Spec.Rows {
-			r := Row{Namespace: s.Spec.Bundle.Namespace, Bundle: s.Spec.Bundle.Name, Cluster: cluster, Slice: s.Name}
-			if r.Spec, err = atoll.ParseRowSpec(line, s.Spec.Words...); err != nil {
-				return nil, fmt.Errorf("targetslice %s: %w", s.Name, err)
-			}
-			if reported, ok := s.Status.Rows[cluster]; ok {
-				status, err := atoll.ParseRowStatus(reported, r.Spec.UID, s.Status.Words...)
-				if err != nil {
-					return nil, fmt.Errorf("targetslice %s: %w", s.Name, err)
-				}
-				r.Status = &status
-			}
+		decoded, err := atoll.RowsOf(&s)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range decoded {
+			r := Row{Namespace: s.Spec.Bundle.Namespace, Bundle: s.Spec.Bundle.Name, Cluster: d.Cluster, Spec: d.Spec, Status: d.Status, Slice: s.Name}
 			if keep(r) {
 				rows = append(rows, r)
 			}
