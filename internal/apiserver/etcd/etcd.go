@@ -40,6 +40,12 @@ const (
 	DefaultQuotaBytes = 8 << 30
 	readyTimeout      = time.Minute
 	dialTimeout       = 20 * time.Second
+	// snapshotCount is how many writes lie between two snapshots of raft's log, which
+	// a start replays and holds in memory from the last one on; catchUpEntries is how
+	// many are held otherwise, for followers, of which there are none. Entries are as
+	// large as what was written, so upstream's 10,000 and 5,000 can be a gigabyte.
+	snapshotCount  = 2000
+	catchUpEntries = 100
 	// slowRequest is what a disk takes when it is in trouble.
 	slowRequest = time.Second
 )
@@ -192,6 +198,7 @@ func config(o Options, socketPath string, logger *zap.Logger) *embed.Config {
 	c.WarningUnaryRequestDuration = slowRequest
 	c.MaxRequestBytes = 8 << 20
 	c.MaxTxnOps = 10000
+	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
 
 	client := url.URL{Scheme: "unix", Path: filepath.Join(socketPath, clientSocket)}
 	peer := url.URL{Scheme: "unix", Host: "hub:1"}
