@@ -111,6 +111,7 @@ func (h *hub) prepare(ctx context.Context) error {
 
 // alone decides and serves agents on an embedded etcd until ctx ends.
 func (h *hub) alone(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
 	p, err := h.newParts(ctx, togetherness{})
 	if err != nil {
 		return err
@@ -118,7 +119,6 @@ func (h *hub) alone(ctx context.Context) error {
 	if err := h.begin(ctx, p); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	ready := make(chan struct{})
 	group.Go(func() error { return p.state.Run(ctx, ready) })
 	group.Go(func() error {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -33,6 +34,7 @@ type togetherness struct {
 
 // share serves agents beside other hubs, and decides once elected, until ctx ends.
 func (h *hub) share(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx) // the gateway's life, too
 	e, err := leader.New(h.server.LoopbackConfig(), h.door.self, h.log.With("component", "leader"))
 	if err != nil {
 		return err
@@ -51,12 +53,12 @@ func (h *hub) share(ctx context.Context) error {
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
 	followed := make(chan struct{})
-	return together(ctx,
+	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error { return p.state.Run(ctx, ready) },
 		func(context.Context) error { return p.gateway.Serve(listener) },
 		t.peers.Run, p.inventory.Run, p.rewinds.run,
 		func(ctx context.Context) error { return t.presence.Run(ctx, p.turned) },
-		func(ctx context.Context) error {
+		func(context.Context) error {
 			defer close(followed)
 			return h.follow(following, p, ready)
 		},
@@ -65,7 +67,10 @@ func (h *hub) share(ctx context.Context) error {
 				return h.lead(ctx, p, ready, func() { stopFollowing(); <-followed })
 			})
 		},
-	)
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	return group.Wait()
 }
 
 // follow lets admission know who places what, until ctx ends.

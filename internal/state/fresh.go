@@ -36,7 +36,7 @@ var errNoEnd = errors.New("the watch ended before the present state was told")
 // directly, and what is written is fenced by their resource versions. A kind of
 // templates that cannot be read does not hold others up.
 func (s *State) CatchUp(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, looking := errgroup.WithContext(ctx)
 	group.SetLimit(looksAtOnce)
 	for _, gvk := range []schema.GroupVersionKind{
 		v1alpha1.GroupVersion.WithKind("Cluster"), v1alpha1.GroupVersion.WithKind("Bundle"), v1alpha1.GroupVersion.WithKind("ClusterBundle"),
@@ -49,16 +49,16 @@ func (s *State) CatchUp(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("state: catch up with %s: %w", gvk.Kind, err)
 			}
-			for err = s.Templates.reach(ctx, mapping.Resource); err != nil && ctx.Err() == nil; {
-				err = s.Templates.reach(ctx, mapping.Resource)
+			for err = s.Templates.reach(looking, mapping.Resource); err != nil && looking.Err() == nil; {
+				err = s.Templates.reach(looking, mapping.Resource)
 			}
-			return ctx.Err()
+			return looking.Err()
 		})
 	}
 	for _, resource := range s.Templates.resources() {
 		group.Go(func() error {
-			_ = s.Templates.reach(ctx, resource) // the table says by itself what it cannot read
-			return ctx.Err()
+			_ = s.Templates.reach(looking, resource) // the table says by itself what it cannot read
+			return looking.Err()
 		})
 	}
 	if err := group.Wait(); err != nil {
