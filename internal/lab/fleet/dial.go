@@ -73,6 +73,9 @@ func (s *sim) dial(ctx context.Context, a *agent) error {
 	a.due, a.waiting = 0, false
 	now := time.Now()
 	if a.link != nil || now.UnixNano() < a.away {
+		if a.link == nil { // it was dropped once more before it was back
+			a.dialIn(0)
+		}
 		a.mu.Unlock()
 		return nil
 	}
