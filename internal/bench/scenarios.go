@@ -26,6 +26,7 @@ func (o *scenarioOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.Dir, "dir", "", "directory for hub and simulator, left as it is at the end (default: a temporary one)")
 	f.Int64Var(&o.Seed, "seed", 1, "seed of all draws")
 	f.Float64Var(&o.Scale, "scale", 1, "makes clusters and applications fewer: 0.1 is a tenth")
+	f.BoolVar(&o.CountsOnly, "counts-only", false, "check nothing that depends on the machine, such as times and memory")
 	f.StringVar(&o.ProfileDir, "profile-dir", "", "write profiles of hub and simulator there")
 	f.StringVarP(&o.format, "output", "o", "", "json: one object on standard output, and nothing else there")
 	f.StringVar(&o.page, "report", "", "write a page with charts to that file")

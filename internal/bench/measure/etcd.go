@@ -98,24 +98,25 @@ func (e *Etcd) Compacted(ctx context.Context) (Size, error) {
 	return now, nil
 }
 
-// Prefixes gives the bytes of keys and values below each of the prefixes.
-func (e *Etcd) Prefixes(ctx context.Context, prefixes ...string) (map[string]float64, error) {
-	sizes := map[string]float64{}
-	for _, prefix := range prefixes {
-		end := clientv3.GetPrefixRangeEnd(prefix)
-		for key := prefix; ; {
-			got, err := e.client.Get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(500))
-			if err != nil {
-				return nil, fmt.Errorf("read %s from the hub's etcd: %w", prefix, err)
-			}
-			for _, kv := range got.Kvs {
-				sizes[prefix] += float64(len(kv.Key) + len(kv.Value))
-			}
-			if !got.More {
-				break
-			}
-			key = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+// Largest gives the key with the largest value below a prefix, and that value's size in
+// bytes.
+func (e *Etcd) Largest(ctx context.Context, prefix string) (string, float64, error) {
+	const page = 50 // of values that may have a megabyte
+	largest, size := "", 0
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	for key := prefix; ; {
+		got, err := e.client.Get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(page))
+		if err != nil {
+			return "", 0, fmt.Errorf("read %s from the hub's etcd: %w", prefix, err)
 		}
+		for _, kv := range got.Kvs {
+			if len(kv.Value) > size {
+				largest, size = string(kv.Key), len(kv.Value)
+			}
+		}
+		if !got.More {
+			return largest, float64(size), nil
+		}
+		key = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}
-	return sizes, nil
 }

@@ -176,9 +176,6 @@ func (s *stage) awaitReady(ctx context.Context, b *bundles, apps []app, patience
 
 // clustersOf gives how many clusters the application is placed onto.
 func (s *stage) clustersOf(a app) int {
-	if a.group < 0 {
-		return s.fleets[0].count
-	}
 	n := s.fleets[0].count / s.fleets[0].groups
 	if a.group < s.fleets[0].count%s.fleets[0].groups {
 		n++

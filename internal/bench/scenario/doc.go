@@ -35,6 +35,9 @@ type Options struct {
 	Seed int64
 	// Scale of clusters and applications; 1 is the size that the name says.
 	Scale float64
+	// CountsOnly checks nothing that depends on the machine, and measures times less
+	// long.
+	CountsOnly bool
 	// ProfileDir takes profiles of hub and simulator; empty: none.
 	ProfileDir string
 	// Progress is told how far it is. Required.
@@ -63,6 +66,7 @@ func All() []Scenario {
 		{"flap", "5 % of 10,000 agents drop every minute while applications change", flap},
 		{"edge-100k", "100,000 clusters that check in, 10 applications each: memory, store, a change for all, a restart", edge},
 		{"status-storm", "health of 100,000 rows flips twice a minute: bounded writes, right summaries", statusStorm},
+		{"big", "a template of 1 MB, an application of 5,000 objects, a placement onto 50,000 clusters", big},
 	}
 }
 
@@ -88,6 +92,7 @@ func Names() string {
 // Run a scenario.
 func (s Scenario) Run(ctx context.Context, o Options) (*report.Report, error) {
 	r := report.New(s.Name, s.About, o.Seed, o.Scale)
+	r.CountsOnly = o.CountsOnly
 	st, err := newStage(o, r)
 	if err != nil {
 		return r, err

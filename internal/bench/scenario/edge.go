@@ -68,8 +68,8 @@ func edge(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.report.AtMost("hub resident, at its peak", s.sampler.hubPeak, s.budget(emptyHub, 8e9), "bytes")
-	s.report.AtMost("etcd in use after compaction", size.InUse, s.budget(emptyStore, 2e9), "bytes")
+	s.report.Within("hub resident, at its peak", s.sampler.hubPeak, budget(s.Scale, emptyHub, 8e9), "bytes")
+	s.report.AtMost("etcd in use after compaction", size.InUse, budget(s.Scale, emptyStore, 2e9), "bytes")
 	return s.restartEdge(ctx, slices.Clone(apps), every)
 }
 
@@ -117,7 +117,7 @@ func (s *stage) changeEverywhere(ctx context.Context, b *bundles, all *app, ever
 	}
 	s.cost("change_everywhere", before, after, nil)
 	s.report.Time("change_everywhere_confirmed", took)
-	s.report.AtMost("a fleet-wide change is confirmed by all", took.Seconds(), 2*every.Seconds(), "s")
+	s.report.Within("a fleet-wide change is confirmed by all", took.Seconds(), 2*every.Seconds(), "s")
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (s *stage) restartEdge(ctx context.Context, apps []app, every time.Duration
 		return err
 	}
 	s.report.Time("restart_to_serving", serving)
-	s.report.AtMost("restart to serving", serving.Seconds(), 60, "s")
+	s.report.Within("restart to serving", serving.Seconds(), 60, "s")
 	// Each agent has called once more when an interval has passed.
 	if err := pause(ctx, every); err != nil {
 		return err

@@ -83,9 +83,9 @@ func idle(ctx context.Context, s *stage) error {
 	s.report.Component("simulator_resident_per_agent", after.sims.Resident/agents, "bytes")
 	s.report.Component("resident_per_agent", (after.hub.Resident+after.sims.Resident)/agents, "bytes")
 	s.report.AtMost("API writes while nothing changes, the hub's leases aside", writes.Total(), 0, "requests")
-	s.report.AtMost("CPU of the hub", cores, s.budget(0.05, 0.1), "cores")
+	s.report.Within("CPU of the hub", cores, budget(s.Scale, 0.05, 0.1), "cores")
 	if agents >= manyAgents {
-		s.report.AtMost("resident in hub and simulator per agent, less empty ones where the run is small",
+		s.report.Within("resident in hub and simulator per agent, less empty ones where the run is small",
 			(after.hub.Resident+after.sims.Resident-s.smallRun(emptyHub+emptySimulator))/agents, 120e3, "bytes")
 	}
 	return s.tellTruth(ctx, time.Minute, apps)

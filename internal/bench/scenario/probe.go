@@ -21,6 +21,7 @@ const (
 
 // probe is a user who reads and applies small objects while something else goes on.
 type probe struct {
+	stage   *stage
 	calls   measure.Distribution
 	failed  atomic.Int64
 	applied atomic.Int64
@@ -32,13 +33,23 @@ type probe struct {
 // probeNamespace holds what the probe applies; no policy selects it.
 const probeNamespace = "probe"
 
-// startProbe begins to call until stop.
-func (s *stage) startProbe(ctx context.Context) (*probe, error) {
+// newProbe makes what the probe calls for, so that only the calls count later.
+func (s *stage) newProbe(ctx context.Context) (*probe, error) {
 	if err := s.makeNamespaces(ctx, []app{{namespace: probeNamespace}}); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	p := &probe{cancel: cancel}
+	p := &probe{stage: s}
+	for i := range probeObjects {
+		if err := p.apply(ctx, i, "new"); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// start to call until stop.
+func (p *probe) start(ctx context.Context) {
+	ctx, p.cancel = context.WithCancel(ctx)
 	p.done.Go(func() {
 		beat := time.NewTicker(time.Second / callsPerSecond)
 		defer beat.Stop()
@@ -47,28 +58,34 @@ func (s *stage) startProbe(ctx context.Context) (*probe, error) {
 			case <-ctx.Done():
 				return
 			case <-beat.C:
-				p.done.Go(func() { p.call(ctx, s, i) })
+				p.done.Go(func() { p.call(ctx, i) })
 			}
 		}
 	})
-	return p, nil
+}
+
+func probePath(i int) string {
+	return fmt.Sprintf("/api/v1/namespaces/%s/configmaps/probe-%d", probeNamespace, i)
+}
+
+func (p *probe) apply(ctx context.Context, i int, what string) error {
+	return p.stage.apply(ctx, probePath(i), encode(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprintf("probe-%d", i)},
+		"data": map[string]any{"call": what},
+	}))
 }
 
 // call applies a small object or reads it, in turn.
-func (p *probe) call(ctx context.Context, s *stage, i int) {
+func (p *probe) call(ctx context.Context, i int) {
 	within, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
-	path := fmt.Sprintf("/api/v1/namespaces/%s/configmaps/probe-%d", probeNamespace, i/2%probeObjects)
 	begin := time.Now()
 	var err error
 	if i%2 == 0 {
 		p.applied.Add(1)
-		err = s.apply(within, path, encode(map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprintf("probe-%d", i/2%probeObjects)},
-			"data": map[string]any{"call": fmt.Sprint(i)},
-		}))
+		err = p.apply(within, i/2%probeObjects, fmt.Sprint(i))
 	} else {
-		err = s.kube.CoreV1().RESTClient().Get().AbsPath(path).Do(within).Error()
+		err = p.stage.kube.CoreV1().RESTClient().Get().AbsPath(probePath(i / 2 % probeObjects)).Do(within).Error()
 	}
 	if ctx.Err() != nil {
 		return // the probe was stopped
@@ -82,16 +99,17 @@ func (p *probe) call(ctx context.Context, s *stage, i int) {
 
 // stop calling, and note what it was like, under that name. The p99 has to be under a
 // second, and no call may fail.
-func (p *probe) stop(s *stage, name string) measure.Writes {
+func (p *probe) stop(name string) measure.Writes {
 	p.cancel()
 	p.done.Wait()
 	values := p.calls.Values()
-	s.report.Distribution(name, values)
-	s.report.AtMost("p99 of user calls ("+name+")", measure.Quantile(values, 0.99), 1, "s")
+	r := p.stage.report
+	r.Distribution(name, values)
+	r.Within("p99 of user calls ("+name+")", measure.Quantile(values, 0.99), 1, "s")
 	detail := fmt.Sprintf("%d calls", len(values))
 	if err := p.first.Load(); err != nil {
 		detail += fmt.Sprintf(", %d failed, first: %v", p.failed.Load(), *err)
 	}
-	s.report.Check("no user call fails ("+name+")", p.failed.Load() == 0, "%s", detail)
+	r.Check("no user call fails ("+name+")", p.failed.Load() == 0, "%s", detail)
 	return measure.Writes{"APPLY configmaps": float64(p.applied.Load())}
 }

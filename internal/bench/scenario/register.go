@@ -95,7 +95,7 @@ func (s *stage) noteJoins(after reading, count int, reached [parts + 1]time.Time
 	s.report.AtLeast("joins per second", rate, joinsPerSecond, "1/s")
 	// A few hundred joins are over before a rate can be told.
 	if count >= 1000 {
-		s.report.Check("the rate stays flat", last >= 0.8*first, "%.0f/s in the first three tenths, %.0f/s in the last three", first, last)
+		s.report.Timed("the rate stays flat", last >= 0.8*first, "%.0f/s in the first three tenths, %.0f/s in the last three", first, last)
 	}
 	s.report.Check("no join was refused", after.stats.Refusals == 0, "%d refusals, last: %q", after.stats.Refusals, after.stats.LastRefusal)
 }

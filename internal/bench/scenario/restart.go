@@ -46,7 +46,7 @@ func restart(ctx context.Context, s *stage) error {
 	}
 	s.report.Mark("serves")
 	s.report.Time("restart_to_serving", serving)
-	s.report.AtMost("restart to the API serving", serving.Seconds(), 10, "s")
+	s.report.Within("restart to the API serving", serving.Seconds(), 10, "s")
 	if err := s.afterRestart(ctx, started, extra[0]); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *stage) afterRestart(ctx context.Context, started time.Time, extra app) 
 	delivered := time.Since(started)
 	s.report.Mark("delivered")
 	s.report.Time("restart_to_new_apply_delivered", delivered)
-	s.report.AtMost("start of the hub to a new apply delivered everywhere", delivered.Seconds(), 20, "s")
+	s.report.Within("start of the hub to a new apply delivered everywhere", delivered.Seconds(), 20, "s")
 	if err := s.awaitAgents(ctx, s.fleets[0], "all agents are back", 5*time.Minute, func(t fleet.Stats) int {
 		if t.Unacknowledged > 0 {
 			return 0
@@ -110,7 +110,7 @@ func (s *stage) afterRestart(ctx context.Context, started time.Time, extra app) 
 	synced := time.Since(started)
 	s.report.Mark("resynced")
 	s.report.Time("restart_to_resynced", synced)
-	s.report.AtMost("start of the hub to all agents compared", synced.Seconds(), 60, "s")
+	s.report.Within("start of the hub to all agents compared", synced.Seconds(), 60, "s")
 	return nil
 }
 

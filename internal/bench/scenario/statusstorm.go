@@ -35,14 +35,15 @@ func statusStorm(ctx context.Context, s *stage) error {
 	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {
 		return err
 	}
+	p, err := s.newProbe(ctx)
+	if err != nil {
+		return err
+	}
 	before, err := s.settled(ctx, quiet, 5*time.Minute)
 	if err != nil {
 		return err
 	}
-	p, err := s.startProbe(ctx)
-	if err != nil {
-		return err
-	}
+	p.start(ctx)
 	s.report.Mark("flips begin")
 	if err := s.rates(ctx, fleet.Rates{FlipsPerMinute: flipsPerMinute}); err != nil {
 		return err
@@ -55,8 +56,7 @@ func statusStorm(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	own := p.stop(s, "calls_while_health_flips")
-	own["POST namespaces"] = 1
+	own := p.stop("calls_while_health_flips")
 	writes := s.cost("status_storm", before, after, own)
 	s.noteRate(writes.Total()/after.at.Sub(before.at).Seconds(), apps, before, after)
 	if err := s.rates(ctx, fleet.Rates{}); err != nil {
@@ -99,7 +99,7 @@ func (s *stage) awaitSummaries(ctx context.Context, b *bundles, apps []app) erro
 	err := until(ctx, "summaries become right", 100*time.Millisecond, 2*time.Minute, right)
 	took := time.Since(begin)
 	s.report.Time("summaries_right", took)
-	s.report.Check("summaries are right within 10 s", err == nil && took <= 10*time.Second, "after %.1f s Bundles count %d ready rows, and agents have %d", took.Seconds(), said, held)
+	s.report.Timed("summaries are right within 10 s", err == nil && took <= 10*time.Second, "after %.1f s Bundles count %d ready rows, and agents have %d", took.Seconds(), said, held)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}

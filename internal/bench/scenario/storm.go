@@ -57,20 +57,21 @@ func (s *stage) stormFleet(ctx context.Context) ([]app, error) {
 
 // cutAll cuts all links; the hub goes on.
 func (s *stage) cutAll(ctx context.Context) error {
-	before, err := s.read(ctx)
+	p, err := s.newProbe(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := s.startProbe(ctx)
+	before, err := s.settled(ctx, quiet, 2*time.Minute)
 	if err != nil {
 		return err
 	}
+	p.start(ctx)
 	s.report.Mark("links cut")
 	if err := s.fleets[0].control.Drop(ctx, fleet.Drop{Share: 1, For: cutFor}); err != nil {
 		return err
 	}
 	err = s.awaitBack(ctx, "links_cut", time.Now().Add(cutFor))
-	own := p.stop(s, "calls_while_links_return")
+	own := p.stop("calls_while_links_return")
 	if err != nil {
 		return err
 	}
@@ -78,15 +79,18 @@ func (s *stage) cutAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own["POST namespaces"] = 1
 	writes := s.cost("links_cut", before, after, own)
-	// Being away for seconds is no news; what a namespace brings along is the user's.
+	// Being away for seconds is no news.
 	s.report.AtMost("API writes while all agents return", writes.Total(), 10, "requests")
 	return nil
 }
 
 // killUnderAll kills the hub under all agents and starts it again.
 func (s *stage) killUnderAll(ctx context.Context) error {
+	p, err := s.newProbe(ctx)
+	if err != nil {
+		return err
+	}
 	s.report.Mark("hub killed")
 	if err := s.hub.Kill(ctx); err != nil {
 		return err
@@ -101,12 +105,9 @@ func (s *stage) killUnderAll(ctx context.Context) error {
 		return err
 	}
 	s.report.Time("hub_restart", serving)
-	p, err := s.startProbe(ctx)
-	if err != nil {
-		return err
-	}
+	p.start(ctx)
 	err = s.awaitBack(ctx, "hub_killed", begin)
-	own := p.stop(s, "calls_while_agents_return_to_a_new_hub")
+	own := p.stop("calls_while_agents_return_to_a_new_hub")
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (s *stage) awaitBack(ctx context.Context, phase string, since time.Time) er
 	took := time.Since(since)
 	s.report.Mark("all back")
 	s.report.Time(phase+"_until_all_back", took)
-	s.report.AtMost(fmt.Sprintf("all agents back (%s)", phase), took.Seconds(), backWithin.Seconds(), "s")
+	s.report.Within(fmt.Sprintf("all agents back (%s)", phase), took.Seconds(), backWithin.Seconds(), "s")
 	return nil
 }
 
@@ -160,14 +161,15 @@ func flap(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	before, err := s.read(ctx)
+	p, err := s.newProbe(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := s.startProbe(ctx)
+	before, err := s.settled(ctx, quiet, 2*time.Minute)
 	if err != nil {
 		return err
 	}
+	p.start(ctx)
 	s.report.Mark("flapping")
 	// Some are away for longer than it takes to be called Unknown.
 	if err := s.rates(ctx, fleet.Rates{OfflinePerMinute: 0.05, OfflineFor: 45 * time.Second}); err != nil {
@@ -179,7 +181,7 @@ func flap(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	own := p.stop(s, "calls_while_flapping")
+	own := p.stop("calls_while_flapping")
 	s.report.Mark("flapping ends")
 	if err := s.rates(ctx, fleet.Rates{}); err != nil {
 		return err
@@ -191,7 +193,7 @@ func flap(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	own["APPLY deployments"], own["POST namespaces"] = float64(changes), 1
+	own["APPLY deployments"] = float64(changes)
 	s.cost("flap", before, after, own)
 	s.report.Count("outages", float64(after.stats.Outages-before.stats.Outages), "outages")
 	s.report.Check("no cluster was being left", b.removing == 0, "at most %d rows of a Bundle were Removing", b.removing)

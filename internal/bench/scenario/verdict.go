@@ -15,9 +15,14 @@ func (s *stage) tellTruth(ctx context.Context, patience time.Duration, apps []ap
 
 // tellTruthOf also takes a fleet in which not every member is healthy.
 func (s *stage) tellTruthOf(ctx context.Context, patience time.Duration, apps []app, unhealthy bool) error {
+	return s.tellTruthFor(ctx, patience, expectations(apps), unhealthy)
+}
+
+// tellTruthFor takes what has to be true as it is compared.
+func (s *stage) tellTruthFor(ctx context.Context, patience time.Duration, apps []truth.App, unhealthy bool) error {
 	s.Progress.Step("checking every row, agent and template", 0)
 	begin := time.Now()
-	check := truth.Check{API: s.kube.CoreV1().RESTClient(), Apps: expectations(apps), Unhealthy: unhealthy}
+	check := truth.Check{API: s.kube.CoreV1().RESTClient(), Apps: apps, Unhealthy: unhealthy}
 	for _, a := range s.simulators() {
 		check.Fleets = append(check.Fleets, a.control)
 	}
