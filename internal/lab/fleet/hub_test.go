@@ -312,6 +312,13 @@ func run(t testing.TB, c crew) (s *sim, stop func()) {
 		})
 	}
 	t.Cleanup(stop)
+	until(t, "the simulator listens", func() bool {
+		conn, err := dialSocket(ctx, c.Socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
 	return s, stop
 }
 

@@ -3,6 +3,7 @@ package fleet
 import (
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,11 +17,13 @@ const (
 )
 
 // shaped is a connection with the delays of a long line. The whole round trip is
-// waited for before a read that had to wait: neither end can tell where on the way
-// the time went. What is there already follows at the line's rate.
+// waited for before a read of something new, which is what the read had to wait for,
+// or what comes after a write: neither end can tell where on the way the time went.
+// What is there already follows at the line's rate.
 type shaped struct {
 	net.Conn
-	read, written time.Time // when the line is free again
+	read, written time.Time    // when the line is free again
+	asked         atomic.Int64 // when was written since the last read, Unix nanoseconds
 }
 
 // newShaped takes the time of TCP's own handshake.
@@ -29,13 +32,20 @@ func newShaped(c net.Conn) *shaped {
 	return &shaped{Conn: c}
 }
 
+// waited is how long a read takes that had to wait.
+const waited = 200 * time.Microsecond
+
 // Read what has come, when it would have.
 func (s *shaped) Read(p []byte) (int, error) {
 	begin := time.Now()
 	n, err := s.Conn.Read(p)
 	now := time.Now()
-	if now.Sub(begin) > time.Millisecond {
-		s.read = now.Add(linkRTT) // it has waited for something new
+	asked := s.asked.Swap(0)
+	switch {
+	case now.Sub(begin) > waited:
+		s.read = later(s.read, now.Add(linkRTT))
+	case asked != 0:
+		s.read = later(s.read, time.Unix(0, asked).Add(linkRTT))
 	}
 	s.read = later(s.read, now).Add(onLine(n))
 	time.Sleep(time.Until(s.read))
@@ -46,6 +56,7 @@ func (s *shaped) Read(p []byte) (int, error) {
 func (s *shaped) Write(p []byte) (int, error) {
 	s.written = later(s.written, time.Now()).Add(onLine(len(p)))
 	time.Sleep(time.Until(s.written))
+	s.asked.Store(time.Now().UnixNano())
 	return s.Conn.Write(p)
 }
 

@@ -1,0 +1,198 @@
+package fleet
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// held gives all holdings by name, over the socket.
+func heldBy(t *testing.T, c *Control) map[string]Holding {
+	t.Helper()
+	out := map[string]Holding{}
+	if err := c.Holdings(t.Context(), func(h Holding) error { out[h.Name] = h; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func settled(t *testing.T, c *Control, agents, rows int) func() bool {
+	return func() bool {
+		s, err := c.Stats(t.Context())
+		return err == nil && s.Connected == agents && s.Rows == rows && s.RowsHealthy == rows && s.Unacknowledged == 0
+	}
+}
+
+// TestFleet follows a few agents through what a hub orders.
+func TestFleet(t *testing.T) {
+	const agents = 20
+	h := startTestHub(webs(2)...)
+	t.Cleanup(h.server.Stop)
+	c := h.crew(t, agents)
+	_, stop := run(t, c)
+	control := Dial(c.Dir, "sim")
+	until(t, "all hold both", settled(t, control, agents, 2*agents))
+	for name, holding := range heldBy(t, control) {
+		want := map[string]Held{}
+		for _, m := range webs(2) {
+			want[m.Bundle] = Held{Generation: 1, Content: m.Content, Items: 2, State: atoll.RowReady}
+		}
+		if holding.UID != name || !reflect.DeepEqual(holding.Bundles, want) {
+			t.Errorf("%s holds %v, want %v", name, holding.Bundles, want)
+		}
+	}
+	st := h.status("sim-07", webs(1)[0].Bundle)
+	if st.State != atoll.RowReady || !st.Applied || st.Total != 2 || st.Ready != 2 || len(st.Items) != 1 || string(st.Items[0].Reflected) == "" {
+		t.Errorf("the hub was told %+v", st)
+	}
+
+	// A new content, a removal, and one that comes anew.
+	rows := webs(3)
+	rows[0] = web(rows[0].Bundle, 2, 5)
+	rows[1] = atoll.Manifest{Bundle: rows[1].Bundle, Generation: 2, Remove: true, Content: "gone", Namespace: "shop"}
+	h.order(rows...)
+	until(t, "all hold the new ones", settled(t, control, agents, 2*agents))
+	until(t, "all reported the removal", func() bool { return h.status("sim-00", rows[1].Bundle).State == atoll.RowRemoved })
+	for name, holding := range heldBy(t, control) {
+		if got := holding.Bundles[rows[0].Bundle]; got.Generation != 2 || got.Content != rows[0].Content || len(holding.Bundles) != 2 {
+			t.Errorf("%s holds %v", name, holding.Bundles)
+		}
+	}
+	if got := string(h.status("sim-00", rows[0].Bundle).Items[0].Reflected); !strings.Contains(got, "5") {
+		t.Errorf("five replicas are reported as %s", got)
+	}
+
+	// A simulator that starts again has its keys, and another one may not run beside.
+	if err := listen(t.Context(), c.Socket, crews(nil)); err == nil {
+		t.Error("two simulators have one socket")
+	}
+	stop()
+	joins := h.joins.Load()
+	run(t, c)
+	until(t, "all are back", settled(t, control, agents, 2*agents))
+	if n := h.joins.Load(); n != joins || n != agents {
+		t.Errorf("%d joins for %d agents, then %d", joins, agents, n)
+	}
+}
+
+// TestFaults: links that go, half-open ones, restarts, failures.
+func TestFaults(t *testing.T) {
+	const agents = 10
+	h := startTestHub(webs(2)...)
+	t.Cleanup(h.server.Stop)
+	c := h.crew(t, agents)
+	s, _ := run(t, c)
+	control := Dial(c.Dir, "sim")
+	until(t, "all hold both", settled(t, control, agents, 2*agents))
+	for _, silent := range []bool{false, true} {
+		was := must(control.Stats(t.Context()))
+		if err := control.Drop(t.Context(), Drop{Names: []string{"sim-3", "sim-4"}, Share: 0, For: 300 * time.Millisecond, Silent: silent}); err != nil {
+			t.Fatal(err)
+		}
+		if now := must(control.Stats(t.Context())); now.Connected != agents-2 {
+			t.Errorf("silent %t: %d are connected after two were dropped", silent, now.Connected)
+		}
+		until(t, "they are back", settled(t, control, agents, 2*agents))
+		if now := must(control.Stats(t.Context())); now.Connects != was.Connects+2 || now.Upserts != was.Upserts {
+			t.Errorf("silent %t: from %+v to %+v", silent, was, now)
+		}
+	}
+	was := must(control.Stats(t.Context()))
+	s.agents[5].restart()
+	until(t, "it is back", func() bool { return must(control.Stats(t.Context())).Connects == was.Connects+1 })
+	until(t, "and in step", settled(t, control, agents, 2*agents))
+	if now := must(control.Stats(t.Context())); now.Upserts != was.Upserts || now.Reports != was.Reports {
+		t.Errorf("a restart costs orders or reports: from %+v to %+v", was, now)
+	}
+	if err := control.Rates(t.Context(), Rates{FlipsPerMinute: 60}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "all have flipped twice", func() bool { return must(control.Stats(t.Context())).Reports >= was.Reports+4*agents })
+	if err := control.Rates(t.Context(), Rates{}); err != nil {
+		t.Fatal(err)
+	}
+	h.server.Stop()
+	until(t, "all are away", func() bool { return must(control.Stats(t.Context())).Connected == 0 })
+	h.listen(h.Address)
+	for _, a := range s.agents {
+		for row := range 2 {
+			a.change(row, func(_ *agent, h *holding) { h.mood = moodReady })
+		}
+	}
+	until(t, "all are back and told what changed meanwhile", func() bool {
+		for _, a := range s.agents {
+			for _, m := range webs(2) {
+				if h.status(a.name(), m.Bundle).State != atoll.RowReady {
+					return false
+				}
+			}
+		}
+		return settled(t, control, agents, 2*agents)()
+	})
+}
+
+// TestCheckIns end when all is told, and come again.
+func TestCheckIns(t *testing.T) {
+	const agents = 5
+	h := startTestHub(webs(2)...)
+	t.Cleanup(h.server.Stop)
+	h.checkIn = 1
+	c := h.crew(t, agents)
+	c.CheckIn, c.Rates = time.Second, Rates{HealthDelay: time.Second}
+	run(t, c)
+	control := Dial(c.Dir, "sim")
+	until(t, "all have checked in three times and are well", func() bool {
+		s := must(control.Stats(t.Context()))
+		return s.CheckIns >= 3*agents && s.RowsHealthy == 2*agents
+	})
+	if s := must(control.Stats(t.Context())); s.Upserts != 2*agents || s.Failures != 0 {
+		t.Errorf("%+v", s)
+	}
+	until(t, "nobody stays", func() bool { return h.streams.Load() == 0 })
+}
+
+// TestCrews: several processes are one to whoever asks.
+func TestCrews(t *testing.T) {
+	h := startTestHub(webs(1)...)
+	t.Cleanup(h.server.Stop)
+	whole := h.crew(t, 7)
+	var all crews
+	for i, from := range []int{0, 3} {
+		c := whole
+		c.Process, c.From, c.To = i, from, []int{3, 7}[i]
+		c.Socket = SocketPath(c.Dir, "sim."+string(rune('0'+i)))
+		all = append(all, Dial(c.Dir, "sim."+string(rune('0'+i))))
+		run(t, c)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = listen(ctx, whole.Socket, all) }()
+	control := Dial(whole.Dir, "")
+	until(t, "all hold", settled(t, control, 7, 7))
+	var names []string
+	if err := control.Holdings(t.Context(), func(h Holding) error { names = append(names, h.Name); return nil }); err != nil || len(names) != 7 || !slices.IsSorted(names) {
+		t.Errorf("holdings of %v: %v", names, err)
+	}
+	if s := must(control.Stats(t.Context())); len(s.PIDs) != 3 || s.JoinTime.Count != 7 || s.JoinTime.P50 <= 0 || s.JoinTime.P99 > s.JoinTime.Max {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestShapedLinks are slow.
+func TestShapedLinks(t *testing.T) {
+	h := startTestHub(webs(1)...)
+	t.Cleanup(h.server.Stop)
+	c := h.crew(t, 3)
+	c.Link = true
+	run(t, c)
+	control := Dial(c.Dir, "sim")
+	until(t, "all hold", settled(t, control, 3, 3))
+	if s := must(control.Stats(t.Context())); s.ConnectTime.P50 < 3*linkRTT || s.ConnectTime.P50 > 20*linkRTT {
+		t.Errorf("connected in %v: three round trips are %v", s.ConnectTime.P50, 3*linkRTT)
+	}
+}
