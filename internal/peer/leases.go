@@ -120,7 +120,7 @@ func (p *Peers) discover(ctx context.Context, following *sync.WaitGroup) error {
 		},
 	})
 	following.Go(func() { controller.RunWithContext(ctx) })
-	renewals := map[string]string{} // by Lease, the resource version seen last
+	renewals := map[string]string{} // by Lease, what it said last
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -148,8 +148,8 @@ func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]stri
 		}
 		name := *lease.Spec.HolderIdentity
 		f := p.found[name]
-		if renewals[lease.Name] != lease.ResourceVersion {
-			renewals[lease.Name] = lease.ResourceVersion
+		if said := fmt.Sprint(name, lease.Spec.RenewTime); renewals[lease.Name] != said {
+			renewals[lease.Name] = said
 			if f == nil {
 				f = p.meet(ctx, name, following)
 			}

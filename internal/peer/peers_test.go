@@ -1,0 +1,254 @@
+package peer
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// authority signs what hubs show.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func issue(t *testing.T, by *authority, subject pkix.Name) (*authority, tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: by == nil, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	made := &authority{template, key}
+	if by == nil {
+		by = made
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return made, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// doorman tells whose certificate was shown, as the gateway's does.
+type doorman struct {
+	credentials.TransportCredentials
+}
+
+type visitor struct {
+	credentials.AuthInfo
+	subject *pkix.Name
+}
+
+func (v visitor) Subject() *pkix.Name { return v.subject }
+
+func (d doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := d.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	v := visitor{AuthInfo: info}
+	if chains := info.(credentials.TLSInfo).State.VerifiedChains; len(chains) > 0 {
+		v.subject = &chains[0][0].Subject
+	}
+	return conn, v, nil
+}
+
+// hub is Peers behind a server.
+type hub struct {
+	*Peers
+	server *grpc.Server
+	stop   context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex
+	known map[string]string
+	ended []string
+}
+
+func (h *hub) knows(uid string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known[uid]
+}
+
+// listed says that the store in memory does not begin a watch with what there is.
+type listed struct{ coordinationv1.LeaseInterface }
+
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+// fleet of hubs.
+type fleet struct {
+	t       *testing.T
+	kube    kubernetes.Interface
+	ca      *authority
+	roots   *x509.CertPool
+	serving tls.Certificate
+}
+
+func newFleet(t *testing.T) *fleet {
+	f := &fleet{t: t, kube: fake.NewClientset(), roots: x509.NewCertPool()}
+	f.ca, _ = issue(t, nil, pkix.Name{CommonName: "ca"})
+	f.roots.AddCert(f.ca.cert)
+	_, f.serving = issue(t, f.ca, pkix.Name{CommonName: "gateway"})
+	return f
+}
+
+// start a hub that shows that subject.
+func (f *fleet) start(address string, subject pkix.Name) *hub {
+	f.t.Helper()
+	_, shown := issue(f.t, f.ca, subject)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	h := &hub{known: map[string]string{}, done: make(chan struct{})}
+	h.Peers = New(Options{
+		Address: l.Addr().String(), Leases: listed{f.kube.CoordinationV1().Leases("kube-system")},
+		Client: func(string) *tls.Config {
+			return &tls.Config{ServerName: "127.0.0.1", RootCAs: f.roots, Certificates: []tls.Certificate{shown}}
+		},
+		Changed: func(uid string, here, elsewhere bool) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
+		},
+		Ahead: func(bundle, cluster string, generation int64) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.ended = append(h.ended, fmt.Sprint("ahead ", bundle, " ", cluster, " ", generation))
+		},
+		Supersede: func(uid, _ string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.ended = append(h.ended, uid)
+		},
+		Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+	}, rand.Text()[:6])
+	server := grpc.NewServer(grpc.Creds(doorman{credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{f.serving}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: f.roots,
+	})}))
+	h.server = server
+	h.Register(server)
+	ctx, stop := context.WithCancel(f.t.Context())
+	h.stop = func() { stop(); server.Stop(); <-h.done }
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(l) }) // ends by Stop
+	wg.Go(func() { _ = h.Run(ctx) })
+	go func() { wg.Wait(); close(h.done) }()
+	f.t.Cleanup(h.stop)
+	return h
+}
+
+func (f *fleet) eventually(what string, holds func() bool) {
+	f.t.Helper()
+	err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		f.t.Fatalf("%s: not within 15 s", what)
+	}
+}
+
+func TestHubsKnowOfEachOthersStreams(t *testing.T) {
+	t.Parallel()
+	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
+	a := f.start("127.0.0.1:0", of)
+	for i := range 3 * piece / 2 {
+		a.SetOnline(fmt.Sprint("u", i), true)
+	}
+	b, c := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
+	last := fmt.Sprint("u", 3*piece/2-1)
+	f.eventually("all are told all", func() bool {
+		return a.Complete() && b.Complete() && c.Complete() && b.knows("u0") == "elsewhere" && c.knows(last) == "elsewhere"
+	})
+	b.SetOnline("u0", true)
+	f.eventually("the older session is ended", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.ended) == 1 && a.ended[0] == "u0"
+	})
+	a.SetOnline("u0", false)
+	a.Ahead("bundle", "c", 7)
+	f.eventually("where it is", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.known["u0"] == "here" && len(b.ended) == 1 && b.ended[0] == "ahead bundle c 7"
+	})
+	if a.knows("u0") != "elsewhere" || c.knows("u0") != "elsewhere" {
+		t.Errorf("a says %q, c says %q", a.knows("u0"), c.knows("u0"))
+	}
+
+	a.stop() // takes its Lease along
+	f.eventually("what a held is lost", func() bool { return b.knows(last) == "" && c.knows(last) == "" })
+	if b.knows("u0") != "here" || c.knows("u0") != "elsewhere" || !b.Complete() {
+		t.Errorf("b says %q, complete %t; c says %q", b.knows("u0"), b.Complete(), c.knows("u0"))
+	}
+	leases, err := f.kube.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(leases.Items) != 2 {
+		t.Errorf("%d leases are left of two hubs, %v", len(leases.Items), err)
+	}
+	again := f.start(a.o.Address, of)
+	again.SetOnline(last, true)
+	f.eventually("it is back", func() bool {
+		return c.knows(last) == "elsewhere" && again.knows("u0") == "elsewhere" && again.Complete() && c.Complete()
+	})
+}
+
+func TestAHubThatCannotBeCalledIsWaitedForAndThenLost(t *testing.T) {
+	t.Parallel()
+	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
+	a, b := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
+	b.SetOnline("u", true)
+	f.eventually("a knows", func() bool { return a.Complete() && a.knows("u") == "elsewhere" })
+	broke := time.Now()
+	b.server.Stop() // its Lease is renewed: as far as the store tells it lives
+	f.eventually("a knows that it does not know all", func() bool { return !a.Complete() })
+	if a.knows("u") != "elsewhere" && time.Since(broke) < Grace {
+		t.Error("a stream is lost although only the call broke, a moment ago")
+	}
+	f.eventually("what b held is lost", func() bool { return a.knows("u") == "" })
+	if a.Complete() {
+		t.Error("b lives and cannot be asked, and a thinks that it knows all")
+	}
+}
+
+func TestStrangersAreToldNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a := f.start("127.0.0.1:0", pkix.Name{CommonName: CommonName, Organization: []string{Organization}})
+	a.SetOnline("u", true)
+	stranger := f.start("127.0.0.1:0", pkix.Name{CommonName: "atoll:cluster:u", Organization: []string{"atoll:agents"}})
+	err := stranger.call(t.Context(), &found{name: a.self})
+	if err == nil || !strings.Contains(err.Error(), errNotAHub.Error()) {
+		t.Errorf("an agent asks a hub what it holds: %v", err)
+	}
+	if stranger.knows("u") != "" {
+		t.Errorf("an agent learned that u is %q", stranger.knows("u"))
+	}
+}
