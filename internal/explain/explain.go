@@ -12,7 +12,6 @@ import (
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
-	"atoll.dev/atoll/internal/session"
 )
 
 // Input is a snapshot of all that is known of one object.
@@ -389,7 +388,7 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 		r.AwaySince = &at
 	}
 	if row.CheckIn > 0 && row.Online {
-		r.CheckIn = session.NewCheckIn(row.CheckIn, row.Spec.UID).Words(in.Now)
+		r.CheckIn = atoll.NewTurn(row.CheckIn, row.Spec.UID).Words(in.Now)
 	}
 	if st := row.Status; st != nil {
 		since := time.Unix(st.Since, 0).UTC()

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"fmt"
-	"hash/fnv"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -10,10 +8,7 @@ import (
 
 // The rhythm of agents that check in
 //
-// Time is cut into intervals, the same for everybody, and an agent has its own place
-// in them, by the hash of its identity: a fleet is spread evenly, stays so, and is so
-// again one interval after it came back together. Each check-in is moved by a little
-// more, anew each time, so that two that met do not meet for ever.
+// An agent checks in when it is its turn (atoll.Turn).
 //
 // A session ends once the hub has said that it has nothing more (Idle), all manifests
 // are stored and all reports acknowledged, and no frame came or went for a moment.
@@ -38,9 +33,8 @@ const (
 	// fraction of the interval after which an agent may come early, for which it
 	// waits for health at most, and which it waits between tries at most.
 	fraction = 5
-	// jitter is the part of the interval by which check-ins are moved at most; a
-	// check-in that is closer than twice that to the last session is left out.
-	jitter = 20
+	// twentieth of the interval for which a session lingers at most.
+	twentieth = 20
 )
 
 // CheckIn is the rhythm of one agent: values in, values out. The zero value holds its
@@ -48,15 +42,14 @@ const (
 type CheckIn struct {
 	// Interval between two check-ins; 0: the agent holds its stream.
 	Interval time.Duration
-	place    uint64
+	turn     atoll.Turn
 }
 
 // NewCheckIn of the agent of the Cluster with that UID. An interval that is not
 // positive is none.
 func NewCheckIn(interval time.Duration, uid string) CheckIn {
-	h := fnv.New64a()
-	h.Write([]byte(uid))
-	return CheckIn{max(interval, 0), mix(h.Sum64())}
+	interval = max(interval, 0)
+	return CheckIn{interval, atoll.NewTurn(interval, uid)}
 }
 
 // Errand is what a session of an agent that checks in has come to.
@@ -86,7 +79,7 @@ func (c CheckIn) Over(e Errand, now time.Time) (over bool, again time.Duration) 
 	if c.Interval <= 0 {
 		return false, stalled
 	}
-	end := e.Active.Add(min(lingerMost, c.Interval/jitter))
+	end := e.Active.Add(min(lingerMost, c.Interval/twentieth))
 	switch {
 	case e.Idle.IsZero() || e.Open > 0:
 		end = e.Active.Add(stalled)
@@ -117,7 +110,7 @@ func (c CheckIn) Rest(before Rest, now time.Time) Rest {
 // forward, once between two check-ins.
 func (c CheckIn) Hasten(r Rest, now time.Time) Rest {
 	at := r.Ended.Add(c.Interval / fraction)
-	if soon := now.Add(min(lingerMost, c.Interval/jitter)); soon.After(at) {
+	if soon := now.Add(min(lingerMost, c.Interval/twentieth)); soon.After(at) {
 		at = soon
 	}
 	if r.Early || r.spent || !at.Before(r.Next) {
@@ -127,34 +120,8 @@ func (c CheckIn) Hasten(r Rest, now time.Time) Rest {
 	return r
 }
 
-// Next regular check-in of an agent that had a session just now. It is less than
-// 1.2 intervals away. Whoever knows the Cluster can tell it without asking the agent,
-// as well as their clocks agree.
-func (c CheckIn) Next(now time.Time) time.Time {
-	if c.Interval <= 0 {
-		return now
-	}
-	soonest := now.Add(2 * c.Interval / jitter)
-	round := soonest.UnixNano()/int64(c.Interval) - 1
-	for {
-		if at := c.at(round); !at.Before(soonest) {
-			return at
-		}
-		round++
-	}
-}
-
-// Words for people about an agent that checks in and does.
-func (c CheckIn) Words(now time.Time) string {
-	return fmt.Sprintf("checks in every %s, next in about %s", atoll.Span(c.Interval), atoll.Span(c.Next(now).Sub(now)))
-}
-
-// at is when the agent checks in, in that round.
-func (c CheckIn) at(round int64) time.Time {
-	place := c.place % uint64(c.Interval)
-	moved := mix(c.place^uint64(round)) % uint64(max(c.Interval/jitter, 1))
-	return time.Unix(0, round*int64(c.Interval)+int64(place)+int64(moved))
-}
+// Next regular check-in of an agent that had a session just now.
+func (c CheckIn) Next(now time.Time) time.Time { return c.turn.Next(now) }
 
 // RetryMost is how long an agent that cannot reach the hub waits at most before it
 // tries again; 0 for one that holds its stream.
@@ -165,14 +132,7 @@ func (c CheckIn) RetryMost() time.Duration { return c.Interval / fraction }
 func (c CheckIn) MissedAfter() time.Duration { return 2 * c.Interval }
 
 // OverdueAfter is how long after an agent's last session it has missed one.
-func (c CheckIn) OverdueAfter() time.Duration { return c.Interval + 4*c.Interval/jitter }
-
-// mix spreads close values over all of the range (the finalizer of SplitMix64).
-func mix(v uint64) uint64 {
-	v = (v ^ v>>30) * 0xbf58476d1ce4e5b9
-	v = (v ^ v>>27) * 0x94d049bb133111eb
-	return v ^ v>>31
-}
+func (c CheckIn) OverdueAfter() time.Duration { return c.Interval + 4*c.Interval/twentieth }
 
 // Work that the agent is not done with. It costs a look at every bundle that is held.
 func (a *Agent) Work() Work {

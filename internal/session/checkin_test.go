@@ -85,8 +85,8 @@ func TestSessionsOfCheckInsEnd(t *testing.T) {
 func TestEarlyCheckIns(t *testing.T) {
 	c := NewCheckIn(15*time.Minute, "u")
 	first := c.Rest(Rest{}, noon)
-	for first.Next.Sub(noon) < 10*time.Minute { // a cluster whose place is far enough
-		c.place += uint64(time.Minute)
+	for i := 0; first.Next.Sub(noon) < 10*time.Minute; i++ { // a cluster whose turn is far enough
+		c = NewCheckIn(15*time.Minute, fmt.Sprint(i))
 		first = c.Rest(Rest{}, noon)
 	}
 	early := c.Hasten(first, noon.Add(30*time.Second))

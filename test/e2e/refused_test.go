@@ -169,6 +169,11 @@ var badFields = []refusal{
 	{"a field that is not honoured yet", placing("{spreadConstraints: [{spreadByField: zone}]}"), "spec.placement.spreadConstraints", "unknown field"},
 	{"an unknown field of a selector", propagation + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, names: a}]", "spec.resourceSelectors[0].names", "unknown field"},
 	{"an unknown field of an override", changing("{replicas: 1, commandOverrider: []}"), "spec.overrideRules[0].overriders.commandOverrider", "unknown field"},
+	{"an unknown connection of a cluster", registering + "connection: {type: Pigeon}", "spec.connection.type", "Unsupported value"},
+	{"an interval of a stream", registering + "connection: {interval: 15m}", "spec.connection", "interval is for type CheckIn"},
+	{"check-ins too often", registering + "connection: {type: CheckIn, interval: 9s}", "spec.connection.interval", "from 10s to 24h"},
+	{"check-ins too seldom", registering + "connection: {type: CheckIn, interval: 25h}", "spec.connection.interval", "from 10s to 24h"},
+	{"an interval that is none", registering + "connection: {type: CheckIn, interval: soon}", "spec.connection.interval", "duration"},
 	{"an unknown field of a cluster", registering + "mode: Push", "spec.mode", "unknown field"},
 	{"a Bundle of one's own", "apiVersion: atoll.dev/v1alpha1\nkind: Bundle\nmetadata: {name: refused, namespace: $NS}\nspec: {source: {kind: Annotation, name: a}, conflictResolution: Abort, removal: {mode: Delete}, whenUnfit: Keep}", "Bundle", "only the hub writes"},
 }

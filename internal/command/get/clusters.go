@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
-	"atoll.dev/atoll/internal/session"
 )
 
 func clustersCommand(flags *client.Flags) *cobra.Command {
@@ -122,7 +122,7 @@ func checksIn(c v1alpha1.Cluster, now time.Time) string {
 	if every == 0 {
 		return ""
 	}
-	return session.NewCheckIn(every, string(c.UID)).Words(now)
+	return atoll.NewTurn(every, string(c.UID)).Words(now)
 }
 
 func taints(all []v1alpha1.Taint) string {

@@ -32,12 +32,12 @@ func TestReadinessSaysWhatIsInTheWay(t *testing.T) {
 		ready, reason string
 	}{
 		"checks in": {seldom, "yes", "checks in every 15m, next in about 14m15s"},
-		"pending":  {cluster(false), "no", "waits for `atoll accept tokyo-1`"},
-		"silent":   {cluster(true), "no", "its agent has not been heard of yet"},
-		"ready":    {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine")), "yes", ""},
-		"lost":     {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost", "40 s ago")), "unknown", "StreamLost: 40 s ago"},
-		"unjoined": {cluster(true, condition(v1alpha1.ClusterJoined, metav1.ConditionFalse, "NoCertificate", "")), "no", "NoCertificate"},
-		"denied":   {cluster(false, condition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "Denied", "denied by ann")), "no", "denied by ann"},
+		"pending":   {cluster(false), "no", "waits for `atoll accept tokyo-1`"},
+		"silent":    {cluster(true), "no", "its agent has not been heard of yet"},
+		"ready":     {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine")), "yes", ""},
+		"lost":      {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost", "40 s ago")), "unknown", "StreamLost: 40 s ago"},
+		"unjoined":  {cluster(true, condition(v1alpha1.ClusterJoined, metav1.ConditionFalse, "NoCertificate", "")), "no", "NoCertificate"},
+		"denied":    {cluster(false, condition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "Denied", "denied by ann")), "no", "denied by ann"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if ready, reason := readiness(c.cluster, now); ready != c.ready || reason != c.reason {

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/lab/relay"
+)
+
+const (
+	// checkInEvery is the interval of the member that checks in. A check-in may come a
+	// tenth later than that, and waits a fifth of it for health.
+	checkInEvery = 10 * time.Second
+	// missedAfter is when Ready is Unknown after the last: two that were missed, and
+	// the grace that streams get too.
+	missedAfter = 2*checkInEvery + 35*time.Second
+)
+
+// readyFor gives a check of the reason of the condition Ready of a Cluster.
+func readyFor(cluster, want string) func(ctx context.Context) string {
+	return func(ctx context.Context) string {
+		o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", cluster)
+		if err != nil || o == nil {
+			return fmt.Sprintf("no Cluster %s: %v", cluster, err)
+		}
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, c := range conditions {
+			if m, ok := c.(map[string]any); ok && m["type"] == "Ready" && m["reason"] == want {
+				return ""
+			}
+		}
+		return fmt.Sprintf("Ready of cluster %s is not for %s: %v", cluster, want, conditions)
+	}
+}
+
+// connections gives a check of how many the member's agent has to the hub.
+func connections(member string, want int) func(ctx context.Context) string {
+	return func(ctx context.Context) string {
+		links, err := relay.Client{Dir: world.lab.Dir()}.Status(ctx)
+		if err != nil || links[member].Connections != want {
+			return fmt.Sprintf("%s has %d connections, want %d (%v)", member, links[member].Connections, want, err)
+		}
+		return ""
+	}
+}
+
+// restsWithoutWrites watches the Cluster over some check-ins.
+func restsWithoutWrites(t *testing.T, member string) {
+	t.Helper()
+	version := func() string {
+		o, err := get(t.Context(), "hub", "atoll.dev/v1alpha1", "Cluster", "", member)
+		if err != nil || o == nil {
+			t.Fatalf("no Cluster %s: %v", member, err)
+		}
+		return o.GetResourceVersion()
+	}
+	before := version()
+	for range 3 {
+		eventually(t, 2*checkInEvery, "a check-in", connections(member, 1))
+		eventually(t, checkInEvery, "and its end", connections(member, 0))
+		if why := readyIs(member, "True")(t.Context()); why != "" {
+			t.Error(why)
+		}
+	}
+	if after := version(); after != before {
+		t.Errorf("three check-ins wrote the Cluster: version %s became %s", before, after)
+	}
+}
+
+// TestAClusterThatChecksIn: a real member that is switched to check-ins gets its orders
+// at the next one, stays Ready in between without a write, is Unknown when two were
+// missed, and goes back to its stream.
+func TestAClusterThatChecksIn(t *testing.T) {
+	const member = "member2"
+	eventually(t, 2*converge, "the member holds its stream", readyFor(member, "AgentConnected"))
+	ns := namespace(t, "check-in")
+	kubectlFor(t.Context(), t, "patch", "cluster", member, "--type=merge", "-p", `{"spec": {"connection": {"type": "CheckIn", "interval": "10s"}}}`)
+	t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(t.Context()), t, "patch", "cluster", member, "--type=merge", "-p", `{"spec": {"connection": null}}`)
+	})
+	eventually(t, converge, "the agent checks in", all(readyFor(member, "AgentChecksIn"), connections(member, 0)))
+
+	begin := time.Now()
+	apply(t, ns, web)
+	apply(t, ns, strings.ReplaceAll(everywhere, "[member1, member2, member3]", "["+member+"]"))
+	eventually(t, 2*checkInEvery, "delivered at the next check-in", inCluster(member, "apps/v1", "Deployment", ns, "web", true))
+	t.Logf("delivered after %s", time.Since(begin).Round(100*time.Millisecond))
+	eventually(t, 4*checkInEvery, "its status comes back", field("hub", ns, "web", "status.readyReplicas", 2))
+	t.Logf("told ready after %s", time.Since(begin).Round(100*time.Millisecond))
+
+	restsWithoutWrites(t, member)
+	apply(t, ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: $NS}\ndata: {colour: red}")
+	eventually(t, checkInEvery/2, "explain says when", explains("configmap/web -n "+ns, "checks in every 10s, next in about"))
+
+	remove(t, "apps/v1", "Deployment", ns, "web")
+	eventually(t, checkInEvery/2, "its deletion waits for no check-in", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
+	eventually(t, 2*checkInEvery, "and gets there with the next", inCluster(member, "apps/v1", "Deployment", ns, "web", false))
+
+	eventually(t, 2*checkInEvery, "a check-in", connections(member, 1))
+	eventually(t, checkInEvery, "and its end", connections(member, 0))
+	if err := world.lab.Kill(t.Context(), "agent/"+member); err != nil {
+		t.Fatal(err)
+	}
+	begin = time.Now()
+	t.Cleanup(func() {
+		if err := world.lab.Start(context.WithoutCancel(t.Context()), "agent/"+member); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, missedAfter+5*time.Second, "two missed check-ins are told", readyFor(member, "CheckInsMissed"))
+	if d := time.Since(begin); d < missedAfter-checkInEvery {
+		t.Errorf("Unknown after %s already", d)
+	} else {
+		t.Logf("Unknown after %s", d.Round(100*time.Millisecond))
+	}
+	if err := world.lab.Start(t.Context(), "agent/"+member); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, readyWithin, "an agent that starts checks in at once", readyFor(member, "AgentChecksIn"))
+
+	kubectlFor(t.Context(), t, "patch", "cluster", member, "--type=merge", "-p", `{"spec": {"connection": {"type": "Stream", "interval": null}}}`)
+	eventually(t, 2*checkInEvery, "the agent holds its stream again", all(readyFor(member, "AgentConnected"), connections(member, 1)))
+	apply(t, ns, strings.ReplaceAll(confInMember, "$MEMBER", member))
+	eventually(t, checkInEvery/3, "delivered at once", inCluster(member, "v1", "ConfigMap", ns, "at-once", true))
+}
+
+const confInMember = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: at-once, namespace: $NS, annotations: {atoll.dev/clusters: $MEMBER}}"
