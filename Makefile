@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build release test test-short lint generate demo bench soak clean
+.PHONY: help build release test test-short lint generate demo bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -55,6 +55,9 @@ demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE
 
 bench: build ## measure the numbers of the README
 	$(BIN)/atoll-lab bench
+
+bench-quick: build ## small runs of the scenarios, held to their budgets of counts, in under five minutes
+	$(GO) test -count=1 -timeout 10m ./test/bench
 
 # SEEDS is how many random runs; SEED is the first one's.
 SEEDS ?= 20

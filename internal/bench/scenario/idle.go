@@ -11,6 +11,8 @@ const (
 	// manyAgents are so many that what each takes can be told from what processes
 	// take by themselves.
 	manyAgents = 2000
+	// restingHub is what a hub takes that serves nobody.
+	restingHub = 400e6
 	// emptySimulator is what a simulator takes without agents.
 	emptySimulator = 130e6
 )
@@ -86,7 +88,7 @@ func idle(ctx context.Context, s *stage) error {
 	s.report.Within("CPU of the hub", cores, budget(s.Scale, 0.05, 0.1), "cores")
 	if agents >= manyAgents {
 		s.report.Within("resident in hub and simulator per agent, less empty ones where the run is small",
-			(after.hub.Resident+after.sims.Resident-s.smallRun(emptyHub+emptySimulator))/agents, 120e3, "bytes")
+			(after.hub.Resident+after.sims.Resident-s.smallRun(restingHub+emptySimulator))/agents, 120e3, "bytes")
 	}
 	return s.tellTruth(ctx, time.Minute, apps)
 }

@@ -22,7 +22,7 @@ const (
 	// may take beyond them shrinks with its scale. A hub that works has garbage that
 	// one at rest has not.
 	emptyStore = 3e6
-	emptyHub   = 550e6
+	emptyHub   = 700e6
 )
 
 // budget gives what a run with that share of the full load may take of something of

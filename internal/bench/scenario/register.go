@@ -91,7 +91,7 @@ func (s *stage) noteJoins(after reading, count int, reached [parts + 1]time.Time
 	s.report.Time("join_p50", after.stats.JoinTime.P50)
 	s.report.Time("join_p90", after.stats.JoinTime.P90)
 	s.report.Time("join_p99", after.stats.JoinTime.P99)
-	s.report.Component("register_hub_resident_per_cluster", max(0, after.hub.Resident-emptyHub)/float64(count), "bytes")
+	s.report.Component("register_hub_resident_per_cluster", max(0, after.hub.Resident-restingHub)/float64(count), "bytes")
 	s.report.AtLeast("joins per second", rate, joinsPerSecond, "1/s")
 	// A few hundred joins are over before a rate can be told.
 	if count >= 1000 {

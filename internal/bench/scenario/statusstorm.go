@@ -13,8 +13,9 @@ const (
 	// rowsPerSlice is how many rows a slice holds.
 	rowsPerSlice = 200
 	// writePause is how often a slice, a Bundle or a template may be written, on
-	// average, while nothing but health flips.
-	writePause = 10 * time.Second
+	// average, while nothing but health flips; summaries have to be right within
+	// twice that.
+	writePause = 5 * time.Second
 )
 
 // statusStorm lets the health of all rows flip all the time.
