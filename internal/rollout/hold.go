@@ -227,19 +227,19 @@ func (p *planner) held(c string, spec atoll.RowSpec) {
 	})
 }
 
-func (p *planner) unready(c string, spec atoll.RowSpec, blockers []string) {
+func (p *planner) unready(c string, spec atoll.RowSpec, blockers *crowd) {
 	p.add(planEntry{
 		cluster: c, word: atoll.RowReplacementsNotReady, text: spec.Reason,
 		key:  fmt.Sprintf("unready %s %s %d", c, spec.UID, spec.Since),
-		line: fmt.Sprintf("remove from %s without waiting for %s", c, names(blockers)),
+		line: fmt.Sprintf("remove from %s without waiting for %s", c, blockers.names()),
 	})
 }
 
-func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64, blockers []string) {
+func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64, blockers *crowd) {
 	p.add(planEntry{
 		cluster: c, word: atoll.RowReplacementsNotReady, text: "a smaller share",
 		key:  fmt.Sprintf("shrink %s %s %d %s", c, spec.UID, spec.Moving, atoll.HashJSON(want)),
-		line: fmt.Sprintf("shrink in %s to %s without waiting for %s", c, sharesOf(want), names(blockers)),
+		line: fmt.Sprintf("shrink in %s to %s without waiting for %s", c, sharesOf(want), blockers.names()),
 	})
 }
 
@@ -277,12 +277,4 @@ func sharesOf(want map[string]int64) string {
 		out = append(out, fmt.Sprintf("%s=%d", name, want[item]))
 	}
 	return strings.Join(out, ", ")
-}
-
-// names of clusters, the first few.
-func names(clusters []string) string {
-	if n := len(clusters); n > 3 {
-		return fmt.Sprintf("%s and %d more", strings.Join(clusters[:3], ", "), n-3)
-	}
-	return strings.Join(clusters, ", ")
 }

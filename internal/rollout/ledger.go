@@ -30,7 +30,12 @@ func (l *Ledger) Delete(namespace string, at time.Time, rows int) {
 	if l.deletes == nil {
 		l.deletes = map[string][]removal{}
 	}
-	l.deletes[namespace] = append(l.deletes[namespace], removal{at, rows})
+	all := l.deletes[namespace]
+	if n := len(all); n > 0 && all[n-1].at.Unix() == at.Unix() {
+		all[n-1].rows += rows // what goes within a second is one entry
+		return
+	}
+	l.deletes[namespace] = append(all, removal{at, rows})
 }
 
 // Deletes of the namespace within Window before now. What is older is forgotten.

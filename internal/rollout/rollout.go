@@ -172,7 +172,7 @@ type step struct {
 	// came: rows that come or grow in this step.
 	came map[string]bool
 	// blocked: by which rows a row that is to go, or its share, is kept.
-	blocked map[string][]string
+	blocked map[string]*crowd
 	plan    planner
 	givenUp []GivenUp
 	requeue time.Time
@@ -184,7 +184,7 @@ type step struct {
 func newStep(in Input, released bool) *step {
 	return &step{
 		Input: in, released: released, now: in.Now.Unix(), moving: in.Now.Unix(),
-		next: map[string]*atoll.RowSpec{}, came: map[string]bool{}, blocked: map[string][]string{},
+		next: map[string]*atoll.RowSpec{}, came: map[string]bool{}, blocked: map[string]*crowd{},
 	}
 }
 
@@ -377,20 +377,6 @@ func (s *step) output() Output {
 func (s *step) quiet() bool {
 	return !s.Deleting && s.Revision != "" && s.Recalled.Plan == "" && !s.Decision.NoFit && len(s.Decision.Workloads()) == 0 &&
 		len(s.outs)+len(s.held)+len(s.leaving)+len(s.recalls)+len(s.blocked)+len(s.plan.entries) == 0
-}
-
-func (s *step) awaited() []string {
-	all, seen := map[string]bool{}, map[*string]bool{}
-	for _, blockers := range s.blocked {
-		if seen[&blockers[0]] { // rows that wait for the same share the list
-			continue
-		}
-		seen[&blockers[0]] = true
-		for _, c := range blockers {
-			all[c] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
 }
 
 // wake asks to be called again at a time.

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"slices"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -71,47 +70,19 @@ func (s *step) gateShares(shares map[string]schedule.Share) {
 		if spec.Moving == 0 {
 			continue
 		}
-		if b := blockers[c]; len(b.rows) > 0 {
-			s.blocked[c] = b.rows
+		if b := blockers[c]; b.size() > 0 {
+			s.blocked[c] = b
 			if !s.patienceOver(spec.Moving, b) {
 				continue
 			}
 			if !s.released {
-				s.plan.shrink(c, *spec, shares[c].Replicas, b.rows)
+				s.plan.shrink(c, *spec, shares[c].Replicas, b)
 				continue
 			}
 			delete(s.blocked, c)
 		}
 		spec.Assigned, spec.Moving = shares[c].Replicas, 0
 	}
-}
-
-// crowd of rows that others wait for. Many wait for the same, so that it is found
-// out once, and shared.
-type crowd struct {
-	rows []string
-	came int64 // the last of them, in Unix seconds
-	// patience with the slowest of them.
-	patience time.Duration
-}
-
-func (w *crowd) add(s *step, c string) {
-	w.rows, w.came = append(w.rows, c), max(w.came, s.next[c].Came())
-	w.patience = max(w.patience, s.Rows[c].patience())
-}
-
-// without one of them: no row waits for itself.
-func (w *crowd) without(s *step, c string) *crowd {
-	if _, has := slices.BinarySearch(w.rows, c); !has {
-		return w
-	}
-	rest := &crowd{}
-	for _, r := range w.rows {
-		if r != c {
-			rest.add(s, r)
-		}
-	}
-	return rest
 }
 
 // gate holds what is asked for many rows of one step. It may be used as long as no
@@ -183,7 +154,7 @@ func (s *step) ready(c string) bool {
 // patienceOver tells whether the wait for these rows, which began then or when the
 // last of them came, is over; if not, it asks to be called when it is.
 func (s *step) patienceOver(since int64, blockers *crowd) bool {
-	end := time.Unix(max(since, blockers.came), 0).Add(blockers.patience)
+	end := time.Unix(max(since, blockers.came[0]), 0).Add(blockers.patience[0])
 	if s.Now.Before(end) {
 		s.wake(end)
 		return false
@@ -199,13 +170,13 @@ func (s *step) gateLeavers() {
 		if spec.Phase != atoll.RowLeaving {
 			continue
 		}
-		if blockers := g.keepers(c, *spec); len(blockers.rows) > 0 {
-			s.blocked[c] = blockers.rows
+		if blockers := g.keepers(c, *spec); blockers.size() > 0 {
+			s.blocked[c] = blockers
 			if !s.patienceOver(spec.Since, blockers) {
 				continue
 			}
 			if !s.released {
-				s.plan.unready(c, *spec, blockers.rows)
+				s.plan.unready(c, *spec, blockers)
 				continue
 			}
 			delete(s.blocked, c)
@@ -224,7 +195,7 @@ func (g *gate) keepers(c string, spec atoll.RowSpec) *crowd {
 	if g.Deleting {
 		return &crowd{}
 	}
-	if w := g.replacements(spec.Moving); len(w.rows) > 0 {
+	if w := g.replacements(spec.Moving); w.size() > 0 {
 		return w
 	}
 	if st := g.Rows[c].Status; st == nil || st.State != atoll.RowReady {

@@ -82,9 +82,9 @@ func (s *step) wait(c string, spec atoll.RowSpec, plan *Plan) Wait {
 	case spec.Recall != nil:
 		return Wait{}
 	case spec.Phase == atoll.RowLeaving:
-		return Wait{For: names(s.blocked[c]) + " to become ready", Who: WhoAtoll, Since: since}
-	case len(s.blocked[c]) > 0:
-		return Wait{For: names(s.blocked[c]) + " to become ready, before its share shrinks", Who: WhoAtoll, Since: time.Unix(spec.Moving, 0)}
+		return Wait{For: s.blocked[c].names() + " to become ready", Who: WhoAtoll, Since: since}
+	case s.blocked[c].size() > 0:
+		return Wait{For: s.blocked[c].names() + " to become ready, before its share shrinks", Who: WhoAtoll, Since: time.Unix(spec.Moving, 0)}
 	case spec.Phase == atoll.RowRemoving:
 		return s.waitRemoval(row, since)
 	}

@@ -341,7 +341,7 @@ func TestWaitTexts(t *testing.T) {
 			t.Errorf("%+v waits for %q, want %q", tc.row, got, tc.want)
 		}
 	}
-	if got := names([]string{"a", "b", "c", "d", "e"}); got != "a, b, c and 2 more" {
+	if got := (&crowd{rows: []string{"a", "b", "c", "d", "e"}}).names(); got != "a, b, c and 2 more" {
 		t.Error(got)
 	}
 	p := Plan{Lines: slices.Repeat([]string{"x"}, 4)}
