@@ -57,6 +57,14 @@ type Row struct {
 // removed tells whether the row's removal is confirmed.
 func (r Row) removed() bool { return r.Spec.Removed(r.Status) }
 
+// latest Revision's name; empty before the first.
+func (s *snapshot) latest() string {
+	if n := len(s.revisions); n > 0 {
+		return s.revisions[n-1].Name
+	}
+	return ""
+}
+
 func (s *snapshot) empty() bool {
 	return !s.alive && len(s.rows) == 0 && len(s.slices) == 0 && len(s.revisions) == 0
 }
@@ -72,10 +80,13 @@ func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) 
 	s.rows, s.total = r.lookAtRows(uid)
 	s.slices, s.revisions = r.Rows.Slices(uid), r.Revisions.OfBundle(uid)
 	if n := len(s.revisions); n > 0 {
-		latest := s.revisions[n-1].Name
-		content, err := r.Revisions.Content(ctx, latest)
-		if err != nil {
-			return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
+		latest := s.latest()
+		content := r.index.content(uid, latest)
+		if content == nil {
+			var err error
+			if content, err = r.Revisions.Content(ctx, latest); err != nil {
+				return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
+			}
 		}
 		s.content = content
 		s.contents[latest] = r.index.versions(latest, content)

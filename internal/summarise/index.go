@@ -37,6 +37,7 @@ type hold struct {
 }
 
 type indexed struct {
+	latest  string // Revision of which the content is
 	content *atoll.Content
 	rows    int
 	waits   bool
@@ -64,6 +65,16 @@ func newIndex() *index {
 		templates: map[atoll.ItemKey]seenTemplate{}, clusters: map[string]seenCluster{}, edits: map[string]seenBundle{},
 		stays: map[string]map[string]bool{}, unlooked: map[string]struct{}{}, read: lru.New(readRevisions),
 	}
+}
+
+// content of a Revision, if it is the latest one of the Bundle as last looked at.
+func (x *index) content(uid, revision string) *atoll.Content {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if b := x.bundles[uid]; b != nil && b.latest == revision {
+		return b.content
+	}
+	return nil
 }
 
 // readRevisions are kept read.
@@ -106,11 +117,11 @@ func (x *index) set(s *snapshot) (unheld []atoll.ItemKey) {
 	delete(x.unlooked, s.uid)
 	old := x.bundles[s.uid]
 	if old != nil && old.content == s.content {
-		old.rows = s.total
+		old.rows, old.latest = s.total, s.latest()
 		return nil
 	}
 	dropped := x.clear(s.uid)
-	x.bundles[s.uid] = &indexed{content: s.content, rows: s.total}
+	x.bundles[s.uid] = &indexed{latest: s.latest(), content: s.content, rows: s.total}
 	if s.ofNamespace() {
 		x.stay(s.rows[0].Bundle)
 	}

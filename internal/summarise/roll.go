@@ -192,8 +192,7 @@ func (l *roll) refill() {
 func (l *roll) say(r *Row) []byte {
 	b := l.key[:0]
 	text := func(s string) {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
 	flags := func(all ...bool) {
 		n := byte(0)
@@ -228,9 +227,10 @@ func (l *roll) say(r *Row) []byte {
 		for i := range st.Items {
 			it := &st.Items[i]
 			flags(it.Error, true)
-			for _, s := range [...]string{it.Key.Group, it.Key.Kind, it.Key.Namespace, it.Key.Name, string(it.Health), it.Reason, it.Message, string(it.Reflected)} {
+			for _, s := range [...]string{it.Key.Group, it.Key.Kind, it.Key.Namespace, it.Key.Name, string(it.Health), it.Reason, it.Message} {
 				text(s)
 			}
+			b = append(binary.AppendUvarint(b, uint64(len(it.Reflected))), it.Reflected...)
 		}
 	}
 	l.key = b
