@@ -56,6 +56,7 @@ func (s *stream) settleTouched() {
 		row, ok := s.row(bundle)
 		if ok {
 			s.claimed(bundle)
+			s.takeEarly(bundle)
 			want, wanted := session.WantOf(bundle, row.Spec, reported(row))
 			if wanted {
 				for _, o := range s.core.Changed(want).Orders {

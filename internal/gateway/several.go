@@ -23,6 +23,9 @@ type Several struct {
 	Leads func() bool
 	// Register adds the services by which hubs talk; default: none.
 	Register func(grpc.ServiceRegistrar)
+	// Behind tells whether the table of rows may lack what another hub's agents have
+	// been told at that revision; default: it does not.
+	Behind func(revision int64) bool
 }
 
 const (
@@ -30,6 +33,8 @@ const (
 	// an agent has been told there.
 	tableLag = 2 * time.Second
 	lookLag  = 25 * time.Millisecond
+	// earlyLimit is how many reports one stream may have that wait for their rows.
+	earlyLimit = 256
 	// signLater is how long hubs that do not lead leave a request to the one that does.
 	signLater = 3 * time.Second
 )
@@ -89,4 +94,42 @@ func (g *Gateway) signAfter() time.Duration {
 		return 0
 	}
 	return signLater
+}
+
+// catchUp waits until the table of rows has what the agent was told at another hub, so
+// that it is not compared with less. After a while it is all the same: generations
+// keep what is older from being obeyed.
+func (g *Gateway) catchUp(ctx context.Context, p *pb.Position) {
+	for until := time.Now().Add(tableLag); g.o.Several.Behind != nil && g.o.Several.Behind(p.GetRevision()) && time.Now().Before(until); {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookLag):
+		}
+	}
+}
+
+// keepEarly keeps a report of a bundle of which this hub's table shows no row: another
+// hub's may have shown it already, and the agent does not report again by itself.
+func (s *stream) keepEarly(r *pb.Report) {
+	if s.g.o.Several.Behind == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.early[r.GetBundle()]; old.GetSeq() > r.GetSeq() || old == nil && len(s.early) >= earlyLimit {
+		return
+	}
+	if s.early == nil {
+		s.early = map[string]*pb.Report{}
+	}
+	s.early[r.GetBundle()] = r
+}
+
+// takeEarly reports what waited for the bundle's row. The caller holds the lock.
+func (s *stream) takeEarly(bundle string) {
+	if r := s.early[bundle]; r != nil {
+		delete(s.early, bundle)
+		go s.report(r)
+	}
 }

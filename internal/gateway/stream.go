@@ -57,6 +57,7 @@ type stream struct {
 	unclaimed map[string]struct{}
 	counted   int // of unclaimed, in the metric
 	aheadTold map[string]int64
+	early     map[string]*pb.Report // that wait for their rows
 	complains int
 	renewed   time.Time
 	visit     visit
@@ -87,6 +88,7 @@ func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 		return err
 	}
 	s.instance = hello.GetInstance()
+	g.catchUp(rpc.Context(), hello.GetPosition())
 	g.enter(s)
 	defer g.leave(s)
 	g.seen(s, hello)

@@ -43,6 +43,7 @@ func (s *stream) report(r *pb.Report) {
 	}
 	switch {
 	case v.Refused:
+		s.keepEarly(r)
 		s.complain("NoRow", "refused a report: this cluster has no row of the bundle", r.GetBundle())
 	case spec == nil:
 		s.ack(r.GetBundle(), v.Ack)

@@ -133,7 +133,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 	}
 	if p.peers != nil {
 		options.Clusters = streams{p.state.Clusters, p.peers}
-		options.Several = gateway.Several{Serves: p.serves, Leads: p.leads, Register: p.peers.Register}
+		options.Several = gateway.Several{Serves: p.serves, Leads: p.leads, Register: p.peers.Register, Behind: p.behind}
 	}
 	p.gateway, err = gateway.New(ctx, options)
 	p.rewinds.fleet = p.gateway

@@ -204,6 +204,9 @@ func (p *parts) serves() bool {
 	return p.tenure.Leads() || !holding && !p.rewinds.recalling()
 }
 
+// behind tells whether the table of rows surely does not show all up to the revision.
+func (p *parts) behind(revision int64) bool { return p.state.Rows.Revision() < revision }
+
 // turned: the hub came in touch with the store, or lost it.
 func (p *parts) turned(holds bool) {
 	if holds {
