@@ -132,7 +132,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
 	}
 	if p.peers != nil {
-		options.Clusters = streams{p.state.Clusters, p.peers}
+		options.Clusters, options.Inventory = streams{p.state.Clusters, p.peers}, members{p.inventory, p.peers}
 		options.Several = gateway.Several{Serves: p.serves, Leads: p.leads, Register: p.peers.Register, Behind: p.behind}
 	}
 	p.gateway, err = gateway.New(ctx, options)

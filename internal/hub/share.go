@@ -18,6 +18,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver/keys"
 	"atoll.dev/atoll/internal/hub/leader"
+	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/peer"
 	"atoll.dev/atoll/internal/state"
 )
@@ -147,7 +148,7 @@ func (h *hub) newPeers(presence *leader.Presence, p **parts) (*peer.Peers, error
 		Client: func(host string) *tls.Config {
 			return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{identity}}
 		},
-		Changed:   func(uid string, here, elsewhere bool) { (*p).held(uid, here, elsewhere) },
+		Changed:   func(uid string, here, elsewhere bool, heard time.Time) { (*p).held(uid, here, elsewhere, heard) },
 		Ahead:     func(bundle, cluster string, generation int64) { (*p).aheadElsewhere(bundle, cluster, generation) },
 		Supersede: func(uid, hub string) { (*p).gateway.Supersede(uid, hub) },
 		Log:       h.log.With("component", "peer"),
@@ -169,9 +170,9 @@ func hubCertificate(ca *keys.Authority, now time.Time) (tls.Certificate, error) 
 }
 
 // held tells the tables who holds a cluster's stream.
-func (p *parts) held(uid string, here, elsewhere bool) {
+func (p *parts) held(uid string, here, elsewhere bool, heard time.Time) {
 	p.state.Clusters.SetOnline(uid, here || elsewhere)
-	p.inventory.Elsewhere(uid, elsewhere)
+	p.inventory.Elsewhere(uid, elsewhere, heard)
 }
 
 // aheadElsewhere: another hub's agent holds a higher generation than that hub's table
@@ -190,8 +191,24 @@ type streams struct {
 	peers *peer.Peers
 }
 
-// SetOnline tells that a stream came to this hub, or went.
-func (s streams) SetOnline(uid string, on bool) { s.peers.SetOnline(uid, on) }
+// SetOnline tells that a stream came to this hub; that one went, members say.
+func (s streams) SetOnline(uid string, on bool) {
+	if on {
+		s.peers.Up(uid)
+	}
+}
+
+// members is the inventory as the gateway sees it.
+type members struct {
+	*inventory.Reconciler
+	peers *peer.Peers
+}
+
+// StreamDown tells that a stream of this hub went.
+func (m members) StreamDown(uid string, heard time.Time) {
+	m.peers.Down(uid, heard)
+	m.Reconciler.StreamDown(uid, heard)
+}
 
 // serves tells whether this hub's gateway may serve. While all hold after a restore,
 // or ask members what they remember, the one does that settles it.

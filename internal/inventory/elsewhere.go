@@ -17,8 +17,8 @@ func (r *Reconciler) Lead() {
 }
 
 // Elsewhere tells that another hub holds a stream of the member's agent, or that none
-// does any more. What this hub was told of the member before is out of date then.
-func (r *Reconciler) Elsewhere(uid string, on bool) {
+// does any more, and when the agent was heard of last there. What this hub was told of the member before is out of date then.
+func (r *Reconciler) Elsewhere(uid string, on bool, heard time.Time) {
 	c, known := r.o.Clusters.ByUID(uid)
 	r.mu.Lock()
 	m := r.member(uid)
@@ -36,7 +36,7 @@ func (r *Reconciler) Elsewhere(uid string, on bool) {
 		}
 		release = r.release(uid, time.Now())
 	} else if !m.up && known {
-		r.lose(m, &c.Spec, time.Now())
+		r.lose(m, &c.Spec, heard)
 	}
 	every := m.every
 	r.mu.Unlock()

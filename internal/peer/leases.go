@@ -162,7 +162,7 @@ func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]stri
 			p.o.Log.Info("another hub is gone", "hub", addressOf(name))
 			f.stop()
 			delete(p.found, name)
-			p.carry(p.union.lost(name))
+			p.carry(p.union.lost(name), now)
 		}
 	}
 	p.listed = true

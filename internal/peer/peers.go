@@ -32,8 +32,9 @@ type Options struct {
 	// for the other's gateway.
 	Client func(host string) *tls.Config
 	// Changed is told whether this hub, and whether another one, holds a stream of
-	// the cluster; whenever either changes.
-	Changed func(uid string, here, elsewhere bool)
+	// the cluster, whenever either changes; and, where a stream went, when its agent
+	// was heard of last.
+	Changed func(uid string, here, elsewhere bool, heard time.Time)
 	// Ahead is told of rows that other hubs' agents hold at a higher generation than
 	// the store has.
 	Ahead func(bundle, cluster string, generation int64)
@@ -80,17 +81,28 @@ func (p *Peers) Run(ctx context.Context) error {
 // Complete tells whether every hub that lives has told what it holds, and tells on.
 func (p *Peers) Complete() bool { return p.complete.Load() }
 
-// SetOnline tells that a stream of the cluster came to this hub, or went.
-func (p *Peers) SetOnline(uid string, on bool) {
+// Up tells that a stream of the cluster came to this hub.
+func (p *Peers) Up(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if on {
-		p.carry(p.union.up(uid, time.Now().UnixMicro()))
-	} else {
-		p.carry(p.union.down(uid))
-	}
+	now := time.Now()
+	p.carry(p.union.up(uid, now.UnixMicro()), now)
+	p.note(uid, now)
+}
+
+// Down tells that the stream went, and when the agent was heard of last.
+func (p *Peers) Down(uid string, heard time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.carry(p.union.down(uid), heard)
+	p.note(uid, heard)
+}
+
+// note for the other hubs that something is new about a cluster. The caller holds mu.
+func (p *Peers) note(uid string, heard time.Time) {
 	for w := range p.watchers {
-		w.note(uid)
+		w.dirty[uid] = heard
+		signal(w.wake)
 	}
 }
 
@@ -111,9 +123,9 @@ func (p *Peers) Ahead(bundle, cluster string, generation int64) {
 }
 
 // carry out what a step of the core made. The caller holds mu.
-func (p *Peers) carry(out outcome) {
+func (p *Peers) carry(out outcome, heard time.Time) {
 	for _, c := range out.changes {
-		p.o.Changed(c.uid, c.here, c.elsewhere)
+		p.o.Changed(c.uid, c.here, c.elsewhere, heard)
 	}
 	for _, s := range out.superseded {
 		p.o.Supersede(s.uid, addressOf(s.hub))
@@ -134,14 +146,9 @@ const piece = 500
 
 // watcher is another hub that is told what this one holds; Peers' lock guards it.
 type watcher struct {
-	dirty map[string]struct{}
+	dirty map[string]time.Time // by UID, when the agent was heard of, as far as known
 	ahead []*peerpb.Ahead
 	wake  chan struct{} // capacity 1
-}
-
-func (w *watcher) note(uid string) {
-	w.dirty[uid] = struct{}{}
-	signal(w.wake)
 }
 
 // Watch tells another hub what this one holds.
@@ -152,10 +159,10 @@ func (p *Peers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[pee
 	if r.GetHub() != p.self {
 		return status.Error(codes.NotFound, "the hub that is meant has ended; another process is at its address")
 	}
-	w := &watcher{dirty: map[string]struct{}{}, wake: make(chan struct{}, 1)}
+	w := &watcher{dirty: map[string]time.Time{}, wake: make(chan struct{}, 1)}
 	p.mu.Lock()
 	for uid := range p.union.own {
-		w.dirty[uid] = struct{}{}
+		w.dirty[uid] = time.Time{}
 	}
 	p.watchers[w] = struct{}{}
 	p.mu.Unlock()
@@ -190,7 +197,7 @@ func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
 	defer p.mu.Unlock()
 	told = &peerpb.Told{Ahead: w.ahead}
 	w.ahead = nil
-	for uid := range w.dirty {
+	for uid, heard := range w.dirty {
 		if len(told.Sessions)+len(told.Gone) >= piece {
 			return told, true
 		}
@@ -198,7 +205,7 @@ func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
 		if s, ok := p.union.own[uid]; ok {
 			told.Sessions = append(told.Sessions, &peerpb.Session{Uid: uid, At: s.at})
 		} else {
-			told.Gone = append(told.Gone, uid)
+			told.Gone = append(told.Gone, &peerpb.Gone{Uid: uid, Quiet: time.Since(heard).Milliseconds()})
 		}
 	}
 	return told, false
@@ -211,14 +218,15 @@ func (p *Peers) take(f *found, told *peerpb.Told) {
 	if p.found[f.name] != f {
 		return
 	}
+	now := time.Now()
 	for _, s := range told.GetSessions() {
-		p.carry(p.union.held(f.name, s.GetUid(), s.GetAt()))
+		p.carry(p.union.held(f.name, s.GetUid(), s.GetAt()), now)
 	}
-	for _, uid := range told.GetGone() {
-		p.carry(p.union.gone(f.name, uid))
+	for _, g := range told.GetGone() {
+		p.carry(p.union.gone(f.name, g.GetUid()), now.Add(-time.Duration(g.GetQuiet())*time.Millisecond))
 	}
 	if told.GetComplete() {
-		p.carry(p.union.completed(f.name))
+		p.carry(p.union.completed(f.name), now)
 	}
 	for _, a := range told.GetAhead() {
 		p.o.Ahead(a.GetBundle(), a.GetCluster(), a.GetGeneration())
@@ -276,7 +284,7 @@ func (p *Peers) lapsed(f *found) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !f.linked && p.found[f.name] == f {
-		p.carry(p.union.lost(f.name))
+		p.carry(p.union.lost(f.name), time.Now())
 		p.judge()
 	}
 }

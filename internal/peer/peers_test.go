@@ -135,7 +135,7 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 		Client: func(string) *tls.Config {
 			return &tls.Config{ServerName: "127.0.0.1", RootCAs: f.roots, Certificates: []tls.Certificate{shown}}
 		},
-		Changed: func(uid string, here, elsewhere bool) {
+		Changed: func(uid string, here, elsewhere bool, _ time.Time) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
@@ -180,20 +180,20 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
 	a := f.start("127.0.0.1:0", of)
 	for i := range 3 * piece / 2 {
-		a.SetOnline(fmt.Sprint("u", i), true)
+		a.Up(fmt.Sprint("u", i))
 	}
 	b, c := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
 	last := fmt.Sprint("u", 3*piece/2-1)
 	f.eventually("all are told all", func() bool {
 		return a.Complete() && b.Complete() && c.Complete() && b.knows("u0") == "elsewhere" && c.knows(last) == "elsewhere"
 	})
-	b.SetOnline("u0", true)
+	b.Up("u0")
 	f.eventually("the older session is ended", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return len(a.ended) == 1 && a.ended[0] == "u0"
 	})
-	a.SetOnline("u0", false)
+	a.Down("u0", time.Now().Add(-time.Minute))
 	a.Ahead("bundle", "c", 7)
 	f.eventually("where it is", func() bool {
 		b.mu.Lock()
@@ -214,7 +214,7 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 		t.Errorf("%d leases are left of two hubs, %v", len(leases.Items), err)
 	}
 	again := f.start(a.o.Address, of)
-	again.SetOnline(last, true)
+	again.Up(last)
 	f.eventually("it is back", func() bool {
 		return c.knows(last) == "elsewhere" && again.knows("u0") == "elsewhere" && again.Complete() && c.Complete()
 	})
@@ -224,7 +224,7 @@ func TestAHubThatCannotBeCalledIsWaitedForAndThenLost(t *testing.T) {
 	t.Parallel()
 	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
 	a, b := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
-	b.SetOnline("u", true)
+	b.Up("u")
 	f.eventually("a knows", func() bool { return a.Complete() && a.knows("u") == "elsewhere" })
 	broke := time.Now()
 	b.server.Stop() // its Lease is renewed: as far as the store tells it lives
@@ -242,7 +242,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	a := f.start("127.0.0.1:0", pkix.Name{CommonName: CommonName, Organization: []string{Organization}})
-	a.SetOnline("u", true)
+	a.Up("u")
 	stranger := f.start("127.0.0.1:0", pkix.Name{CommonName: "atoll:cluster:u", Organization: []string{"atoll:agents"}})
 	err := stranger.call(t.Context(), &found{name: a.self})
 	if err == nil || !strings.Contains(err.Error(), errNotAHub.Error()) {

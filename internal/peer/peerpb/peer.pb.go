@@ -75,8 +75,8 @@ func (x *WatchRequest) GetHub() string {
 type Told struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sessions []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// UIDs of clusters that the hub does not hold any more.
-	Gone []string `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
+	// Clusters that the hub does not hold any more.
+	Gone []*Gone `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
 	// With this piece all has been told that was held when the call began; what was
 	// told by an earlier call and not by this one is not held any more.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
@@ -123,7 +123,7 @@ func (x *Told) GetSessions() []*Session {
 	return nil
 }
 
-func (x *Told) GetGone() []string {
+func (x *Told) GetGone() []*Gone {
 	if x != nil {
 		return x.Gone
 	}
@@ -144,6 +144,60 @@ func (x *Told) GetAhead() []*Ahead {
 	return nil
 }
 
+type Gone struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Milliseconds since the agent was heard of last, which may be long before its
+	// stream was known to be lost.
+	Quiet         int64 `protobuf:"varint,2,opt,name=quiet,proto3" json:"quiet,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gone) Reset() {
+	*x = Gone{}
+	mi := &file_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gone) ProtoMessage() {}
+
+func (x *Gone) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gone.ProtoReflect.Descriptor instead.
+func (*Gone) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Gone) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Gone) GetQuiet() int64 {
+	if x != nil {
+		return x.Quiet
+	}
+	return 0
+}
+
 // Ahead is a row of which the cluster holds a higher generation than the store has.
 type Ahead struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -156,7 +210,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_peer_proto_msgTypes[2]
+	mi := &file_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -168,7 +222,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[2]
+	mi := &file_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -181,7 +235,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{2}
+	return file_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Ahead) GetBundle() string {
@@ -218,7 +272,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -230,7 +284,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -243,7 +297,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{3}
+	return file_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Session) GetUid() string {
@@ -267,12 +321,15 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"peer.proto\x12\ratoll.peer.v1\" \n" +
 	"\fWatchRequest\x12\x10\n" +
-	"\x03hub\x18\x01 \x01(\tR\x03hub\"\x96\x01\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\"\xab\x01\n" +
 	"\x04Told\x122\n" +
-	"\bsessions\x18\x01 \x03(\v2\x16.atoll.peer.v1.SessionR\bsessions\x12\x12\n" +
-	"\x04gone\x18\x02 \x03(\tR\x04gone\x12\x1a\n" +
+	"\bsessions\x18\x01 \x03(\v2\x16.atoll.peer.v1.SessionR\bsessions\x12'\n" +
+	"\x04gone\x18\x02 \x03(\v2\x13.atoll.peer.v1.GoneR\x04gone\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12*\n" +
-	"\x05ahead\x18\x04 \x03(\v2\x14.atoll.peer.v1.AheadR\x05ahead\"Y\n" +
+	"\x05ahead\x18\x04 \x03(\v2\x14.atoll.peer.v1.AheadR\x05ahead\".\n" +
+	"\x04Gone\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
+	"\x05quiet\x18\x02 \x01(\x03R\x05quiet\"Y\n" +
 	"\x05Ahead\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x1e\n" +
@@ -297,23 +354,25 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_peer_proto_goTypes = []any{
 	(*WatchRequest)(nil), // 0: atoll.peer.v1.WatchRequest
 	(*Told)(nil),         // 1: atoll.peer.v1.Told
-	(*Ahead)(nil),        // 2: atoll.peer.v1.Ahead
-	(*Session)(nil),      // 3: atoll.peer.v1.Session
+	(*Gone)(nil),         // 2: atoll.peer.v1.Gone
+	(*Ahead)(nil),        // 3: atoll.peer.v1.Ahead
+	(*Session)(nil),      // 4: atoll.peer.v1.Session
 }
 var file_peer_proto_depIdxs = []int32{
-	3, // 0: atoll.peer.v1.Told.sessions:type_name -> atoll.peer.v1.Session
-	2, // 1: atoll.peer.v1.Told.ahead:type_name -> atoll.peer.v1.Ahead
-	0, // 2: atoll.peer.v1.Peer.Watch:input_type -> atoll.peer.v1.WatchRequest
-	1, // 3: atoll.peer.v1.Peer.Watch:output_type -> atoll.peer.v1.Told
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	4, // 0: atoll.peer.v1.Told.sessions:type_name -> atoll.peer.v1.Session
+	2, // 1: atoll.peer.v1.Told.gone:type_name -> atoll.peer.v1.Gone
+	3, // 2: atoll.peer.v1.Told.ahead:type_name -> atoll.peer.v1.Ahead
+	0, // 3: atoll.peer.v1.Peer.Watch:input_type -> atoll.peer.v1.WatchRequest
+	1, // 4: atoll.peer.v1.Peer.Watch:output_type -> atoll.peer.v1.Told
+	4, // [4:5] is the sub-list for method output_type
+	3, // [3:4] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -327,7 +386,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
