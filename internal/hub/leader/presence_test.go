@@ -1,0 +1,112 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// store that a hub looks at; the bubble of synctest keeps others out.
+type store struct {
+	revision int64
+	known    bool
+	err      error
+	takes    time.Duration
+}
+
+func (s *store) look(ctx context.Context) (int64, bool, error) {
+	select {
+	case <-ctx.Done():
+		return 0, false, ctx.Err()
+	case <-time.After(s.takes):
+	}
+	return s.revision, s.known, s.err
+}
+
+func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{revision: 7, known: true}
+		p := NewPresence(s.look, slog.New(slog.DiscardHandler))
+		if p.Holds() || p.Vouched() != 0 {
+			t.Fatal("it holds before the hub has looked")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var turns []bool
+		done := make(chan error)
+		go func() { done <- p.Run(ctx, func(holds bool) { turns = append(turns, holds) }) }()
+		at := func(what string, after time.Duration, holds bool, vouched int64) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if p.Holds() != holds || p.Vouched() != vouched {
+				t.Errorf("%s: holds=%t, vouches for %d", what, p.Holds(), p.Vouched())
+			}
+		}
+		at("in touch", time.Second, true, 7)
+		s.known, s.revision = false, 9
+		at("another start is in the store, which the tables do not show", time.Second, true, 7)
+		at("for long", OutOfTouch, false, 0)
+		s.known = true
+		at("they show it", time.Second, true, 9)
+		s.err = errors.New("no store")
+		at("cut off", OutOfTouch+renewEvery, false, 0)
+		s.err, s.takes = nil, renewDeadline-time.Second
+		at("a slow answer counts from when it was asked for", renewDeadline, true, 9)
+		s.takes = time.Hour
+		at("no answer", OutOfTouch, false, 0)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		want := []bool{true, false, true, false, true, false}
+		if len(turns) != len(want) {
+			t.Fatalf("told %v, want %v", turns, want)
+		}
+		for i := range want {
+			if turns[i] != want[i] {
+				t.Fatalf("told %v, want %v", turns, want)
+			}
+		}
+	})
+}
+
+func TestFollowersWriteReportsAndNothingElse(t *testing.T) {
+	tn := newTenure(time.Minute)
+	s := &store{known: true}
+	p := NewPresence(s.look, slog.New(slog.DiscardHandler))
+	cfg := Fenced(&rest.Config{}, tn, p)
+	f := cfg.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{}, nil }))
+	const status = "/apis/engine.atoll.dev/v1alpha1/targetslices/b-0/status"
+	writes := map[string]error{
+		status: ErrOutOfTouch,
+		"/apis/engine.atoll.dev/v1alpha1/targetslices/b-0": ErrNotLeading,
+		"/apis/atoll.dev/v1alpha1/clusters/c/status":       ErrNotLeading,
+	}
+	check := func(when string, want map[string]error) {
+		t.Helper()
+		for path, why := range want {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://hub"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.RoundTrip(r); !errors.Is(err, why) {
+				t.Errorf("%s, PUT %s: %v, want %v", when, path, err, why)
+			}
+		}
+	}
+	check("out of touch", writes)
+	p.asked = time.Now()
+	writes[status] = nil
+	check("following", writes)
+	tn.renew(time.Now())
+	for path := range writes {
+		writes[path] = nil
+	}
+	check("leading", writes)
+}
