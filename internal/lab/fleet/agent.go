@@ -329,12 +329,23 @@ func (a *agent) bury(h *holding, s *atoll.RowStatus) {
 	}
 }
 
+// rememberMost bounds what one agent remembers of removals; the oldest go first.
+const rememberMost = 500
+
 func (a *agent) remember(t tombstone) {
-	if !slices.ContainsFunc(a.buried, func(o tombstone) bool {
-		return o.bundle == t.bundle && o.which == t.which && o.generation == t.generation
-	}) {
-		a.buried = append(a.buried, t)
+	i := slices.IndexFunc(a.buried, func(o tombstone) bool {
+		return o.bundle == t.bundle && (o.which == nil) == (t.which == nil) && (t.which == nil || o.which.ID() == t.which.ID())
+	})
+	switch {
+	case i >= 0 && a.buried[i].generation >= t.generation:
+		return
+	case i >= 0:
+		a.buried[i] = t
+		return
+	case len(a.buried) >= rememberMost:
+		a.buried = slices.Delete(a.buried, 0, 1)
 	}
+	a.buried = append(a.buried, t)
 }
 
 func hashOf(text string) (out [16]byte) {

@@ -67,36 +67,43 @@ func (a *agent) unacknowledged() (n int) {
 	return n
 }
 
-// lookIn looks after a while whether the session is over. The caller holds the
-// agent's mutex.
+// lookIn looks after a while whether the session is over. What waits in the schedule
+// knows the agent only: it may wait for longer than the session lasts. The caller holds
+// the agent's mutex.
 func (l *link) lookIn(d time.Duration) {
-	at := time.Now().Add(d).UnixNano()
-	if l.agent.interval <= 0 || l.leaving || l.looks != 0 && l.looks <= at {
+	a, at := l.agent, time.Now().Add(d).UnixNano()
+	if a.interval <= 0 || l.leaving || l.looks != 0 && l.looks <= at {
 		return
 	}
 	l.looks = at
-	l.agent.sim.schedule.in(d, func() { l.look(at) })
+	a.sim.schedule.in(d, func() { a.look(at) })
 }
 
-// look whether the session is over, and end it then.
-func (l *link) look(at int64) {
-	a := l.agent
+// look whether the session is over, and end it then; one that the hub does not end
+// after that is broken off.
+func (a *agent) look(at int64) {
 	a.mu.Lock()
-	if a.link != l || l.looks != at {
+	l := a.link
+	if l == nil || l.looks != at {
 		a.mu.Unlock()
 		return
 	}
 	l.looks = 0
+	if l.leaving {
+		a.mu.Unlock()
+		l.call.Close()
+		return
+	}
 	over, again := a.rhythm().Over(l.errand(), time.Now())
 	if !over {
 		l.lookIn(max(again, look))
 		a.mu.Unlock()
 		return
 	}
+	l.lookIn(farewell)
 	l.leaving = true
 	a.mu.Unlock()
 	l.call.CloseSend()
-	a.sim.schedule.in(farewell, l.call.Close)
 }
 
 // errand of the session. The caller holds the agent's mutex.

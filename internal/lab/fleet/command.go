@@ -63,7 +63,7 @@ DIR/fleet-PREFIX.sock takes orders; scenarios of "atoll-lab bench" give them.`,
 	f.BoolVar(&o.Link, "link", false, "shape links: 50 ms round trip, 0.02 % loss, 20 Mbit/s")
 	f.Float64Var(&o.JoinRate, "rate", 0, "joins per second at most; default: as fast as the hub takes them")
 	f.IntVar(&o.Joiners, "joiners", 64, "joins at a time")
-	f.IntVar(&o.Dialers, "dialers", 64, "dials at a time")
+	f.IntVar(&o.Dialers, "dialers", 256, "dials at a time, TLS included")
 	f.IntVar(&o.Processes, "processes", 0, "processes to spread the agents over; default: as few as can hold them")
 	f.StringArrayVar(&o.HubArgs, "hub-arg", nil, "argument for a hub that is started; may be repeated")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing while it runs")
@@ -112,16 +112,18 @@ func progress(ctx context.Context, out io.Writer, control *Control) error {
 	}
 }
 
-// resident bytes of all processes of a simulator.
+// resident bytes of all processes of a simulator; the program's own pages, which they
+// share, count once.
 func resident(s Stats) float64 {
-	sum := 0.0
+	sum, most := 0.0, 0.0
 	for _, pid := range s.PIDs {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-		var size, pages float64
+		var size, pages, shared float64
 		if err == nil {
-			_, _ = fmt.Sscan(string(text), &size, &pages) // one that is gone has none
+			_, _ = fmt.Sscan(string(text), &size, &pages, &shared) // one that is gone has none
 		}
-		sum += pages * float64(os.Getpagesize())
+		sum += pages - shared
+		most = max(most, shared)
 	}
-	return sum
+	return (sum + most) * float64(os.Getpagesize())
 }

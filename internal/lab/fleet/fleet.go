@@ -54,7 +54,7 @@ type Options struct {
 	Link bool
 	// JoinRate limits joins per second; 0: as fast as the hub takes them.
 	JoinRate float64
-	// Joiners and Dialers at a time; default 64 of each.
+	// Joiners and Dialers at a time; 64 and 256 by the command.
 	Joiners, Dialers int
 	// Processes; 0: as many as are needed.
 	Processes int

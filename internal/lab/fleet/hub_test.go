@@ -332,17 +332,20 @@ func TestHubProcess(t *testing.T) {
 		t.Skip("the hub of another test")
 	}
 	var n int
-	must(fmt.Sscan(bundles, &n))
-	if err := json.NewEncoder(os.Stdout).Encode(startTestHub(webs(n)...)); err != nil {
+	var checkIn uint32
+	must(fmt.Sscan(bundles, &n, &checkIn))
+	h := startTestHub(webs(n)...)
+	h.checkIn = checkIn
+	if err := json.NewEncoder(os.Stdout).Encode(h); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 // hubProcess starts one.
-func hubProcess(t testing.TB, bundles int) *testHub {
+func hubProcess(t testing.TB, bundles int, checkIn uint32) *testHub {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHubProcess$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", hubVariable, bundles))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", hubVariable, bundles, checkIn))
 	in := must(cmd.StdinPipe())
 	out := must(cmd.StdoutPipe())
 	if err := cmd.Start(); err != nil {

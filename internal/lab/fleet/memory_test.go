@@ -10,27 +10,39 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// TestMemory of agents that hold their streams and ten Bundles each, and of ones that
-// check in. The hub is another process.
+// TestMemory of agents that hold ten Bundles each, while they wait at their streams and
+// between two check-ins. The hub is another process.
 func TestMemory(t *testing.T) {
-	const agents, most = 1000, 30 << 10
-	h := hubProcess(t, 10)
-	before := memory()
-	s, _ := run(t, h.crew(t, agents))
-	until(t, "all hold all and sleep", func() bool {
-		stats := must(s.stats(t.Context()))
-		return stats.Connected == agents && stats.RowsHealthy == 10*agents && s.asleep() == agents
-	})
-	after := memory()
-	each := (after.heap + after.stack - before.heap - before.stack) / agents
-	t.Logf("%d bytes for each agent, %d of them stack", each, (after.stack-before.stack)/agents)
-	if name := os.Getenv("ATOLL_TEST_HEAP"); name != "" {
-		f := must(os.Create(name))
-		defer f.Close()
-		_ = pprof.Lookup("heap").WriteTo(f, 0)
-	}
-	if each > most {
-		t.Errorf("an agent takes %d bytes; %d are the most", each, most)
+	const agents = 1000
+	for name, c := range map[string]struct {
+		checkIn   uint32
+		connected int
+		most      int64
+	}{
+		"stream":   {0, agents, 30 << 10},
+		"check-in": {600, 0, 5 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hubProcess(t, 10, c.checkIn)
+			before := memory()
+			s, stop := run(t, h.crew(t, agents))
+			until(t, "all hold all and sleep", func() bool {
+				stats := must(s.stats(t.Context()))
+				return stats.Connected == c.connected && stats.RowsHealthy == 10*agents && s.asleep() == agents
+			})
+			after := memory()
+			each := (after.heap + after.stack - before.heap - before.stack) / agents
+			t.Logf("%d bytes for each agent, %d of them stack; %d are live", each, (after.stack-before.stack)/agents, (after.live-before.live)/agents)
+			if name := os.Getenv("ATOLL_TEST_HEAP"); name != "" {
+				f := must(os.Create(name))
+				defer f.Close()
+				_ = pprof.Lookup("heap").WriteTo(f, 0)
+			}
+			if each > c.most {
+				t.Errorf("an agent takes %d bytes; %d are the most", each, c.most)
+			}
+			stop()
+		})
 	}
 }
 
@@ -41,10 +53,10 @@ func memory() (m usage) {
 	}
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
-	return usage{int64(s.HeapInuse), int64(s.StackInuse)}
+	return usage{int64(s.HeapInuse), int64(s.StackInuse), int64(s.HeapAlloc)}
 }
 
-type usage struct{ heap, stack int64 }
+type usage struct{ heap, stack, live int64 }
 
 func (s *sim) asleep() (n int) {
 	for _, a := range s.agents {

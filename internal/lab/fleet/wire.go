@@ -35,8 +35,12 @@ func (w *wire) await() {
 // there tells whether a read of the file would not have to wait.
 func there(fd uintptr) bool {
 	var one [1]byte
-	_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	return !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
+	for {
+		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		if !errors.Is(err, syscall.EINTR) {
+			return !errors.Is(err, syscall.EAGAIN)
+		}
+	}
 }
 
 // Read gives nothing while the wire is silent, until it is closed.
