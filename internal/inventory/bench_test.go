@@ -1,0 +1,81 @@
+package inventory
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+// fleet is a table that nothing changes.
+type fleet struct {
+	byName, byUID map[string]*v1alpha1.Cluster
+}
+
+func (f fleet) Get(name string) (*v1alpha1.Cluster, bool)  { c, ok := f.byName[name]; return c, ok }
+func (f fleet) ByUID(uid string) (*v1alpha1.Cluster, bool) { c, ok := f.byUID[uid]; return c, ok }
+func (f fleet) List() (out []*v1alpha1.Cluster)            { return nil }
+func (f fleet) Subscribe(func(string))                     {}
+
+// BenchmarkCheckIn is one check-in without news, in fleets of different sizes: it costs
+// the same in all of them, and writes nothing (there is no client).
+func BenchmarkCheckIn(b *testing.B) {
+	for _, size := range []int{100, 100_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			table := fleet{map[string]*v1alpha1.Cluster{}, map[string]*v1alpha1.Cluster{}}
+			inventory := healthy()
+			for i := range size {
+				c := &v1alpha1.Cluster{}
+				c.Name, c.UID = fmt.Sprintf("c%d", i), types.UID(fmt.Sprintf("u%d", i))
+				c.Spec.Accepted = true
+				every(15 * time.Minute)(c)
+				f := facts{up: true, fresh: true, answers: true, inventory: inventory, compared: true}
+				c.Status = derive(c, f, metav1.Now())
+				table.byName[c.Name], table.byUID[string(c.UID)] = c, c
+			}
+			r := New(Options{Clusters: table, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			defer r.queue.ShutDown()
+			for name := range table.byName {
+				r.note(name)
+			}
+			for r.queue.Len() > 0 {
+				name, _ := r.queue.Get()
+				r.queue.Done(name)
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				uid := fmt.Sprintf("u%d", i%size)
+				i++
+				visited := func(tell func()) {
+					tell()
+					for r.queue.Len() > 0 {
+						name, _ := r.queue.Get()
+						if _, err := r.reconcile(b.Context(), name); err != nil {
+							b.Fatal(err)
+						}
+						r.queue.Done(name)
+					}
+				}
+				visited(func() { r.StreamUp(uid) })
+				visited(func() {
+					r.Observe(uid, &pb.Inventory{
+						KubernetesVersion: inventory.KubernetesVersion, AgentVersion: inventory.AgentVersion, NodesTotal: 3, NodesReady: 3, MemberReady: true,
+						Allocatable: inventory.Allocatable, Requested: inventory.Requested,
+					})
+				})
+				visited(func() { r.StreamDown(uid, time.Now()) })
+			}
+			if r.overdue.at(time.Now()) != 0 {
+				b.Error("somebody is overdue")
+			}
+		})
+	}
+}
