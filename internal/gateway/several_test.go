@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// beside others, a hub whose switches the test sets.
+type beside struct {
+	serves, leads atomic.Bool
+	table         atomic.Int64 // revision up to which the table shows rows
+}
+
+func newBeside(t *testing.T) (*testHub, *beside) {
+	b := &beside{}
+	b.serves.Store(true)
+	b.table.Store(1000)
+	return newTestHub(t, func(o *Options) {
+		o.Several = Several{
+			Serves: b.serves.Load, Leads: b.leads.Load,
+			Behind: func(revision int64) bool { return b.table.Load() < revision },
+		}
+	}), b
+}
+
+func TestAHubOutOfTouchSendsAgentsOn(t *testing.T) {
+	h, b := newBeside(t)
+	uid, a := h.connected("tokyo")
+	b.serves.Store(false)
+	h.CutOff()
+	<-a.closed
+	if a.refused != nil { // an agent that is refused stays
+		t.Errorf("the agent is told %v", a.refused)
+	}
+	a.connect()
+	<-a.closed
+	if status.Code(a.err) != codes.Unavailable || a.refused != nil {
+		t.Errorf("an agent that dials is told %v, %v", a.refused, a.err)
+	}
+	_, err := h.pinned().Join(t.Context(), joinRequest(t, "", "oslo", newKey(t)))
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("an agent that joins is told %v", err)
+	}
+	eventually(t, "it is offline", func() bool { return !h.clusters.isOnline(uid) })
+	b.serves.Store(true)
+	a.connect()
+	eventually(t, "it is back", func() bool { return h.clusters.isOnline(uid) })
+}
+
+func TestANewerStreamAtAnotherHubWins(t *testing.T) {
+	h, _ := newBeside(t)
+	uid, a := h.connected("tokyo")
+	for _, reason := range []string{"Elsewhere", "Superseded"} {
+		h.Supersede(uid, "10.0.0.2:6444")
+		<-a.closed
+		if a.refused.GetReason() != reason || !strings.Contains(a.refused.GetMessage(), "10.0.0.2:6444") {
+			t.Errorf("the agent is told %v, want %s", a.refused, reason)
+		}
+		a.connect()
+		eventually(t, "it is back", func() bool { return h.sessions.of(uid) != nil })
+	}
+	if !strings.Contains(h.log.String(), "agents at two hubs take the stream") {
+		t.Error("the log does not tell that the identity was copied")
+	}
+	h.Supersede("nobody", "10.0.0.2:6444")
+}
+
+func TestAnAgentThatWasToldMoreIsComparedLater(t *testing.T) {
+	h, b := newBeside(t)
+	uid, a := h.connected("tokyo") // it keeps the position: revision 10
+	a.cut()
+	b.table.Store(9)
+	h.rows.set("b1", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", 1)})
+	began := time.Now()
+	a.connect()
+	time.AfterFunc(200*time.Millisecond, func() { b.table.Store(10) })
+	eventually(t, "it is welcome", func() bool { return a.see(func() bool { return a.welcome != nil }) })
+	if took := time.Since(began); took < 200*time.Millisecond || took > tableLag {
+		t.Errorf("it was welcome after %s; the table was behind for 200 ms", took)
+	}
+}
+
+// An agent tells what became of an order that another hub gave, before this hub's table
+// shows the row.
+func TestAnEarlyReportWaitsForItsRow(t *testing.T) {
+	h, _ := newBeside(t)
+	uid, a := h.connected("tokyo")
+	a.report("b1", atoll.RowStatus{Generation: 3, Content: "c", State: atoll.RowReady, Applied: true})
+	eventually(t, "it came", func() bool { return strings.Contains(h.log.String(), "no row of the bundle") })
+	h.rows.set("b1", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", 3)})
+	eventually(t, "it is stored", func() bool {
+		row, ok := h.rows.Get("b1", "tokyo")
+		return ok && row.Status != nil && row.Status.State == atoll.RowReady && row.Status.Generation == 3
+	})
+}
+
+func TestFollowersLeaveRequestsToTheLeader(t *testing.T) {
+	h, b := newBeside(t)
+	if after := h.signAfter(); after != signLater {
+		t.Errorf("a follower signs after %s", after)
+	}
+	b.leads.Store(true)
+	if after := h.signAfter(); after != 0 {
+		t.Errorf("the leader signs after %s", after)
+	}
+}
