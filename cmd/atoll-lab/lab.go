@@ -143,6 +143,8 @@ func oneComponent(use, short string, do func(*cobra.Command, *lab.Lab, string) e
 func faultCommands() []*cobra.Command {
 	kill := oneComponent("kill hub|hubN|etcd|memberN|agent/memberN --dir DIR", "End a process with SIGKILL",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Kill(cmd.Context(), name) })
+	stop := oneComponent("stop hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Ask a process to end: a hub that leads hands over first",
+		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Stop(cmd.Context(), name) })
 	start := oneComponent("start hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Bring a killed process back, same ports and data, and wait until it works",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Start(cmd.Context(), name) })
 	halfOpen := false
@@ -156,7 +158,7 @@ func faultCommands() []*cobra.Command {
 	cut.Flags().BoolVar(&halfOpen, "half-open", false, "swallow all bytes and leave connections established, instead of resetting and refusing them")
 	heal := oneComponent("heal memberN --dir DIR", "Undo a cut",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Heal(cmd.Context(), name) })
-	return []*cobra.Command{kill, start, cut, heal}
+	return []*cobra.Command{kill, stop, start, cut, heal}
 }
 
 // relayCommand is what "up" starts once per lab.

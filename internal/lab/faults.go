@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"atoll.dev/atoll/internal/lab/relay"
 )
@@ -19,6 +20,23 @@ func (l *Lab) Kill(ctx context.Context, name string) error {
 	}
 	return c.process.Kill(ctx)
 }
+
+// Stop asks a component to end, and kills it when it takes long. One that does not run
+// stays so.
+func (l *Lab) Stop(ctx context.Context, name string) error {
+	r, err := l.load()
+	if err != nil {
+		return err
+	}
+	c, err := r.find(name)
+	if err != nil {
+		return err
+	}
+	return c.process.Stop(ctx, stopPatience)
+}
+
+// stopPatience is what a component gets to end by itself in Stop: hubs hand over.
+const stopPatience = 30 * time.Second
 
 // Start brings a component back with the same ports and data, and returns when
 // it works. An agent whose hub, member or link is down only has to run. One

@@ -14,7 +14,7 @@
 //     several hubs share an etcd, also "etcd", "hub2", "hub3" and so on, each hub with
 //     a kubeconfig of its own. An agent's link is that to all of them.
 //   - Methods return once what they say is so: Start when the component is
-//     ready, Kill when the process is gone, Cut, HalfOpen and Heal when the link
+//     ready, Kill and Stop when the process is gone, Cut, HalfOpen and Heal when the link
 //     has changed. They may be called concurrently, from several programs too.
 //   - Down ends every process of the lab, also those that a crash of Up left
 //     without record, and no other process.
@@ -54,7 +54,7 @@ type Binaries struct {
 type Options struct {
 	// Dir is made if missing.
 	Dir string
-	// Members is the number of member clusters, at least 1.
+	// Members is the number of member clusters; without a hub at least 1.
 	Members int
 	// Nodes is the number of made-up nodes per member; 0 means 3.
 	Nodes int

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -77,7 +78,7 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Members < 1 {
+	if o.Members < 0 || o.Members == 0 && o.Hubless {
 		return nil, fmt.Errorf("a lab of %d members is none: use --members 1 or more", o.Members)
 	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
@@ -189,7 +190,11 @@ func (l *Lab) update(ctx context.Context, change func(*record)) (*record, error)
 func (r *record) memberNamed(name string) (*memberRecord, error) {
 	i := slices.IndexFunc(r.Members, func(m memberRecord) bool { return m.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no member %q in this lab; it has %s to %s", name, r.Members[0].Name, r.Members[len(r.Members)-1].Name)
+		var names []string
+		for _, m := range r.Members {
+			names = append(names, m.Name)
+		}
+		return nil, fmt.Errorf("there is no member %q in this lab; it has %s", name, strings.Join(names, ", "))
 	}
 	return &r.Members[i], nil
 }

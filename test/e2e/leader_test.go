@@ -61,29 +61,57 @@ func (h *hubs) holds(ns string, want map[string]map[string]string) func(context.
 	}
 }
 
-// rows of all Bundles as the store has them: specs, and seqs of statuses.
-func (s *sharedHub) rows(ctx context.Context) (specs map[string]string, seqs map[string]int64, err error) {
-	var slicesList unstructured.UnstructuredList
-	slicesList.SetAPIVersion("engine.atoll.dev/v1alpha1")
-	slicesList.SetKind("TargetSliceList")
-	if err := s.client.List(ctx, &slicesList); err != nil {
-		return nil, nil, err
+// slice of rows as the store has it.
+type storedSlice struct {
+	name     string
+	texts    map[string]string // specs as they are written
+	specs    map[string]vocabulary.RowSpec
+	statuses map[string]vocabulary.RowStatus
+}
+
+// slices of all Bundles as the store has them.
+func (s *sharedHub) slices(ctx context.Context) (out []storedSlice, err error) {
+	var list unstructured.UnstructuredList
+	list.SetAPIVersion("engine.atoll.dev/v1alpha1")
+	list.SetKind("TargetSliceList")
+	if err := s.client.List(ctx, &list); err != nil {
+		return nil, err
 	}
-	specs, seqs = map[string]string{}, map[string]int64{}
-	for _, o := range slicesList.Items {
+	for _, o := range list.Items {
+		one := storedSlice{o.GetName(), map[string]string{}, map[string]vocabulary.RowSpec{}, map[string]vocabulary.RowStatus{}}
 		lines, _, _ := unstructured.NestedString(o.Object, "spec", "rows")
 		words, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "words")
 		for _, l := range vocabulary.Lines(lines) {
-			specs[o.GetName()+" "+l.Cluster] = vocabulary.WithoutWords(l.Text, words)
+			one.texts[l.Cluster] = vocabulary.WithoutWords(l.Text, words)
+			if one.specs[l.Cluster], err = vocabulary.ParseRowSpec(l.Text, words...); err != nil {
+				return nil, err
+			}
 		}
 		lines, _, _ = unstructured.NestedString(o.Object, "status", "rows")
 		words, _, _ = unstructured.NestedStringSlice(o.Object, "status", "words")
 		for _, l := range vocabulary.Lines(lines) {
-			st, err := vocabulary.ParseRowStatus(l.Text, "", words...)
-			if err != nil {
-				return nil, nil, err
+			if one.statuses[l.Cluster], err = vocabulary.ParseRowStatus(l.Text, "", words...); err != nil {
+				return nil, err
 			}
-			seqs[o.GetName()+" "+l.Cluster] = st.Seq
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// rows of all Bundles as the store has them: specs, and seqs of statuses.
+func (s *sharedHub) rows(ctx context.Context) (specs map[string]string, seqs map[string]int64, err error) {
+	list, err := s.slices(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	specs, seqs = map[string]string{}, map[string]int64{}
+	for _, one := range list {
+		for cluster, text := range one.texts {
+			specs[one.name+" "+cluster] = text
+		}
+		for cluster, st := range one.statuses {
+			seqs[one.name+" "+cluster] = st.Seq
 		}
 	}
 	return specs, seqs, nil

@@ -1,0 +1,331 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	vocabulary "atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/lab"
+	simulated "atoll.dev/atoll/internal/lab/fleet"
+)
+
+const (
+	lossAgents = 60
+	lossApps   = 5
+	// handOver is how long at most nobody may decide when a leader is lost.
+	handOver = 15 * time.Second
+)
+
+// trio is three hubs on one etcd and a simulated fleet that is spread over them.
+type trio struct {
+	lab    *lab.Lab
+	hubs   []string
+	shared map[string]*sharedHub
+	raw    map[string]*discovery.DiscoveryClient
+	fleet  *simulated.Control
+}
+
+func newTrio(t *testing.T) *trio {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "l")
+	l, err := lab.Up(t.Context(), lab.Options{Dir: dir, Hubs: 3, Progress: t.Output()})
+	t.Cleanup(func() {
+		if l, err := lab.Open(dir); err == nil {
+			for _, hub := range []string{"hub", "hub2", "hub3"} {
+				if t.Failed() {
+					t.Logf("%s ended with:\n%s", hub, tail(filepath.Join(dir, "logs", hub+".log")))
+				}
+			}
+			if err := l.Down(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &trio{
+		lab: l, hubs: []string{"hub", "hub2", "hub3"}, shared: map[string]*sharedHub{}, raw: map[string]*discovery.DiscoveryClient{},
+		fleet: simulated.Dial(dir, ""),
+	}
+	for _, name := range h.hubs {
+		cfg, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.QPS, cfg.Timeout = -1, 5*time.Second
+		s := &sharedHub{}
+		if s.client, err = client.New(cfg, client.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if h.raw[name], err = discovery.NewDiscoveryClientForConfig(cfg); err != nil {
+			t.Fatal(err)
+		}
+		h.shared[name] = s
+	}
+	runProgram(t, filepath.Join(dir, "fleet.log"), "atoll-lab", "fleet", "--dir", dir, "--agents", strconv.Itoa(lossAgents), "--groups", "1")
+	return h
+}
+
+// gauge of a hub; -1 when it does not answer.
+func (h *trio) gauge(ctx context.Context, hub, name string) int {
+	raw, err := h.raw[hub].RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return -1
+	}
+	for line := range strings.SplitSeq(string(raw), "\n") {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			if n, err := strconv.Atoi(value); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+// leader names the hub that decides; empty while none does.
+func (h *trio) leader(ctx context.Context) string {
+	for _, hub := range h.hubs {
+		if h.gauge(ctx, hub, "atoll_hub_leading") == 1 {
+			return hub
+		}
+	}
+	return ""
+}
+
+func (h *trio) connected(want int) func(context.Context) string {
+	return func(ctx context.Context) string {
+		s, err := h.fleet.Stats(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		n := 0
+		for _, hub := range h.hubs {
+			n += max(0, h.gauge(ctx, hub, "atoll_gateway_streams"))
+		}
+		if s.Connected != want || n != want {
+			return fmt.Sprintf("%d agents say that they are connected, hubs that %d are; last failure %q, last refusal %q", s.Connected, n, s.LastFailure, s.LastRefusal)
+		}
+		return ""
+	}
+}
+
+// write an application's value through one hub.
+func (h *trio) write(ctx context.Context, hub string, app, value int) error {
+	patch := fmt.Sprintf(`{"data":{"value":"%d"}}`, value)
+	return h.shared[hub].client.Patch(ctx, configMap("loss", fmt.Sprint("app", app)), client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+// edit applications through whichever hub answers until ctx ends.
+func (h *trio) edit(ctx context.Context) (edits int) {
+	for value := 1; ctx.Err() == nil; value++ {
+		if h.write(ctx, h.hubs[value%len(h.hubs)], value%lossApps, value) == nil {
+			edits++
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return edits
+}
+
+// row as the store has it.
+type storedRow struct {
+	slice, state    string
+	wanted          int64
+	reported, heard int64 // generation and seq of the status
+}
+
+// rows by Bundle and cluster, from whichever hub answers. A cluster that has two rows
+// of one Bundle is an error.
+func (h *trio) rows(ctx context.Context) (map[string]storedRow, error) {
+	var errs []error
+	for _, hub := range h.hubs {
+		list, err := h.shared[hub].slices(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out := map[string]storedRow{}
+		for _, s := range list {
+			bundle := s.name[:strings.LastIndexByte(s.name, '-')]
+			for cluster, line := range s.specs {
+				key := bundle + " " + cluster
+				if old, twice := out[key]; twice {
+					return nil, fmt.Errorf("%s is placed twice: in slices %s and %s", key, old.slice, s.name)
+				}
+				row := storedRow{slice: s.name, wanted: line.Generation, state: string(line.Phase)}
+				if st, ok := s.statuses[cluster]; ok {
+					row.reported, row.heard = st.Generation, st.Seq
+				}
+				out[key] = row
+			}
+		}
+		return out, nil
+	}
+	return nil, errors.Join(errs...)
+}
+
+// watch that no row goes, comes twice, is removed, or goes backwards, until ctx ends.
+func (h *trio) watch(ctx context.Context, looks *atomic.Int64) error {
+	last := map[string]storedRow{}
+	for ctx.Err() == nil {
+		now, err := h.rows(ctx)
+		if err != nil {
+			if strings.Contains(err.Error(), "twice") {
+				return err
+			}
+			continue // no hub answers within the moment
+		}
+		looks.Add(1)
+		for key, was := range last {
+			is, ok := now[key]
+			switch {
+			case !ok:
+				return fmt.Errorf("row %s is gone", key)
+			case is.state != string(vocabulary.RowActive):
+				return fmt.Errorf("row %s is %s", key, is.state)
+			case is.wanted < was.wanted || is.reported < was.reported || is.heard < was.heard:
+				return fmt.Errorf("row %s went from %+v back to %+v", key, was, is)
+			}
+		}
+		last = now
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// settled: every agent holds what its rows want, and has told so.
+func (h *trio) settled(ctx context.Context) string {
+	rows, err := h.rows(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	if len(rows) != lossAgents*lossApps {
+		return fmt.Sprintf("%d rows, want %d", len(rows), lossAgents*lossApps)
+	}
+	contents, wrong := map[string]string{}, ""
+	err = h.fleet.Holdings(ctx, func(agent simulated.Holding) error {
+		if len(agent.Bundles) != lossApps {
+			wrong = fmt.Sprintf("%s holds %d bundles", agent.Name, len(agent.Bundles))
+		}
+		for bundle, held := range agent.Bundles {
+			row := rows[bundle+" "+agent.Name]
+			if held.Generation != row.wanted || row.reported != row.wanted || held.State != vocabulary.RowReady {
+				wrong = fmt.Sprintf("%s holds generation %d of %s and says %s; its row is %+v", agent.Name, held.Generation, bundle, held.State, row)
+			}
+			if other, known := contents[bundle]; known && other != held.Content {
+				wrong = fmt.Sprintf("agents hold different contents of %s", bundle)
+			}
+			contents[bundle] = held.Content
+		}
+		return nil
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return wrong
+}
+
+// TestHubsAreLost takes one hub away after the other while users edit: a follower and
+// a leader by SIGKILL, a leader that is asked to end.
+func TestHubsAreLost(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts hubs")
+	}
+	h := newTrio(t)
+	first := h.shared["hub"]
+	first.apply(t, "loss", "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}")
+	for app := range lossApps {
+		first.apply(t, "loss", annotated(fmt.Sprint("app", app), "*", "0"))
+	}
+	eventually(t, 2*converge, "the fleet is there and served", all(h.connected(lossAgents), h.settled))
+	for _, hub := range h.hubs {
+		if n := h.gauge(t.Context(), hub, "atoll_gateway_streams"); n < lossAgents/6 {
+			t.Errorf("%s serves %d of %d agents", hub, n, lossAgents)
+		}
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	var edits int
+	var looks atomic.Int64
+	watched := make(chan error, 1)
+	busy.Go(func() { edits = h.edit(ctx) })
+	busy.Go(func() { watched <- h.watch(ctx, &looks) })
+	t.Cleanup(func() { stop(); busy.Wait() })
+
+	leader := h.leader(t.Context())
+	follower := h.hubs[0]
+	if follower == leader {
+		follower = h.hubs[1]
+	}
+	h.lose(t, follower, h.lab.Kill, false)
+	h.lose(t, leader, h.lab.Kill, true)
+	h.lose(t, h.leader(t.Context()), h.lab.Stop, true)
+
+	stop()
+	busy.Wait()
+	if err := <-watched; err != nil {
+		t.Errorf("while hubs were lost: %v", err)
+	}
+	if edits < 20 || looks.Load() < 20 {
+		t.Errorf("%d edits went through and rows were looked at %d times: too few to prove anything", edits, looks.Load())
+	}
+	for app := range lossApps {
+		if err := h.write(t.Context(), h.hubs[0], app, 1_000_000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 2*converge, "every agent holds what is wanted", h.settled)
+	for _, hub := range h.hubs {
+		if strings.Contains(tail(filepath.Join(h.lab.Dir(), "logs", hub+".log")), "set back") {
+			t.Errorf("to %s taking turns looks like a restore", hub)
+		}
+	}
+}
+
+// lose a hub, see its agents and its duties elsewhere, and bring it back.
+func (h *trio) lose(t *testing.T, hub string, lose func(context.Context, string) error, led bool) {
+	t.Helper()
+	asked := time.Now()
+	if err := lose(t.Context(), hub); err != nil {
+		t.Fatal(err)
+	}
+	if led {
+		eventually(t, converge, "another hub leads", func(ctx context.Context) string {
+			if l := h.leader(ctx); l == "" || l == hub {
+				return "nobody decides"
+			}
+			return ""
+		})
+		took := time.Since(asked)
+		t.Logf("another hub led %s after %s was lost", took.Round(10*time.Millisecond), hub)
+		if took > handOver {
+			t.Errorf("for %s nobody decided; at most %s may pass", took, handOver)
+		}
+	}
+	eventually(t, converge, "the agents of "+hub+" are with the others", h.connected(lossAgents))
+	t.Logf("all agents were connected %s after %s was lost", time.Since(asked).Round(10*time.Millisecond), hub)
+	if err := h.lab.Start(t.Context(), hub); err != nil {
+		t.Fatal(err)
+	}
+}
