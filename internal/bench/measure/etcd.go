@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -36,23 +37,39 @@ type Size struct {
 	Revision int64
 }
 
-// DialEtcd reaches the etcd embedded in the hub of that data directory, or, given
-// endpoints, another one. The caller closes it.
-func DialEtcd(ctx context.Context, dataDir string, endpoints ...string) (*Etcd, error) {
-	config := clientv3.Config{Endpoints: endpoints, DialTimeout: etcdTimeout, Context: ctx, Logger: zap.NewNop()}
-	if len(endpoints) == 0 {
-		// The path of a socket has little room, so the directory is opened.
-		dir := filepath.Join(dataDir, "etcd")
-		config.Endpoints = []string{"passthrough:///hub"}
-		config.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+// DialEtcd reaches the etcd embedded in the hub of that data directory. The caller
+// closes it.
+func DialEtcd(ctx context.Context, dataDir string) (*Etcd, error) {
+	// The path of a socket has little room, so the directory is opened.
+	dir := filepath.Join(dataDir, "etcd")
+	return dial(clientv3.Config{
+		Context: ctx, Endpoints: []string{"passthrough:///hub"},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			d, err := os.Open(dir)
 			if err != nil {
 				return nil, err
 			}
 			defer d.Close()
 			return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), socketName))
-		})}
+		})},
+	})
+}
+
+// DialEtcdAt reaches the etcd that several hubs share, with the client's certificate
+// in its directory. The caller closes it.
+func DialEtcdAt(ctx context.Context, endpoint, dir string) (*Etcd, error) {
+	files := transport.TLSInfo{
+		TrustedCAFile: filepath.Join(dir, "ca.crt"), CertFile: filepath.Join(dir, "client.crt"), KeyFile: filepath.Join(dir, "client.key"),
 	}
+	tls, err := files.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reach the hubs' etcd: %w", err)
+	}
+	return dial(clientv3.Config{Context: ctx, Endpoints: []string{endpoint}, TLS: tls})
+}
+
+func dial(config clientv3.Config) (*Etcd, error) {
+	config.DialTimeout, config.Logger = etcdTimeout, zap.NewNop()
 	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach the hub's etcd: %w", err)

@@ -2,12 +2,14 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
 
 	"atoll.dev/atoll/internal/bench/measure"
 	"atoll.dev/atoll/internal/lab/fleet"
+	"atoll.dev/atoll/internal/lab/process"
 )
 
 const (
@@ -45,9 +47,18 @@ func (s *stage) read(ctx context.Context) (r reading, err error) {
 	return r, err
 }
 
+// hubCosts of all hubs that run.
 func (s *stage) hubCosts() (measure.Process, error) {
-	_, pid := s.hub.State()
-	return measure.ReadProcess(pid)
+	var pids []int
+	for _, h := range s.hubs {
+		if state, pid := h.State(); state == process.Running {
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) == 0 {
+		return measure.Process{}, errors.New("no hub runs")
+	}
+	return measure.ReadProcess(pids...)
 }
 
 // cost puts what happened between two readings into the report, under names that

@@ -67,6 +67,7 @@ func All() []Scenario {
 		{"edge-100k", "100,000 clusters that check in, 10 applications each: memory, store, a change for all, a restart", edge},
 		{"status-storm", "health of 100,000 rows flips twice a minute: bounded writes, right summaries", statusStorm},
 		{"big", "a template of 1 MB, an application of 5,000 objects, a placement onto 50,000 clusters", big},
+		{"hub-loss", "three hubs on one etcd, 21,000 agents spread over them: the leader is killed, then another", hubLoss},
 	}
 }
 

@@ -123,7 +123,7 @@ func (s *stage) changeEverywhere(ctx context.Context, b *bundles, all *app, ever
 
 // restartEdge kills the hub and starts it.
 func (s *stage) restartEdge(ctx context.Context, apps []app, every time.Duration) error {
-	if err := s.hub.Kill(ctx); err != nil {
+	if err := s.hubs[0].Kill(ctx); err != nil {
 		return err
 	}
 	s.report.Mark("hub killed")

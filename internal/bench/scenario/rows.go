@@ -19,15 +19,21 @@ func (s *stage) rowsNow(ctx context.Context) (map[string]atoll.RowSpec, error) {
 }
 
 // compareRows checks that no row came, went or moved, and that those of the still
-// applications are what they were.
-func (s *stage) compareRows(ctx context.Context, before map[string]atoll.RowSpec, still []app) error {
-	untouched := map[string]bool{}
+// applications are what they were. Those of fresh applications are not looked at.
+func (s *stage) compareRows(ctx context.Context, before map[string]atoll.RowSpec, still, fresh []app) error {
+	untouched, isFresh := map[string]bool{}, map[string]bool{}
 	for _, a := range still {
 		untouched[a.key()] = true
+	}
+	for _, a := range fresh {
+		isFresh[a.key()] = true
 	}
 	n, moved, harmed := 0, 0, 0
 	example := ""
 	err := truth.EachRow(ctx, s.kube.CoreV1().RESTClient(), func(r truth.Row) error {
+		if isFresh[r.Bundle] {
+			return nil
+		}
 		n++
 		was, ok := before[r.Bundle+" "+r.Cluster]
 		switch {

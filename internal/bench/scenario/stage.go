@@ -30,10 +30,12 @@ const (
 type stage struct {
 	Options
 	report *report.Report
-	hub    process.Spec
+	// hubs are the hub, or several on one etcd.
+	hubs []*hub
 	// fleets are the simulators, the first one is what applications are placed onto.
 	fleets []*agents
 
+	// config and kube lead to the hub that the user talks to.
 	config *rest.Config
 	kube   kubernetes.Interface
 	etcd   *measure.Etcd
@@ -59,17 +61,34 @@ func newStage(o Options, r *report.Report) (*stage, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a directory for the scenario: %w", err)
 	}
+	h, err := s.newHub("hub")
+	if err != nil {
+		return nil, err
+	}
+	s.hubs = []*hub{h}
+	return s, nil
+}
+
+// hub is a process of the stage.
+type hub struct {
+	process.Spec
+	// dir is its data directory.
+	dir    string
+	config *rest.Config
+	kube   kubernetes.Interface
+}
+
+// newHub describes a hub that is not started yet.
+func (s *stage) newHub(name string, args ...string) (*hub, error) {
 	path, err := lab.Program("atoll-hub")
 	if err != nil {
 		return nil, err
 	}
-	command := []string{path, "--data-dir", s.hubDir()}
-	s.hub = s.process("hub", append(command, s.profiles("hub")...)...)
-	return s, nil
+	h := &hub{dir: filepath.Join(s.Dir, name)}
+	command := append([]string{path, "--data-dir", h.dir}, args...)
+	h.Spec = s.process(name, append(command, s.profiles(name)...)...)
+	return h, nil
 }
-
-// hubDir is the hub's data directory.
-func (s *stage) hubDir() string { return filepath.Join(s.Dir, "hub") }
 
 // process of the stage; it dies with the stage.
 func (s *stage) process(name string, command ...string) process.Spec {
@@ -95,17 +114,38 @@ func (s *stage) scaled(n, least int) int {
 
 // startHub starts the hub, and returns how long it took to serve.
 func (s *stage) startHub(ctx context.Context) (time.Duration, error) {
+	took, err := s.start(ctx, s.hubs[0])
+	if err != nil {
+		return 0, err
+	}
+	if s.etcd == nil {
+		if s.etcd, err = measure.DialEtcd(ctx, s.hubs[0].dir); err != nil {
+			return 0, err
+		}
+	}
+	return took, nil
+}
+
+// use the hub as the user's.
+func (s *stage) use(h *hub) error {
+	s.config, s.kube = h.config, h.kube
+	return publish(filepath.Join(h.dir, "hub.kubeconfig"), filepath.Join(s.Dir, "hub.kubeconfig"))
+}
+
+// start one hub, and return how long it took to serve. The first one that serves is
+// the user's.
+func (s *stage) start(ctx context.Context, h *hub) (time.Duration, error) {
 	s.Progress.Step("starting the hub", 0)
 	begin := time.Now()
-	kubeconfig := filepath.Join(s.hubDir(), "hub.kubeconfig")
+	kubeconfig := filepath.Join(h.dir, "hub.kubeconfig")
 	// The file says where the hub listens; an old one would say it too early.
 	if err := os.Remove(kubeconfig); err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("start the hub: %w", err)
 	}
-	if err := s.hub.Start(); err != nil {
+	if err := h.Start(); err != nil {
 		return 0, err
 	}
-	err := s.hub.WaitReady(ctx, hubPatience, func(ctx context.Context) error {
+	err := h.WaitReady(ctx, hubPatience, func(ctx context.Context) error {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		if err != nil {
 			return err
@@ -122,8 +162,8 @@ func (s *stage) startHub(ctx context.Context) (time.Duration, error) {
 		if err := kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 			return err
 		}
-		if s.kube == nil { // a hub that starts again listens where it did
-			s.config, s.kube = config, kube
+		if h.kube == nil { // a hub that starts again listens where it did
+			h.config, h.kube = config, kube
 		}
 		return nil
 	})
@@ -131,13 +171,8 @@ func (s *stage) startHub(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	took := time.Since(begin)
-	if err := publish(kubeconfig, filepath.Join(s.Dir, "hub.kubeconfig")); err != nil {
-		return 0, err
-	}
-	if s.etcd == nil {
-		if s.etcd, err = measure.DialEtcd(ctx, s.hubDir()); err != nil {
-			return 0, err
-		}
+	if s.kube == nil {
+		return took, s.use(h)
 	}
 	return took, nil
 }
@@ -162,7 +197,7 @@ func (s *stage) end(ctx context.Context, err error) error {
 		err = s.notePeaks()
 	}
 	if err != nil {
-		err = fmt.Errorf("%w\nthe hub's log ends with:\n%s", err, s.hub.LastLines())
+		err = fmt.Errorf("%w\nthe hub's log ends with:\n%s", err, s.hubs[0].LastLines())
 	}
 	for _, a := range s.fleets {
 		err = errors.Join(err, a.process.Stop(ctx, grace))
@@ -170,7 +205,9 @@ func (s *stage) end(ctx context.Context, err error) error {
 	if s.etcd != nil {
 		_ = s.etcd.Close()
 	}
-	err = errors.Join(err, s.hub.Stop(ctx, grace))
+	for _, h := range s.hubs {
+		err = errors.Join(err, h.Stop(ctx, grace))
+	}
 	_, killErr := process.KillOwned(ctx, s.Dir)
 	err = errors.Join(err, killErr)
 	if s.Options.Dir == "" || isTemporary(s.Dir) {

@@ -92,7 +92,7 @@ func (s *stage) killUnderAll(ctx context.Context) error {
 		return err
 	}
 	s.report.Mark("hub killed")
-	if err := s.hub.Kill(ctx); err != nil {
+	if err := s.hubs[0].Kill(ctx); err != nil {
 		return err
 	}
 	// Agents notice, and begin to dial in vain.
@@ -197,7 +197,7 @@ func flap(ctx context.Context, s *stage) error {
 	s.cost("flap", before, after, own)
 	s.report.Count("outages", float64(after.stats.Outages-before.stats.Outages), "outages")
 	s.report.Check("no cluster was being left", b.removing == 0, "at most %d rows of a Bundle were Removing", b.removing)
-	if err := s.compareRows(ctx, rows, still); err != nil {
+	if err := s.compareRows(ctx, rows, still, nil); err != nil {
 		return err
 	}
 	return s.tellTruth(ctx, 2*time.Minute, apps)
