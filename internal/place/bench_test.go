@@ -1,10 +1,13 @@
 package place
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -144,5 +147,48 @@ func BenchmarkCompare(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		m.cluster("c000001", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"n": fmt.Sprint(i)} })
 		r.compare(b.Context(), "c000001")
+	}
+}
+
+// BenchmarkFleet is a fleet that joins one by one while 10 Bundles match every cluster:
+// what one cluster costs until it has its 10 rows, and how many writes there are.
+func BenchmarkFleet(b *testing.B) {
+	const bundles = 10
+	for _, n := range []int{1000, 10_000, 50_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				m := newMemory()
+				for i := range bundles {
+					uid := fmt.Sprint("b", i)
+					m.bundle(uid, nil)
+					m.cut(uid, regional(1))
+				}
+				ctx, cancel := context.WithCancel(b.Context())
+				r, done := New(m.config()), make(chan error)
+				go func() { done <- r.Run(ctx) }()
+				for i := range n {
+					m.cluster(fmt.Sprintf("c%06d", i), nil)
+				}
+				err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					for i := range bundles {
+						if len(m.rows[fmt.Sprint("b", i)]) < n {
+							return false, nil
+						}
+					}
+					return true, nil
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+				writes, _ := m.counts()
+				b.ReportMetric(float64(writes), "writes")
+			}
+		})
 	}
 }

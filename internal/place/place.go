@@ -7,8 +7,10 @@
 // proportional to what changed: a Bundle is looked at when its intent, one of its
 // Revisions or its namespace changes, when a cluster changes in a way that changes
 // that cluster's part in it, when a row changes that something waits for, and when
-// time is up. What was there at the start is gone through behind what changes
-// meanwhile.
+// time is up. Where no row waits for another and nothing is divided, a cluster's
+// change costs that cluster's row; many that change together are written together,
+// after up to a second. What was there at the start is gone through behind what
+// changes meanwhile.
 //
 // Preview answers with the same functions and writes nothing. All methods may be
 // called from many goroutines.
@@ -298,8 +300,8 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	if err != nil {
 		return err
 	}
-	out, err := r.write(ctx, snap)
-	if err != nil {
+	out, settle := r.advance(snap)
+	if err := r.write(ctx, snap, out, settle); err != nil {
 		return err
 	}
 	r.report(b, snap.in.Recalled, out)
@@ -317,11 +319,12 @@ func (r *Reconciler) part(ctx context.Context, b state.Bundle, v view) (done boo
 	if err != nil || !snap.stays() {
 		return false, err
 	}
-	if in := snap.in; in.Revision == "" || in.Holding || !rollout.Advance(in).Quiet {
+	out, settle := r.advance(snap)
+	if snap.in.Revision == "" || snap.in.Holding || !out.Quiet {
+		settle(false)
 		return false, nil
 	}
-	out, err := r.write(ctx, snap)
-	if err != nil {
+	if err := r.write(ctx, snap, out, settle); err != nil {
 		return false, err
 	}
 	r.report(b, snap.in.Recalled, out)
@@ -331,15 +334,14 @@ func (r *Reconciler) part(ctx context.Context, b state.Bundle, v view) (done boo
 }
 
 // write what follows from a snapshot.
-func (r *Reconciler) write(ctx context.Context, snap snapshot) (rollout.Output, error) {
+func (r *Reconciler) write(ctx context.Context, snap snapshot, out rollout.Output, settle func(written bool)) error {
 	ref := snap.bundle.Ref
-	out, settle := r.advance(snap)
-	if err := r.Rows.WriteSpecs(ctx, ref, snap.base, out.Changes); err != nil {
-		settle(false)
-		return out, fmt.Errorf("place bundle %s/%s: %w", ref.Namespace, ref.Name, err)
+	err := r.Rows.WriteSpecs(ctx, ref, snap.base, out.Changes)
+	settle(err == nil)
+	if err != nil {
+		return fmt.Errorf("place bundle %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
-	settle(true)
-	return out, nil
+	return nil
 }
 
 // at some time look at the Bundle again.
