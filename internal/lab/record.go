@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -190,11 +189,11 @@ func (l *Lab) update(ctx context.Context, change func(*record)) (*record, error)
 func (r *record) memberNamed(name string) (*memberRecord, error) {
 	i := slices.IndexFunc(r.Members, func(m memberRecord) bool { return m.Name == name })
 	if i < 0 {
-		var names []string
-		for _, m := range r.Members {
-			names = append(names, m.Name)
+		all := "none"
+		if n := len(r.Members); n > 0 {
+			all = r.Members[0].Name + " to " + r.Members[n-1].Name
 		}
-		return nil, fmt.Errorf("there is no member %q in this lab; it has %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("there is no member %q in this lab; it has %s", name, all)
 	}
 	return &r.Members[i], nil
 }
