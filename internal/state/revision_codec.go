@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"slices"
+	"sync"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -144,9 +145,14 @@ func decodeContent(inline []byte, parts [][]byte) (*atoll.Content, error) {
 	return &c, nil
 }
 
+// packers are kept: each is most of a megabyte, and most contents a few kilobytes.
+var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 func pack(v any) ([]byte, error) {
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+	w := packers.Get().(*gzip.Writer)
+	defer packers.Put(w)
+	w.Reset(&b)
 	if err := json.NewEncoder(w).Encode(v); err != nil {
 		return nil, err
 	}
