@@ -34,6 +34,10 @@ type seen struct {
 	// ready is when the Bundle was first seen with all clusters ready at this
 	// revision; zero while it is not.
 	ready time.Time
+	// updated is when all clusters were first seen to have applied this revision.
+	updated time.Time
+	// first is when the Bundle was first seen.
+	first time.Time
 }
 
 // watchBundles of all namespaces until stop.
@@ -87,13 +91,23 @@ func (b *bundles) set(o *v1alpha1.Bundle) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.by[o.Namespace+"/"+o.Name]
-	next := seen{status: o.Status}
-	if complete(o.Status) {
-		next.ready = now
-		if before.status.Revision == o.Status.Revision && !before.ready.IsZero() {
-			next.ready = before.ready
-		}
+	next := seen{status: o.Status, first: before.first}
+	if next.first.IsZero() {
+		next.first = now
 	}
+	same := before.status.Revision == o.Status.Revision
+	since := func(holds bool, was time.Time) time.Time {
+		switch {
+		case !holds:
+			return time.Time{}
+		case same && !was.IsZero():
+			return was
+		}
+		return now
+	}
+	c := o.Status.Clusters
+	next.updated = since(c.Desired > 0 && c.Updated == c.Desired, before.updated)
+	next.ready = since(complete(o.Status), before.ready)
 	b.by[o.Namespace+"/"+o.Name] = next
 	b.removing = max(b.removing, o.Status.Clusters.Removing)
 	close(b.changed)

@@ -81,7 +81,7 @@ func place(ctx context.Context, s *stage) error {
 // before is healthy everywhere. It gives the times in seconds, sorted.
 func (s *stage) placeOneByOne(ctx context.Context, b *bundles, placed []app) ([]float64, error) {
 	s.Progress.Step("placing one by one", len(placed))
-	var took measure.Distribution
+	var took, made, updated measure.Distribution
 	for i, a := range placed {
 		if err := s.applyApp(ctx, a); err != nil {
 			return nil, err
@@ -92,8 +92,13 @@ func (s *stage) placeOneByOne(ctx context.Context, b *bundles, placed []app) ([]
 		}); err != nil {
 			return nil, fmt.Errorf("%w: %+v", err, b.get(a.key()).status)
 		}
-		took.Add(b.get(a.key()).ready.Sub(applied))
+		got := b.get(a.key())
+		made.Add(max(0, got.first.Sub(applied)))
+		updated.Add(got.updated.Sub(applied))
+		took.Add(got.ready.Sub(applied))
 		s.Progress.Reach(i + 1)
 	}
+	s.report.Distribution("apply_to_bundle", made.Values())
+	s.report.Distribution("apply_to_all_applied", updated.Values())
 	return took.Values(), nil
 }
