@@ -2,8 +2,10 @@ package apiserver
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -14,32 +16,48 @@ import (
 )
 
 // engineGroup is the group of the objects that only the hub itself writes and
-// watches: by far the most numerous ones.
-const engineGroup = "engine.atoll.dev"
+// watches: by far the most numerous ones. clusters, of atollGroup, are next.
+const (
+	engineGroup = "engine.atoll.dev"
+	atollGroup  = "atoll.dev"
+	clusters    = "clusters"
+)
 
-// engineStorage stores the engine's objects without a watch cache, which would
-// hold all of them a second time for a single reader, and without the ownership
-// of their fields, which no second writer ever asks for.
+// engineStorage stores Atoll's objects slim. The engine's, and Clusters, have no
+// watch cache, which would hold all of them a second time, some ten times as large as
+// the tables do, for a reader or two. Nobody asks who owns fields of the engine's
+// objects, nor of the status of the others, so that is not kept.
 type engineStorage struct{ generic.RESTOptionsGetter }
 
 func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := e.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err == nil && resource.Group == engineGroup {
-		options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
-			newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
-		) (storage.Interface, factory.DestroyFunc, error) {
-			plain, destroy, err := generic.UndecoratedStorage(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
-			return unmanaged{plain}, destroy, err
-		}
+	if err != nil || resource.Group != engineGroup && resource.Group != atollGroup {
+		return options, err
 	}
-	return options, err
+	drop, decorate := dropStatusManaged, options.Decorator
+	if resource.Group == engineGroup {
+		drop = dropManaged
+	}
+	if resource.Group == engineGroup || resource.Resource == clusters {
+		decorate = generic.UndecoratedStorage
+	}
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		store, destroy, err := decorate(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
+		return unmanaged{store, drop}, destroy, err
+	}
+	return options, nil
 }
 
-// unmanaged takes the managed fields off whatever is written.
-type unmanaged struct{ storage.Interface }
+// unmanaged takes managed fields off whatever is written.
+type unmanaged struct {
+	storage.Interface
+	drop func(metav1.Object)
+}
 
 func (u unmanaged) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	dropManaged(obj)
+	u.slim(obj)
 	return u.Interface.Create(ctx, key, obj, out, ttl)
 }
 
@@ -47,17 +65,23 @@ func (u unmanaged) GuaranteedUpdate(ctx context.Context, key string, out runtime
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
 	slim := func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		obj, ttl, err := update(in, res)
-		dropManaged(obj)
+		u.slim(obj)
 		return obj, ttl, err
 	}
 	return u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, slim, cached)
 }
 
-func dropManaged(obj runtime.Object) {
+func (u unmanaged) slim(obj runtime.Object) {
 	if obj == nil {
 		return
 	}
 	if m, err := meta.Accessor(obj); err == nil && len(m.GetManagedFields()) > 0 {
-		m.SetManagedFields(nil)
+		u.drop(m)
 	}
+}
+
+func dropManaged(m metav1.Object) { m.SetManagedFields(nil) }
+
+func dropStatusManaged(m metav1.Object) {
+	m.SetManagedFields(slices.DeleteFunc(m.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "status" }))
 }

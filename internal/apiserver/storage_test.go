@@ -263,6 +263,46 @@ func TestWatchesWithoutACache(t *testing.T) {
 	}
 }
 
+// Clusters are as many as the engine's objects, but people write them: who set what is
+// kept of the spec and not of the status, and lists and watches are as with a cache.
+func TestClustersAreStoredSlim(t *testing.T) {
+	u := admin(t, hub)
+	const group = "atoll.dev"
+	u.definition(fmt.Sprintf(engineCRD, group, "clusters"), "clusters."+group)
+	clusters := u.resource(group, "v1alpha1", "clusters")
+	var last *unstructured.Unstructured
+	for _, name := range []string{"a", "b", "c"} {
+		created, err := clusters.Create(t.Context(), testRow(group, name), metav1.CreateOptions{FieldManager: "kubectl"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		unstructured.SetNestedField(created.Object, "ok", "status", "rows", "oslo-2")
+		if last, err = clusters.UpdateStatus(t.Context(), created, metav1.UpdateOptions{FieldManager: "hub"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := last.GetManagedFields(); len(m) != 1 || m[0].Manager != "kubectl" {
+		t.Errorf("ownership of fields: %v", m)
+	}
+	list, err := clusters.List(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 2})
+	if err != nil || len(list.Items) != 2 || list.GetContinue() == "" {
+		t.Fatalf("a watch cache would not page this list: %d items, %v", len(list.Items), err)
+	}
+	w, err := clusters.Watch(t.Context(), metav1.ListOptions{ResourceVersion: last.GetResourceVersion(), FieldSelector: "metadata.name=b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for _, name := range []string{"a", "b"} {
+		if err := clusters.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if event := <-w.ResultChan(); event.Type != watch.Deleted || event.Object.(*unstructured.Unstructured).GetName() != "b" {
+		t.Errorf("got %v", event)
+	}
+}
+
 func TestFieldValidationOfAtollGroupsIsStrict(t *testing.T) {
 	u := admin(t, hub)
 	for group, strict := range map[string]bool{"atoll.dev": true, "engine.atoll.dev": true, "rows.example.com": false} {
