@@ -195,7 +195,8 @@ func (t *Rows) put(obj client.Object) {
 	s := obj.(*enginev1.TargetSlice)
 	t.mu.Lock()
 	p := t.pages[s.Name]
-	if p != nil && p.meta.UID == s.UID && !older(p.meta.ResourceVersion, s.ResourceVersion) {
+	// What is known already is filled again, so that table and informer have one text.
+	if p != nil && p.meta.UID == s.UID && older(s.ResourceVersion, p.meta.ResourceVersion) {
 		t.mu.Unlock()
 		return
 	}

@@ -72,6 +72,7 @@ func New(cfg *rest.Config, hubKey []byte) (*State, error) {
 	ch, err := cache.New(cfg, cache.Options{
 		Scheme: scheme,
 		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.Cluster{}:  {Transform: new(slimmer).slim},
 			&enginev1.Revision{}: {Transform: stripRevision},
 		},
 		DefaultTransform: cache.TransformStripManagedFields(),
