@@ -58,6 +58,7 @@ type accepted struct {
 type report struct {
 	seq    int64
 	status atoll.RowStatus
+	hash   string // of the status
 	acked  bool
 }
 
@@ -289,12 +290,12 @@ func (a *Agent) Report(bundle string, s atoll.RowStatus, atLeast int64) AgentOut
 	var out AgentOutput
 	hash := StatusHash(s)
 	was := a.reports[bundle]
-	if was != nil && StatusHash(was.status) == hash {
+	if was != nil && was.hash == hash {
 		return out
 	}
 	a.seqs[bundle] = max(a.seqs[bundle]+1, atLeast)
 	s.Seq = a.seqs[bundle]
-	r := &report{seq: s.Seq, status: s}
+	r := &report{seq: s.Seq, status: s, hash: hash}
 	e, held := a.tree.Get(bundle)
 	r.acked = held && e.Status == hash // the hub may know it from the process before
 	a.reports[bundle] = r

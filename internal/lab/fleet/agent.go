@@ -63,6 +63,7 @@ type holding struct {
 	since      int64 // when mood began, Unix seconds
 	mood       mood
 	acked      bool     // the hub has stored what was told last
+	fresh      bool     // there may be something new to tell
 	state      state    // as told last
 	told       [16]byte // session.StatusHash of what was told last; zero before
 }
@@ -177,8 +178,7 @@ func (a *agent) store(m *atoll.Manifest) {
 		h.mood, h.since = moodProgressing, now.Unix()
 	}
 	old := h.shape
-	h.generation = m.Generation
-	h.shape = s
+	h.generation, h.shape, h.fresh = m.Generation, s, true
 	a.namespaces(s)
 	if old != s && !s.remove {
 		a.ripen(h, now)
@@ -190,15 +190,18 @@ func (a *agent) store(m *atoll.Manifest) {
 func (a *agent) ripen(h *holding, now time.Time) {
 	delay := a.delay()
 	if delay <= quick {
-		if h.mood != moodReady {
-			h.mood, h.since = moodReady, now.Unix()
-		}
+		h.turn(moodReady, now)
 		return
 	}
-	if h.mood != moodProgressing {
-		h.mood, h.since = moodProgressing, now.Unix()
-	}
+	h.turn(moodProgressing, now)
 	a.turnLater(h, moodReady, delay)
+}
+
+// turn the mood.
+func (h *holding) turn(to mood, now time.Time) {
+	if h.mood != to {
+		h.mood, h.since, h.fresh = to, now.Unix(), true
+	}
 }
 
 // quick is the delay to Ready in which nobody would have reported Progressing:
@@ -219,7 +222,7 @@ func (a *agent) turn(bundle string, content *shape, to mood) {
 		a.mu.Unlock()
 		return
 	}
-	h.mood, h.since = to, time.Now().Unix()
+	h.turn(to, time.Now())
 	a.report(h)
 	link := a.link
 	a.mu.Unlock()
@@ -303,8 +306,12 @@ func (a *agent) report(h *holding) {
 		}
 		return
 	}
+	if !h.fresh {
+		return
+	}
+	h.fresh = false
 	s := a.status(h)
-	told := hashOf(session.StatusHash(s))
+	told := h.shape.hash(h, &s)
 	if h.acked && told == h.told {
 		return
 	}
@@ -346,11 +353,6 @@ func (a *agent) remember(t tombstone) {
 		a.buried = slices.Delete(a.buried, 0, 1)
 	}
 	a.buried = append(a.buried, t)
-}
-
-func hashOf(text string) (out [16]byte) {
-	_, _ = hex.Decode(out[:], []byte(text)) // what is no hash stays zero, as none
-	return out
 }
 
 // newInstance as another process of the agent has it. The caller holds mu.

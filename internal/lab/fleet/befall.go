@@ -133,16 +133,16 @@ func (a *agent) change(row int, how func(*agent, *holding)) {
 func (a *agent) flip(h *holding) {
 	switch h.mood {
 	case moodReady:
-		h.mood, h.since = moodDegraded, time.Now().Unix()
+		h.turn(moodDegraded, time.Now())
 	case moodDegraded:
-		h.mood, h.since = moodReady, time.Now().Unix()
+		h.turn(moodReady, time.Now())
 	}
 }
 
 // fail a row, for a while. The caller holds mu.
 func (a *agent) fail(h *holding) {
 	if h.mood == moodReady {
-		h.mood, h.since = moodDegraded, time.Now().Unix()
+		h.turn(moodDegraded, time.Now())
 		a.turnLater(h, moodReady, max(failureLeast, a.delay()))
 	}
 }

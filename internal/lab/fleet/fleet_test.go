@@ -121,7 +121,7 @@ func TestFaults(t *testing.T) {
 	h.listen(h.Address)
 	for _, a := range s.agents {
 		for row := range 2 {
-			a.change(row, func(_ *agent, h *holding) { h.mood = moodReady })
+			a.change(row, func(_ *agent, h *holding) { h.turn(moodReady, time.Now()) })
 		}
 	}
 	until(t, "all are back and told what changed meanwhile", func() bool {

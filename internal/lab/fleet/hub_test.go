@@ -45,14 +45,13 @@ type testHub struct {
 	server     *grpc.Server
 	checkIn    uint32
 
-	joins, refuse, streams atomic.Int64
+	joins, streams atomic.Int64
 
 	mu       sync.Mutex
 	rows     []atoll.Manifest
 	statuses map[string]map[string]atoll.RowStatus // by cluster and bundle
 	live     map[string]*testSession
 	reports  int
-	orders   int
 }
 
 type authority struct {

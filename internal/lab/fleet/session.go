@@ -102,7 +102,7 @@ func (l *link) take(message []byte) error {
 		l.send(a.core.Stored(m.Bundle, m.Generation, m.Content).Frames...)
 	}
 	if len(out.Store) > 0 {
-		a.reportAll() // what one Bundle holds may be what another one waits for
+		a.reportStored()
 	}
 	l.after(&f, &out)
 	l.lookIn(look)
@@ -132,7 +132,7 @@ func (l *link) before(f *pb.FromHub, out *session.AgentOutput) {
 	}
 	for _, bundle := range f.GetAsk().GetReports() {
 		if h := a.holding(bundle); h != nil {
-			h.acked = false
+			h.acked, h.fresh = false, true
 		}
 	}
 	if out.Welcome != nil {
@@ -162,7 +162,11 @@ func (l *link) after(f *pb.FromHub, out *session.AgentOutput) {
 		a.forget(bundle, generation)
 	}
 	if out.Welcome != nil {
-		a.reportAll()
+		for i := range a.holdings {
+			h := &a.holdings[i]
+			h.fresh = h.fresh || !h.acked
+			a.report(h)
+		}
 		a.sim.connected(l)
 		l.renew()
 	}
@@ -177,10 +181,12 @@ func (l *link) after(f *pb.FromHub, out *session.AgentOutput) {
 	l.refused = out.Refused
 }
 
-// reportAll Bundles of which there is something new to tell. The caller holds mu.
-func (a *agent) reportAll() {
+// reportStored Bundles, and those that may have waited for them. The caller holds mu.
+func (a *agent) reportStored() {
 	for i := range a.holdings {
-		a.report(&a.holdings[i])
+		h := &a.holdings[i]
+		h.fresh = h.fresh || h.shape.waits()
+		a.report(h)
 	}
 }
 

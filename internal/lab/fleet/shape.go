@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/report"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
 )
 
 // mood is how the imagined member finds a Bundle.
@@ -36,6 +38,15 @@ type shape struct {
 	namespaces map[string]bool
 
 	holders int // agents that hold it; guarded by the table
+
+	mu     sync.Mutex
+	hashes map[telling][16]byte
+}
+
+// telling is what the hash of a plain status depends on.
+type telling struct {
+	generation int64
+	mood       mood
 }
 
 // part is one item of a shape.
@@ -122,6 +133,36 @@ func (t *shapes) release(s *shape) {
 			delete(t.sights, p.hash)
 		}
 	}
+}
+
+// hashesMost bounds what a shape remembers of them: old generations.
+const hashesMost = 64
+
+// hash of a status of the shape (session.StatusHash). Agents that hold the same report
+// the same, unless there is something to remove.
+func (s *shape) hash(h *holding, st *atoll.RowStatus) (out [16]byte) {
+	t := telling{h.generation, h.mood}
+	plain := !s.remove && len(s.tombstones) == 0
+	if plain {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if known, ok := s.hashes[t]; ok {
+			return known
+		}
+	}
+	_, _ = hex.Decode(out[:], []byte(session.StatusHash(*st))) // it is hexadecimal
+	if plain {
+		if s.hashes == nil || len(s.hashes) >= hashesMost {
+			s.hashes = map[telling][16]byte{}
+		}
+		s.hashes[t] = out
+	}
+	return out
+}
+
+// waits tells whether what it reports depends on what else the member holds.
+func (s *shape) waits() bool {
+	return s.remove || slices.ContainsFunc(s.tombstones, func(t atoll.Tombstone) bool { return len(t.MovedTo) > 0 })
 }
 
 // has tells whether one of its items has that hash.
