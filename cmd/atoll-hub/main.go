@@ -42,8 +42,8 @@ The hub serves the real Kubernetes API with Atoll's kinds, on an embedded etcd o
 on yours. It writes DIR/hub.kubeconfig for its administrator. What is to be kept is
 etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.
 
-Several hubs may share one etcd (--etcd-servers). All of them serve the API, and one,
-which they elect, decides and serves agents; where it ends, or cannot renew its lease
+Several hubs may share one etcd (--etcd-servers). All of them serve the API and agents,
+and one, which they elect, decides; where it ends, or cannot renew its lease
 kube-system/atoll-hub, another one follows within ` + hub.Takeover.String() + `. They share one key set:
 take it from the first hub with ` + "`atoll-hub backup`" + ` and give it to each other one, which
 has a data directory of its own, with ` + "`atoll-hub restore`" + `. A hub that loses its lease

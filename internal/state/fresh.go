@@ -20,6 +20,8 @@ import (
 const (
 	// looksAtOnce is how many kinds CatchUp asks about at a time.
 	looksAtOnce = 8
+	// triesToLook is how often it is asked about a kind that must be read.
+	triesToLook = 3
 	// lookTimeout bounds one question.
 	lookTimeout = 5 * time.Second
 	// delivery is how long what the API server's cache has may take to a table.
@@ -32,14 +34,15 @@ var errNoEnd = errors.New("the watch ended before the present state was told")
 
 // CatchUp returns when the tables that decisions are made from are as new as the store
 // was when it was called, so that a hub may decide over tables that it has had for
-// long. Tables of the engine's objects are left out: they are fed by the store
-// directly, and what is written is fenced by their resource versions. A kind of
+// long. Tables of Clusters and of the engine's objects are left out: no cache of the
+// API server is between them and the store, and what is written is fenced by their
+// resource versions. A kind of
 // templates that cannot be read does not hold others up.
 func (s *State) CatchUp(ctx context.Context) error {
 	group, looking := errgroup.WithContext(ctx)
 	group.SetLimit(looksAtOnce)
 	for _, gvk := range []schema.GroupVersionKind{
-		v1alpha1.GroupVersion.WithKind("Cluster"), v1alpha1.GroupVersion.WithKind("Bundle"), v1alpha1.GroupVersion.WithKind("ClusterBundle"),
+		v1alpha1.GroupVersion.WithKind("Bundle"), v1alpha1.GroupVersion.WithKind("ClusterBundle"),
 		v1alpha1.GroupVersion.WithKind("PropagationPolicy"), v1alpha1.GroupVersion.WithKind("ClusterPropagationPolicy"),
 		v1alpha1.GroupVersion.WithKind("OverridePolicy"), v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"),
 		corev1.SchemeGroupVersion.WithKind("Namespace"), apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
@@ -49,10 +52,12 @@ func (s *State) CatchUp(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("state: catch up with %s: %w", gvk.Kind, err)
 			}
-			for err = s.Templates.reach(looking, mapping.Resource); err != nil && looking.Err() == nil; {
-				err = s.Templates.reach(looking, mapping.Resource)
+			for range triesToLook {
+				if err = s.Templates.reach(looking, mapping.Resource); err == nil || looking.Err() != nil {
+					return looking.Err()
+				}
 			}
-			return looking.Err()
+			return fmt.Errorf("state: catch up with %s: %w", gvk.Kind, err)
 		})
 	}
 	for _, resource := range s.Templates.resources() {

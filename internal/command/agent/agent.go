@@ -55,7 +55,7 @@ Without --kubeconfig the agent uses the service account of the pod that it runs 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "name of the cluster (required)")
-	f.StringSliceVar(&o.hubs, "hub", nil, "HOST:PORT of the hub's gateway (required); repeated, or by commas, for several hubs on one etcd, of which one serves agents at a time")
+	f.StringSliceVar(&o.hubs, "hub", nil, "HOST:PORT of the hub's gateway (required); repeated, or by commas, for several hubs on one etcd, each of which serves agents")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
 	f.StringVar(&o.token, "token", os.Getenv("ATOLL_TOKEN"), "join token; not needed once the cluster has joined (default $ATOLL_TOKEN)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the member (default: in-cluster)")
