@@ -280,7 +280,7 @@ func (h *hubs) join(t *testing.T, names ...string) {
 		if h.at[name], err = client.New(cfg, client.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		// The one that stands by comes first: agents are to find the other by themselves.
+		// Which of them is dialled first is by the name.
 		runProgram(t, filepath.Join(h.dir, "agent-"+name+".log"), "atoll", "agent", "--name", name,
 			"--hub", h.doors[1], "--hub", h.doors[0], "--ca-hash", made.CAHash, "--token", made.Token, "--kubeconfig", kubeconfig)
 	}

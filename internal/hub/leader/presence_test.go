@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,26 +13,41 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// store that a hub looks at; the bubble of synctest keeps others out.
+// store that a hub looks at.
 type store struct {
+	mu sync.Mutex
+	says
+}
+
+// says is what the store answers, and how long that takes.
+type says struct {
 	revision int64
 	known    bool
 	err      error
 	takes    time.Duration
 }
 
+func (s *store) set(v says) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.says = v
+}
+
 func (s *store) look(ctx context.Context) (int64, bool, error) {
+	s.mu.Lock()
+	v := s.says
+	s.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		return 0, false, ctx.Err()
-	case <-time.After(s.takes):
+	case <-time.After(v.takes):
 	}
-	return s.revision, s.known, s.err
+	return v.revision, v.known, v.err
 }
 
 func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{revision: 7, known: true}
+		s := &store{says: says{revision: 7, known: true}}
 		p := NewPresence(s.look, slog.New(slog.DiscardHandler))
 		if p.Holds() || p.Vouched() != 0 {
 			t.Fatal("it holds before the hub has looked")
@@ -49,16 +65,16 @@ func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
 			}
 		}
 		at("in touch", time.Second, true, 7)
-		s.known, s.revision = false, 9
+		s.set(says{revision: 9})
 		at("another start is in the store, which the tables do not show", time.Second, true, 7)
 		at("for long", OutOfTouch, false, 0)
-		s.known = true
+		s.set(says{revision: 9, known: true})
 		at("they show it", time.Second, true, 9)
-		s.err = errors.New("no store")
+		s.set(says{err: errors.New("no store")})
 		at("cut off", OutOfTouch+renewEvery, false, 0)
-		s.err, s.takes = nil, renewDeadline-time.Second
+		s.set(says{revision: 9, known: true, takes: renewDeadline - time.Second})
 		at("a slow answer counts from when it was asked for", renewDeadline, true, 9)
-		s.takes = time.Hour
+		s.set(says{revision: 9, known: true, takes: time.Hour})
 		at("no answer", OutOfTouch, false, 0)
 		stop()
 		if err := <-done; err != nil {
@@ -78,7 +94,7 @@ func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
 
 func TestFollowersWriteReportsAndNothingElse(t *testing.T) {
 	tn := newTenure(time.Minute)
-	s := &store{known: true}
+	s := &store{}
 	p := NewPresence(s.look, slog.New(slog.DiscardHandler))
 	cfg := Fenced(&rest.Config{}, tn, p)
 	f := cfg.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{}, nil }))
