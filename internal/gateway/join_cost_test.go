@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+// calls of a client by verb and type.
+type calls struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (c *calls) note(verb string, obj client.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := verb + strings.TrimPrefix(fmt.Sprintf("%T", obj), "*")
+	put(&c.by, call, c.by[call]+1)
+}
+
+func (c *calls) counted(in client.Client) client.Client {
+	return interceptor.NewClient(in.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+			c.note("get ", obj)
+			return w.Get(ctx, key, obj, o...)
+		},
+		Create: func(ctx context.Context, w client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			c.note("create ", obj)
+			return w.Create(ctx, obj, o...)
+		},
+		Update: func(ctx context.Context, w client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
+			c.note("update ", obj)
+			return w.Update(ctx, obj, o...)
+		},
+	})
+}
+
+// TestJoinIsOneCreate: a cluster that joins by a token with auto-accept is one request
+// to the API server; uses of the token are reserved in batches.
+func TestJoinIsOneCreate(t *testing.T) {
+	const clusters, atOnce = 150, 50
+	var c calls
+	h := newTestHub(t, func(o *Options) { o.Client = c.counted(o.Client) })
+	token := h.token(handshake.TokenSpec{Uses: clusters, AutoAccept: true, Set: "lab"})
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range clusters {
+		request := joinRequest(t, token.Reveal(), fmt.Sprintf("c%d", i), newKey(t))
+		group.Go(func() error {
+			reply, err := h.Join(t.Context(), request)
+			if err == nil && reply.GetState() != stateAccepted {
+				err = fmt.Errorf("the hub answers %v", reply)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.Log(c.by)
+	if n := c.by["create v1alpha1.Cluster"]; n != clusters {
+		t.Errorf("%d Clusters were made", n)
+	}
+	if n := c.by["get v1alpha1.Cluster"] + c.by["update v1alpha1.Cluster"]; n > 0 {
+		t.Errorf("%d further requests about Clusters", n)
+	}
+	if n := c.by["update v1.Secret"]; n > clusters/4 {
+		t.Errorf("%d writes of the token for %d uses", n, clusters)
+	}
+	for _, a := range h.kube.Actions() {
+		if verb := a.GetVerb(); verb != "list" && verb != "watch" {
+			t.Errorf("a certificate request was touched: %s", verb)
+		}
+	}
+}
