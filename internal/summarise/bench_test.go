@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 )
@@ -100,5 +102,40 @@ func BenchmarkUnheld(b *testing.B) {
 		if !r.index.known() {
 			b.Fatal("not all are known")
 		}
+	}
+}
+
+// BenchmarkManyItems is a look at an application of 5,000 Deployments in 100 clusters,
+// of which one row turned.
+func BenchmarkManyItems(b *testing.B) {
+	m := newMemory()
+	content := &atoll.Content{}
+	for i := range 5000 {
+		t := webTemplate()
+		t.SetName(fmt.Sprintf("web%04d", i))
+		t.SetUID(types.UID(t.GetName()))
+		m.setTemplate(t)
+		content.Items = append(content.Items, atoll.Item{Key: keyOf(t), UID: t.GetName(), Hash: "h1"})
+	}
+	m.setBundle("b", nil)
+	rev := m.cut("b", content)
+	r := New(m.config())
+	r.started = time.Now()
+	for i := range 100 {
+		c := fmt.Sprintf("c%06d", i)
+		m.addCluster(c)
+		m.setRow("b", c, func(r *state.Row) { r.Spec.Revision = rev })
+		m.report(c, 2)
+	}
+	look := func() {
+		if _, err := r.reconcile(b.Context(), "b"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	look()
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		m.report(fmt.Sprintf("c%06d", n%100), int64(1+n/100%2))
+		look()
 	}
 }

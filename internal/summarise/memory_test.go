@@ -511,7 +511,7 @@ func (m *memory) setRow(uid, cluster string, change func(*state.Row)) {
 	}
 	r, ok := m.rows[uid][cluster]
 	if !ok {
-		r = state.Row{Bundle: enginev1.BundleRef{UID: uid, Namespace: "shop", Name: "web"}, Cluster: cluster, Slice: uid + "-0"}
+		r = state.Row{Bundle: enginev1.BundleRef{UID: uid, Namespace: "shop", Name: "web"}, Cluster: cluster, Slice: fmt.Sprintf("%s-%d", uid, len(m.rows[uid])/200)}
 		r.Spec = atoll.RowSpec{UID: "uid-" + cluster, Generation: 1, Phase: atoll.RowActive}
 	}
 	if r.Status != nil {
@@ -523,7 +523,9 @@ func (m *memory) setRow(uid, cluster string, change func(*state.Row)) {
 	if m.slices[r.Slice] == nil {
 		m.slices[r.Slice] = &enginev1.TargetSlice{ObjectMeta: metav1.ObjectMeta{Name: r.Slice}, Spec: enginev1.TargetSliceSpec{Bundle: r.Bundle}}
 	}
-	setLine(m.slices[r.Slice], cluster, "x")
+	if !ok {
+		setLine(m.slices[r.Slice], cluster, "x")
+	}
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
 		fn(uid, []string{cluster})

@@ -1,10 +1,12 @@
 package summarise
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +29,38 @@ type templateMemo struct {
 	// states remembers Intent's answer for a version of template and item.
 	asked  statesKey
 	states bool
+	said   said
+}
+
+// said is what of a template was last found to be said in its status already, so that
+// in an application of many objects those of which nothing changed cost little.
+type said struct {
+	template *unstructured.Unstructured
+	item     *atoll.Item
+	rows     []interpret.RowItem
+	observed int64
+}
+
+// fewSaid rows are remembered at most.
+const fewSaid = 8
+
+func (s *said) note(l templateLook, rows []interpret.RowItem, observed int64) {
+	if *s = (said{}); len(rows) <= fewSaid {
+		*s = said{l.template, l.item, rows, observed}
+	}
+}
+
+func (s *said) about(l templateLook, rows []interpret.RowItem, observed int64) bool {
+	return s.template == l.template && s.item == l.item && s.observed == observed && slices.EqualFunc(s.rows, rows, func(a, b interpret.RowItem) bool {
+		return a.Cluster == b.Cluster && a.More == b.More && sameSaid(a, b)
+	})
+}
+
+// sameSaid tells whether clusters say the same of an item.
+func sameSaid(a, b interpret.RowItem) bool {
+	assigned := a.Assigned == b.Assigned || a.Assigned != nil && b.Assigned != nil && *a.Assigned == *b.Assigned
+	return assigned && bytes.Equal(a.Reflected, b.Reflected) &&
+		a.Health == b.Health && a.Reason == b.Reason && a.Message == b.Message && a.Away == b.Away && a.Stale == b.Stale
 }
 
 type statesKey struct{ version, hash, source string }
@@ -91,9 +125,13 @@ type templateLook struct {
 
 func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l templateLook) error {
 	rows, observed, done := rowItems(s, l, r.states(l))
+	if l.memo.said.about(l, rows, observed) {
+		return nil
+	}
 	next, ok := interpret.Aggregate(l.template, l.item.Divided, rows, observed)
 	old, _ := l.template.Object["status"].(map[string]any)
 	if !ok || interpret.Equal(old, next) || l.memo.isStuck(l.template, next) {
+		l.memo.said.note(l, rows, observed)
 		return nil
 	}
 	now := time.Now()
@@ -162,6 +200,11 @@ func rowItems(s *snapshot, l templateLook, states bool) (rows []interpret.RowIte
 			observed = 0
 		}
 		done = done && (ri.Away || !ri.Stale && ri.Health == atoll.Healthy)
+		// Rows that differ in other items may say the same of this one.
+		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o interpret.RowItem) bool { return sameSaid(o, ri) }); i >= 0 {
+			rows[i].More += ri.More + 1
+			continue
+		}
 		rows = append(rows, ri)
 	}
 	return rows, observed, done
