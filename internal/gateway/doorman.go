@@ -31,12 +31,12 @@ import (
 
 const (
 	// handshakesPerCore and second that may begin while many wait.
-	handshakesPerCore = 300
+	handshakesPerCore = 250
 	// handshakesAtOnce may begin without waiting.
 	handshakesAtOnce = 100
 	// queueLimit is how long a connection waits for its handshake at most. Agents
 	// wait for 20 s.
-	queueLimit = 12 * time.Second
+	queueLimit = 15 * time.Second
 )
 
 // errBusy turns a connection away.
