@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -196,6 +197,7 @@ func (s *stage) end(ctx context.Context, err error) error {
 	if err == nil {
 		err = s.notePeaks()
 	}
+	s.profileLiving(ctx)
 	if err != nil {
 		err = fmt.Errorf("%w\nthe hub's log ends with:\n%s", err, s.hubs[0].LastLines())
 	}
@@ -214,6 +216,34 @@ func (s *stage) end(ctx context.Context, err error) error {
 		err = errors.Join(err, os.RemoveAll(s.Dir))
 	}
 	return err
+}
+
+// profileLiving has the processes write their profiles while they still hold what they
+// hold: at their end, they have let go of it.
+func (s *stage) profileLiving(ctx context.Context) {
+	if s.ProfileDir == "" {
+		return
+	}
+	specs := []process.Spec{}
+	for _, h := range s.hubs {
+		specs = append(specs, h.Spec)
+	}
+	for _, a := range s.simulators() {
+		specs = append(specs, a.process)
+	}
+	for _, p := range specs {
+		state, pid := p.State()
+		if state != process.Running || syscall.Kill(pid, syscall.SIGUSR2) != nil {
+			continue
+		}
+		// The last kind that is written tells that all are. A scenario does not fail
+		// because a profile is late.
+		last := filepath.Join(s.ProfileDir, p.Name, fmt.Sprintf("goroutine-%d-1.pprof", pid))
+		_ = until(ctx, "profiles of "+p.Name, 50*time.Millisecond, grace, func(context.Context) (bool, error) {
+			_, err := os.Stat(last)
+			return err == nil, nil
+		})
+	}
 }
 
 func isTemporary(dir string) bool {
