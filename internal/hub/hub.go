@@ -29,6 +29,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/backup"
 	"atoll.dev/atoll/internal/hub/leader"
+	"atoll.dev/atoll/internal/hub/memory"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -88,6 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	defer h.door.close()
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watch(gctx, h.server) })
+	group.Go(func() error { return memory.GiveBack(gctx) })
 	if h.several() {
 		group.Go(func() error { return h.share(gctx) })
 	} else {
