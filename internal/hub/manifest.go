@@ -67,7 +67,7 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 // content of the row's revision. A row that is no Bundle's, but where a namespace
 // stays, has none.
 func (r rowRenderer) content(ctx context.Context, row state.Row) (*atoll.Content, error) {
-	if row.Bundle.Name == "" {
+	if row.Bundle.OfNamespace() {
 		return &atoll.Content{}, nil
 	}
 	return r.state.Revisions.Content(ctx, row.Spec.Revision)

@@ -168,7 +168,7 @@ func (r *rewinds) forgotten(ctx context.Context, cluster string, memory rewind.M
 	}
 	for bundle, removed := range memory.Rows {
 		row, ok := r.state.Rows.Get(bundle, cluster)
-		if !ok || row.Bundle.Name == "" || !rewind.Forgotten(row.Spec, removed, since) {
+		if !ok || row.Bundle.OfNamespace() || !rewind.Forgotten(row.Spec, removed, since) {
 			continue
 		}
 		content, err := r.state.Revisions.Content(ctx, row.Spec.Revision)

@@ -10,11 +10,7 @@ import (
 
 // Kill ends a component with SIGKILL. One that does not run stays so.
 func (l *Lab) Kill(ctx context.Context, name string) error {
-	r, err := l.load()
-	if err != nil {
-		return err
-	}
-	c, err := r.find(name)
+	c, err := l.component(name)
 	if err != nil {
 		return err
 	}
@@ -24,11 +20,7 @@ func (l *Lab) Kill(ctx context.Context, name string) error {
 // Stop asks a component to end, and kills it when it takes long. One that does not run
 // stays so.
 func (l *Lab) Stop(ctx context.Context, name string) error {
-	r, err := l.load()
-	if err != nil {
-		return err
-	}
-	c, err := r.find(name)
+	c, err := l.component(name)
 	if err != nil {
 		return err
 	}
@@ -42,15 +34,20 @@ const stopPatience = 30 * time.Second
 // it works. An agent whose hub, member or link is down only has to run. One
 // that runs already is only waited for.
 func (l *Lab) Start(ctx context.Context, name string) error {
-	r, err := l.load()
-	if err != nil {
-		return err
-	}
-	c, err := r.find(name)
+	c, err := l.component(name)
 	if err != nil {
 		return err
 	}
 	return l.bring(ctx, c)
+}
+
+// component of the lab by its name.
+func (l *Lab) component(name string) (component, error) {
+	r, err := l.load()
+	if err != nil {
+		return component{}, err
+	}
+	return r.find(name)
 }
 
 // Cut resets the connections between a member's agent and the hub, and refuses

@@ -100,4 +100,4 @@ func (r *Reconciler) doomVacant(ctx context.Context, s *snapshot) error {
 }
 
 // ofNamespace tells whether the rows are no Bundle's, but where a namespace stays.
-func (s *snapshot) ofNamespace() bool { return len(s.rows) > 0 && s.rows[0].Bundle.Name == "" }
+func (s *snapshot) ofNamespace() bool { return len(s.rows) > 0 && s.rows[0].Bundle.OfNamespace() }

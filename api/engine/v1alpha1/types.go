@@ -43,6 +43,10 @@ type BundleRef struct {
 	Name string `json:"name"`
 }
 
+// OfNamespace tells whether the ref is no Bundle's, but that of a namespace, by its UID,
+// which stays in clusters where nothing is placed in it any more.
+func (r BundleRef) OfNamespace() bool { return r.Name == "" }
+
 // Revision is immutable content of a Bundle: items, override rules, tombstones.
 // Its name is <bundle UID>-<keyed hash of the content>.
 //
