@@ -142,7 +142,7 @@ func (l *Link) rest(ctx context.Context, took time.Duration) {
 	l.o.Log.Info("checked in", "took", took.Round(time.Millisecond).String(), "next", next.Format(time.TimeOnly), "in", atoll.Span(next.Sub(now)),
 		"unacknowledged", unacknowledged)
 	for {
-		l.o.Metrics.next.Set(float64(next.Unix()))
+		l.o.Metrics.next.Set(float64(next.UnixMilli()) / 1000)
 		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():

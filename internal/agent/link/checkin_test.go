@@ -290,10 +290,15 @@ func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, 
 func TestCheckIns(t *testing.T) {
 	t.Parallel()
 	h, m, metrics := linked(t, 2, time.Hour)
-	h.eventually("the first check-in ends", func() bool { return h.ended == 1 })
-	if next := testutil.ToFloat64(metrics.next); next <= float64(time.Now().Unix()) || next > float64(time.Now().Unix()+3) {
-		t.Errorf("the next check-in is said to be at %f", next)
-	}
+	h.eventually("a session begins when the agent said that it would", func() bool {
+		said := testutil.ToFloat64(metrics.next)
+		for _, began := range h.begun[min(1, len(h.begun)):] {
+			if late := float64(began.UnixMilli())/1000 - said; late > -0.01 && late < 0.5 {
+				return true
+			}
+		}
+		return false
+	})
 	m.ready["web"] = true
 	h.want("web", 1)
 	h.eventually("delivered and reported", h.state("web"))
@@ -302,7 +307,7 @@ func TestCheckIns(t *testing.T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := 2; i < len(h.begun); i++ {
-		if d := h.begun[i].Sub(h.begun[i-1]); d < 1500*time.Millisecond || d > 2500*time.Millisecond {
+		if d := h.begun[i].Sub(h.begun[i-1]); d < 1500*time.Millisecond || d > 3500*time.Millisecond {
 			t.Errorf("%s between check-ins every 2s", d)
 		}
 	}
