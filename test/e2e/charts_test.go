@@ -182,8 +182,8 @@ func TestAChartConvergesWhateverComesFirst(t *testing.T) {
 			}
 			there(true)
 			sh(t, "", "wait -n "+ns+" --for=condition=Ready bundle/shop --timeout=60s")
-			sh(t, "", "rollout status -n "+ns+" deploy/shop --timeout=30s")
-			sh(t, "", "rollout status -n "+ns+" sts/store --timeout=30s")
+			sh(t, "", "rollout status -n "+ns+" deploy/shop --timeout=60s")
+			sh(t, "", "rollout status -n "+ns+" sts/store --timeout=60s")
 			sh(t, "", "wait -n "+ns+" --for=condition=complete job/migrate --timeout=60s")
 
 			sh(t, "", "delete --timeout=90s -f "+dir)

@@ -53,9 +53,10 @@ func env(t *testing.T, name string, otherwise int) int {
 }
 
 // TestNothingIsLostAndNothingComesBack kills and cuts at random while users act at
-// random, and then compares every member with what users want.
+// random, and then compares every member with what users want. The seed is the same
+// each time, so that what fails fails again; `make soak` looks for others.
 func TestNothingIsLostAndNothingComesBack(t *testing.T) {
-	faultRun(t, uint64(env(t, seedVariable, int(time.Now().UnixNano()%1e9))))
+	faultRun(t, uint64(env(t, seedVariable, 1)))
 }
 
 func faultRun(t *testing.T, seed uint64) {

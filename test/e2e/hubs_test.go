@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -108,17 +109,20 @@ func (p *program) says(t *testing.T, words string) {
 }
 
 // freePort is one that nobody listens on, below those that outgoing connections get.
+// Other processes look for theirs at the same time.
 func freePort(t *testing.T) int {
 	t.Helper()
 	takenPorts.Lock()
 	defer takenPorts.Unlock()
-	for port := 14000 + os.Getpid()%3000; port < 18000; port++ {
+	for range 1000 {
+		port := 14000 + rand.IntN(4000)
+		if takenPorts.ports[port] {
+			continue
+		}
 		if l, err := net.Listen("tcp", loopbackPort(port)); err == nil {
 			l.Close()
-			if !takenPorts.ports[port] {
-				takenPorts.ports[port] = true
-				return port
-			}
+			takenPorts.ports[port] = true
+			return port
 		}
 	}
 	t.Fatal("no free port")

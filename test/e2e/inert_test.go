@@ -237,7 +237,7 @@ func TestTemplatesDoNotActOnTheHub(t *testing.T) {
 	stated := objects(t, ns, addon)
 	sh(t, "", "apply -f "+file)
 	// Dead webhooks and a dead API do not keep a namespace of the hub from going.
-	sh(t, "", "delete ns "+ns+" --timeout=30s")
+	sh(t, "", "delete ns "+ns+" --timeout=90s")
 	namespace(t, ns)
 	sh(t, "", "apply -f "+file)
 	sh(t, addonPolicies(t, ns), "apply -f -")

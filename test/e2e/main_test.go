@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -38,9 +38,23 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	ctx := context.Background()
+	flag.Parse()
+	if flagOf("test.list") != "" {
+		return m.Run()
+	}
 	if os.Getenv(lab.BinDirVariable) == "" {
 		fmt.Fprintf(os.Stderr, "these tests run built binaries: `make build`, then %s=$PWD/bin go test ./test/e2e\n", lab.BinDirVariable)
 		return 1
+	}
+	if wantsParts() {
+		return runParts()
+	}
+	if err := atOnce(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if ownPart().noLab {
+		return m.Run()
 	}
 	if dir := os.Getenv(labVariable); dir != "" {
 		return runIn(dir, m)
@@ -158,19 +172,27 @@ func get(ctx context.Context, cluster, apiVersion, kind, ns, name string) (*unst
 	return nil, err
 }
 
-// eventually waits until check gives "", and otherwise fails with what it last said.
+// eventually waits until check gives "", and otherwise fails with what it last said. A
+// look that takes long is followed by as long a pause, so that looking leaves the
+// machine to what it looks at.
 func eventually(t *testing.T, within time.Duration, what string, check func(ctx context.Context) string) {
 	t.Helper()
-	last := "it was never looked at"
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for last := "it was never looked at"; ; {
+		begin := time.Now()
 		why := check(ctx)
-		if end := ctx.Err() != nil || strings.Contains(why, "would exceed context deadline"); !end || why == "" {
+		if why == "" {
+			return
+		}
+		if end := ctx.Err() != nil || strings.Contains(why, "would exceed context deadline"); !end {
 			last = why
 		}
-		return why == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%s: not within %s: %s", what, within, last)
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %s", what, within, last)
+		case <-time.After(max(100*time.Millisecond, time.Since(begin))):
+		}
 	}
 }
 

@@ -270,7 +270,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	if err := world.clients["member1"].Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 15*time.Second, "an edit is undone", func(ctx context.Context) string {
+	eventually(t, converge, "an edit is undone", func(ctx context.Context) string {
 		o, err := get(ctx, "member1", "v1", "ConfigMap", ns, "web")
 		if err != nil || o == nil {
 			return fmt.Sprint("no ConfigMap: ", err)
@@ -283,7 +283,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	if err := world.clients["member1"].Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 15*time.Second, "a delete is undone", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	eventually(t, converge, "a delete is undone", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 }
 
 func TestMembersHealThemselvesWithoutTheHub(t *testing.T) {
@@ -311,5 +311,5 @@ func TestMembersHealThemselvesWithoutTheHub(t *testing.T) {
 	if err := world.clients["member1"].Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "a restarted agent heals without the hub", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	eventually(t, converge, "a restarted agent heals without the hub", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 }

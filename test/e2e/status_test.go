@@ -299,7 +299,7 @@ func TestStatusOfACustomResource(t *testing.T) {
 	ready("False Because: cluster member2: so says member2")
 	speak("member2", "True", 1)
 	ready("True Because")
-	sh(t, "", "wait -n "+ns+" --for=condition=Ready widgets."+ns+".example/w --timeout=5s")
+	sh(t, "", "wait -n "+ns+" --for=condition=Ready widgets."+ns+".example/w --timeout=60s")
 	patch(t, ns+".example/v1", "Widget", ns, "w", `{"spec":{"size":2}}`)
 	for _, m := range members {
 		eventually(t, converge, "an edit", shows([]string{m}, object{ns + ".example/v1", "Widget", ns, "w"}, "spec.size", "2"))
@@ -386,7 +386,7 @@ func TestRolloutStatusEndsWhenTheMembersHaveDone(t *testing.T) {
 func TestFailingRolloutSaysSo(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, "failing")
-	apply(t, ns, placed("apps/v1 Deployment")+"---"+strings.Replace(slow, "spec:\n  replicas", "spec:\n  progressDeadlineSeconds: 5\n  replicas", 1))
+	apply(t, ns, placed("apps/v1 Deployment")+"---"+strings.Replace(slow, "spec:\n  replicas", "spec:\n  progressDeadlineSeconds: 15\n  replicas", 1))
 	sh(t, "", "rollout status -n "+ns+" deploy/web --timeout=60s")
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"template":{"spec":{"nodeSelector":{"disk":"none"}}}}}`)
 	fails(t, "", "rollout status -n "+ns+" deploy/web --timeout=60s", "exceeded its progress deadline")

@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// partVariable names the part that a process runs.
+const partVariable = "ATOLL_E2E_PART"
+
+const (
+	// partsAtOnce is how many parts run side by side. Tests wait far more than they
+	// work; more than two cores can do at once would make the waits longer again.
+	partsAtOnce = 3
+	// testsAtOnce is how many of the tests that may run beside each other do.
+	testsAtOnce = 4
+)
+
+// part is a number of tests that run in a process of their own.
+type part struct {
+	name  string
+	tests []string
+	noLab bool // the tests start what they need
+}
+
+// parts of all tests: those that hurt a component, or need quiet, have a lab for
+// themselves, one after the other. What no part names is in one more, with a lab too.
+// They start in this order.
+var parts = []part{
+	{name: "others"},
+	{name: "restores", tests: []string{
+		"TestWriteBudgets", "TestManyObjectsOfOnePolicy",
+		"TestARestoredHubWhoseWordCounts", "TestARestoredHubWhoseMembersWordCounts",
+		"TestAStoreRestoredWithABumpedRevision", "TestTheHubRestartsWhileMembersAreAway",
+	}},
+	{name: "hubs", noLab: true, tests: []string{
+		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
+	}},
+	{name: "faults", tests: []string{
+		"TestNothingIsLostAndNothingComesBack", "TestReadyFollowsTheLink", "TestRolloutStatusWithAClusterAway",
+		"TestAKilledAgentWorksAtOnce", "TestTheAgentsStateIsDeletedByHand", "TestASecondAgentWaitsForTheFirst",
+		"TestApplyReachesEveryMemberAndReportsBack", "TestDividedSharesByWeight", "TestMovingIsEditingOneAttribute",
+		"TestOverrideInOneRegionOnly", "TestDeletingWhileAwayEndsWithTheNewObject", "TestNamespaceDeletedOnTheHub",
+		"TestDriftIsCorrected", "TestMembersHealThemselvesWithoutTheHub",
+	}},
+}
+
+// args are the flags with which the part's process runs its tests, and no others.
+func (p part) args() []string {
+	choose := "-test.run="
+	tests := p.tests
+	if len(tests) == 0 {
+		choose = "-test.skip="
+		for _, other := range parts {
+			tests = append(tests, other.tests...)
+		}
+	}
+	// What `go test` keeps for its cache is of one process.
+	flags := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool { return strings.HasPrefix(arg, "-test.testlogfile") })
+	flags = append(flags, choose+"^("+strings.Join(tests, "|")+")$")
+	if p.noLab {
+		flags = append(flags, "-test.parallel=1") // each starts several hubs
+	}
+	return flags
+}
+
+// wantsParts tells whether this process is to take the tests apart: it was not told
+// which to run, or in which lab.
+func wantsParts() bool {
+	return os.Getenv(partVariable) == "" && os.Getenv(labVariable) == "" && flagOf("test.run") == "" && flagOf("test.skip") == ""
+}
+
+func flagOf(name string) string { return flag.Lookup(name).Value.String() }
+
+// atOnce lets more tests run beside each other than there are processors, unless the
+// command line says how many.
+func atOnce() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(testsAtOnce))
+}
+
+// runParts runs all tests, part by part, and prints what each part says once it is
+// over. The result is for os.Exit.
+func runParts() int {
+	if err := knownTests(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	code, places := 0, make(chan struct{}, partsAtOnce)
+	for _, p := range parts {
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }()
+			cmd := exec.Command(os.Args[0], p.args()...)
+			cmd.Env = append(os.Environ(), partVariable+"="+p.name)
+			out, err := cmd.CombinedOutput()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				code = 1
+				out = fmt.Appendf(out, "part %q of the tests: %v\n", p.name, err)
+			}
+			_, _ = os.Stdout.Write(out) // there is nowhere else to tell
+		})
+	}
+	running.Wait()
+	return code
+}
+
+// knownTests checks that every test that a part names is there.
+func knownTests() error {
+	out, err := exec.Command(os.Args[0], "-test.list=.").Output()
+	if err != nil {
+		return fmt.Errorf("list the tests: %w", err)
+	}
+	listed := map[string]bool{}
+	for line := range bytes.Lines(out) {
+		listed[strings.TrimSpace(string(line))] = true
+	}
+	var errs []error
+	for _, p := range parts {
+		for _, name := range p.tests {
+			if !listed[name] {
+				errs = append(errs, fmt.Errorf("part %q names %s, and there is no such test", p.name, name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ownPart is the part that this process runs.
+func ownPart() (p part) {
+	for _, p := range parts {
+		if p.name == os.Getenv(partVariable) {
+			return p
+		}
+	}
+	return part{}
+}
