@@ -95,7 +95,7 @@ func (f *fixture) start() func() error {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	err := wait.PollUntilContextTimeout(f.t.Context(), 20*time.Millisecond, 40*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(f.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		f.hub.mu.Lock()
 		defer f.hub.mu.Unlock()
 		return ok(), nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -64,7 +65,7 @@ func BenchmarkReport(b *testing.B) {
 // and one timer per Bundle.
 func TestStatusStormIsBounded(t *testing.T) {
 	const clusters, rounds = 2000, 5
-	f := newFlapping(t, clusters)
+	f := newFlapping(t, clusters, func(o *Options) { o.FlushAfter = time.Hour })
 	before := runtime.NumGoroutine()
 	for i := range clusters * rounds {
 		f.turn(i)
@@ -80,8 +81,25 @@ func TestStatusStormIsBounded(t *testing.T) {
 	if n := len(f.reports.bundles["b"].rows); n > clusters {
 		t.Errorf("%d reports wait of %d rows", n, clusters)
 	}
-	// Slices of 200 rows; a Bundle of so many rows is written every few seconds.
-	if n := f.rows.written(); n > clusters/200 {
-		t.Errorf("%d writes at once", n)
-	}
+}
+
+// TestAStormIsWrittenBySlices: what rows say while a write is waited for is written
+// once for each slice of 200.
+func TestAStormIsWrittenBySlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clusters, rounds = 2000, 5
+		d := newDesk(t)
+		specs := map[string]atoll.RowSpec{}
+		for i := range clusters {
+			specs[fmt.Sprint(i)] = active(fmt.Sprintf("uid-%d", i), "r1", 1)
+		}
+		d.rows.set("b", specs)
+		for i := range clusters * rounds {
+			d.say(fmt.Sprint(i%clusters), at(1, []atoll.RowState{atoll.RowReady, atoll.RowDegraded}[i/clusters%2], 1))
+		}
+		pass(450 * time.Millisecond)
+		if n := d.rows.written(); n != clusters/200 {
+			t.Errorf("%d writes of %d slices", n, clusters/200)
+		}
+	})
 }

@@ -61,7 +61,7 @@ func statusOf(t *testing.T, l *Lab, name string) ComponentStatus {
 func eventually(t *testing.T, l *Lab, name string, pleases func(ComponentStatus) bool) {
 	t.Helper()
 	var last ComponentStatus
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		last = statusOf(t, l, name)
 		return pleases(last), nil
 	})
@@ -141,7 +141,7 @@ func TestLinksBreakAndHeal(t *testing.T) {
 	if got := statusOf(t, l, "agent/member1").Link; got != relay.Cut {
 		t.Errorf("link is %s; want %s", got, relay.Cut)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return clusterIsReady("member1") != nil, nil
 	})
 	must(t, err)

@@ -22,7 +22,7 @@ func TestEveryKindIsWritten(t *testing.T) {
 			if err := syscall.Kill(os.Getpid(), c.signal); err != nil {
 				return err
 			}
-			if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+			if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 				found, err := filepath.Glob(filepath.Join(dir, c.file))
 				return len(found) == 1, err
 			}); err != nil {

@@ -8,6 +8,7 @@ package agenttest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -124,11 +125,15 @@ func lab(dir string) (string, error) {
 	return binary, nil
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort is one that nobody listens on, below those that outgoing connections and
+// listeners that do not care get, so that it is still free when the member takes it.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 10000 + rand.IntN(4000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("found no free port: %w", err)
 }

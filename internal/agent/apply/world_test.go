@@ -236,7 +236,7 @@ func (w *world) applied(bundle string, generation int64) {
 func (w *world) eventually(what string, done func() (bool, string)) {
 	w.t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (ok bool, _ error) {
+	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (ok bool, _ error) {
 		ok, last = done()
 		return ok, nil
 	})

@@ -7,10 +7,11 @@ import (
 
 const (
 	backoffFirst = 200 * time.Millisecond
-	// backoffMost is less than the 5 s within which a cluster whose link is back
-	// counts as Ready. Each agent has one handshake under way at most, so that a
-	// fleet that comes back together queues at the hub and does not pile up.
-	backoffMost = 4 * time.Second
+	// backoffMost leaves 2 of the 5 s within which a cluster whose link is back counts
+	// as Ready to the handshake and the write. Each agent has one handshake under way
+	// at most, so that a fleet that comes back together queues at the hub and does not
+	// pile up.
+	backoffMost = 3 * time.Second
 )
 
 // backoff doubles from backoffFirst to backoffMost, or to what agents that check in

@@ -9,7 +9,7 @@
 //   - A manifest is acknowledged only once it lies in the member's store. Reports
 //     are sent when they differ from the last, gathered for Gather, and again after
 //     a reconnect until the hub has stored them.
-//   - A broken or half-open link is dialled again after 0.1 to 4 seconds, and a
+//   - A broken or half-open link is dialled again after 0.1 to 3 seconds, and a
 //     dial that nobody answers is given up after dialTimeout, so that a link is in
 //     use within 5 seconds of its return. TLS gets connectTimeout: a hub to which
 //     all agents come back at once is not asked anew while it works on the first

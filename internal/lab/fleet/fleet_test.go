@@ -91,10 +91,11 @@ func TestFaults(t *testing.T) {
 	until(t, "all hold both", settled(t, control, agents, 2*agents))
 	for _, silent := range []bool{false, true} {
 		was := must(control.Stats(t.Context()))
-		if err := control.Drop(t.Context(), Drop{Names: []string{"sim-3", "sim-4"}, Share: 0, For: 300 * time.Millisecond, Silent: silent}); err != nil {
+		if err := control.Drop(t.Context(), Drop{Names: []string{"sim-3", "sim-4"}, Share: 0, For: time.Second, Silent: silent}); err != nil {
 			t.Fatal(err)
 		}
-		if now := must(control.Stats(t.Context())); now.Connected != agents-2 {
+		// Unless so much time went by that they are back, or about to be.
+		if now := must(control.Stats(t.Context())); now.Connected != agents-2 && now.Connects == was.Connects {
 			t.Errorf("silent %t: %d are connected after two were dropped", silent, now.Connected)
 		}
 		until(t, "they are back", settled(t, control, agents, 2*agents))
@@ -183,7 +184,8 @@ func TestCrews(t *testing.T) {
 	}
 }
 
-// TestShapedLinks are slow.
+// TestShapedLinks are slow, by their round trips and not by much more: a loaded machine
+// may add seconds to a handshake, but not a round trip to each of its bytes.
 func TestShapedLinks(t *testing.T) {
 	h := startTestHub(webs(1)...)
 	t.Cleanup(h.server.Stop)
@@ -192,7 +194,7 @@ func TestShapedLinks(t *testing.T) {
 	run(t, c)
 	control := Dial(c.Dir, "sim")
 	until(t, "all hold", settled(t, control, 3, 3))
-	if s := must(control.Stats(t.Context())); s.ConnectTime.P50 < 3*linkRTT || s.ConnectTime.P50 > 20*linkRTT {
+	if s := must(control.Stats(t.Context())); s.ConnectTime.P50 < 3*linkRTT || s.ConnectTime.P50 > 200*linkRTT {
 		t.Errorf("connected in %v: three round trips are %v", s.ConnectTime.P50, 3*linkRTT)
 	}
 }

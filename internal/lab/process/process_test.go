@@ -76,7 +76,7 @@ func start(t *testing.T, s Spec) int {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	err := s.WaitReady(t.Context(), 20*time.Second, func(context.Context) error {
+	err := s.WaitReady(t.Context(), time.Minute, func(context.Context) error {
 		_, err := os.Stat(filepath.Join(s.Owner, "announced"))
 		return err
 	})

@@ -18,7 +18,7 @@ import (
 const silence = 150 * time.Millisecond
 
 // patience bounds everything that should happen.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // far is the target of a link: it hands its side of every connection out.
 type far struct {
