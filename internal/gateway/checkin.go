@@ -28,6 +28,13 @@ func (s *stream) checkIn() uint32 {
 	return uint32((c.Spec.CheckIn() + time.Second - 1) / time.Second)
 }
 
+// rhythm in which the agent knows that it is to check in; 0: it is to hold the stream.
+func (s *stream) rhythm() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Duration(s.visit.every) * time.Second
+}
+
 // promised notes what the agent is about to be told, and gives it.
 func (s *stream) promised() uint32 {
 	every := s.checkIn()

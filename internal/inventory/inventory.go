@@ -38,7 +38,8 @@ const (
 	settle = 5 * time.Second
 	// apisLimit is how many APIs a set may list.
 	apisLimit = 20_000
-	workers   = 8
+	// workers write at a time: a write takes as long as the disk, and no hand of the hub.
+	workers = 24
 )
 
 // Clusters is the table of members.

@@ -15,6 +15,10 @@ const ticks = 100
 type Process struct {
 	// Resident bytes now, and Peak since the process began.
 	Resident, Peak float64
+	// File is the part of Resident that is pages of files: of the program, and of
+	// what it maps, such as etcd's database. The kernel takes them back when it needs
+	// the memory.
+	File float64
 	// CPU seconds since it began.
 	CPU float64
 }
@@ -29,6 +33,7 @@ func ReadProcess(pids ...int) (Process, error) {
 		}
 		all.Resident += one.Resident
 		all.Peak += one.Peak
+		all.File += one.File
 		all.CPU += one.CPU
 	}
 	return all, nil
@@ -59,6 +64,9 @@ func readProcess(pid int) (p Process, err error) {
 		var kib float64
 		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kib); n == 1 {
 			p.Resident = kib * 1024
+		}
+		if n, _ := fmt.Sscanf(line, "RssFile: %f kB", &kib); n == 1 {
+			p.File = kib * 1024
 		}
 		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kib); n == 1 {
 			p.Peak = kib * 1024

@@ -45,8 +45,24 @@ func (s *stage) open(ctx context.Context, c crowd) error {
 		return err
 	}
 	s.startSampling(ctx)
+	begin := time.Now()
+	if err := s.awaitAgents(ctx, a, fmt.Sprintf("%d agents join", a.count), joinPatience, joined); err != nil {
+		return err
+	}
+	stats, err := s.stats(ctx)
+	if err != nil {
+		return err
+	}
+	if stats.Joins == 0 {
+		s.report.Note("the clusters were registered by an earlier run in this directory; what their members held then is lost")
+		return nil // each comes when it is its turn
+	}
+	s.report.Time("all_joined", time.Since(begin))
 	return s.awaitJoined(ctx, a)
 }
+
+// joined counts agents that have a certificate.
+func joined(t fleet.Stats) int { return t.Joined }
 
 // launchAgents starts a simulator and waits for nothing.
 func (s *stage) launchAgents(c crowd) (*agents, error) {
@@ -83,7 +99,7 @@ func (s *stage) launchAgents(c crowd) (*agents, error) {
 
 // awaitJoined waits until all agents are clusters that are served.
 func (s *stage) awaitJoined(ctx context.Context, a *agents) error {
-	return s.awaitAgents(ctx, a, fmt.Sprintf("%d agents join", a.count), joinPatience, connected)
+	return s.awaitAgents(ctx, a, fmt.Sprintf("%d agents come", a.count), joinPatience, connected)
 }
 
 // connected counts agents that have joined and been served.

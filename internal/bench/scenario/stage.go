@@ -224,25 +224,57 @@ func (s *stage) profileLiving(ctx context.Context) {
 	if s.ProfileDir == "" {
 		return
 	}
-	specs := []process.Spec{}
 	for _, h := range s.hubs {
-		specs = append(specs, h.Spec)
+		if state, pid := h.State(); state == process.Running {
+			s.profileProcess(ctx, h.Name, pid)
+		}
 	}
 	for _, a := range s.simulators() {
-		specs = append(specs, a.process)
-	}
-	for _, p := range specs {
-		state, pid := p.State()
-		if state != process.Running || syscall.Kill(pid, syscall.SIGUSR2) != nil {
+		stats, err := a.control.Stats(ctx)
+		if err != nil {
 			continue
 		}
-		// The last kind that is written tells that all are. A scenario does not fail
-		// because a profile is late.
-		last := filepath.Join(s.ProfileDir, p.Name, fmt.Sprintf("goroutine-%d-1.pprof", pid))
-		_ = until(ctx, "profiles of "+p.Name, 50*time.Millisecond, grace, func(context.Context) (bool, error) {
-			_, err := os.Stat(last)
-			return err == nil, nil
-		})
+		for _, pid := range stats.PIDs {
+			s.profileProcess(ctx, a.process.Name, pid)
+		}
+	}
+}
+
+// profileProcess has one process write its profiles.
+func (s *stage) profileProcess(ctx context.Context, name string, pid int) {
+	written := func() (n int) {
+		// The last kind that is written tells that all are.
+		names, err := filepath.Glob(filepath.Join(s.ProfileDir, name, fmt.Sprintf("goroutine-%d-*.pprof", pid)))
+		if err != nil {
+			return 0
+		}
+		return len(names)
+	}
+	before := written()
+	if syscall.Kill(pid, syscall.SIGUSR2) != nil {
+		return
+	}
+	// A scenario does not fail because a profile is late.
+	_ = until(ctx, "profiles of "+name, 50*time.Millisecond, grace, func(context.Context) (bool, error) {
+		return written() > before, nil
+	})
+}
+
+// profilePhase begins another CPU profile of hub and simulator, so that what comes now
+// has one of its own.
+func (s *stage) profilePhase(ctx context.Context) {
+	if s.ProfileDir == "" {
+		return
+	}
+	var pids []int
+	if state, pid := s.hubs[0].State(); state == process.Running {
+		pids = append(pids, pid)
+	}
+	if stats, err := s.stats(ctx); err == nil {
+		pids = append(pids, stats.PIDs...)
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGUSR1) // one that is gone has no profile
 	}
 }
 

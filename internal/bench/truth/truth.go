@@ -48,13 +48,18 @@ type Check struct {
 	Unhealthy bool
 }
 
-// pageSize of lists: slices are some 100 kB each.
-const pageSize = 100
+const (
+	// pageSize of lists: slices are some 100 kB each.
+	pageSize = 100
+	// metadataOnly asks for no more than what objects are called and labelled, of
+	// which pages may be larger.
+	metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	metadataPage = 1000
+)
 
 // cluster as the hub has it.
 type cluster struct {
-	uid string
-	// in tells by the application's place whether the cluster is to have it.
+	uid    string
 	labels map[string]string
 }
 
@@ -98,7 +103,7 @@ func (c *Check) Look(ctx context.Context) (Verdict, error) {
 }
 
 func (l *look) readClusters(ctx context.Context) error {
-	return each(ctx, l.API, "/apis/atoll.dev/v1alpha1/clusters", func(c *v1alpha1.Cluster) {
+	return pages(ctx, l.API, listing{"/apis/atoll.dev/v1alpha1/clusters", metadataOnly, metadataPage}, func(c *metav1.PartialObjectMetadata) {
 		i := int32(len(l.list))
 		l.clusters[c.Name], l.uids[string(c.UID)] = i, i
 		l.list = append(l.list, cluster{uid: string(c.UID), labels: c.Labels})
@@ -296,17 +301,30 @@ func (l *look) readTemplates(ctx context.Context) error {
 
 // each lists a kind page by page.
 func each[T any](ctx context.Context, api rest.Interface, path string, visit func(*T)) error {
+	return pages(ctx, api, listing{path, "application/json", pageSize}, visit)
+}
+
+// listing says what to list, and how.
+type listing struct {
+	path, accept string
+	page         int
+}
+
+// pages of a list, one after the other.
+func pages[T any](ctx context.Context, api rest.Interface, of listing, visit func(*T)) error {
+	what := of.path[strings.LastIndexByte(of.path, '/')+1:]
 	for next := ""; ; {
-		body, err := api.Get().AbsPath(path).Param("limit", fmt.Sprint(pageSize)).Param("continue", next).Do(ctx).Raw()
+		body, err := api.Get().AbsPath(of.path).SetHeader("Accept", of.accept).
+			Param("limit", fmt.Sprint(of.page)).Param("continue", next).Do(ctx).Raw()
 		if err != nil {
-			return fmt.Errorf("list %s: %w", path[strings.LastIndexByte(path, '/')+1:], err)
+			return fmt.Errorf("list %s: %w", what, err)
 		}
 		var page struct {
 			metav1.ListMeta `json:"metadata"`
 			Items           []T `json:"items"`
 		}
 		if err := decode(body, &page); err != nil {
-			return fmt.Errorf("list %s: %w", path[strings.LastIndexByte(path, '/')+1:], err)
+			return fmt.Errorf("list %s: %w", what, err)
 		}
 		for i := range page.Items {
 			visit(&page.Items[i])

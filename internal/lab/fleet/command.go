@@ -16,6 +16,9 @@ import (
 // CrewCommand is the hidden command of the processes that a fleet starts.
 const CrewCommand = "fleet-crew"
 
+// ProfileFlag is passed on to those processes, where the command has it.
+const ProfileFlag = "profile-dir"
+
 // NewCommands makes `fleet`, and the hidden command of its processes.
 func NewCommands() []*cobra.Command {
 	o := Options{}
@@ -47,6 +50,9 @@ DIR/fleet-PREFIX.sock takes orders; scenarios of "atoll-lab bench" give them.`,
 			o.Rates = rates
 			if !quiet {
 				o.Progress = cmd.ErrOrStderr()
+			}
+			if f := cmd.Flags().Lookup(ProfileFlag); f != nil {
+				o.ProfileDir = f.Value.String()
 			}
 			return Run(cmd.Context(), o)
 		},

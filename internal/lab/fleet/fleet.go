@@ -60,6 +60,8 @@ type Options struct {
 	Processes int
 	// HubArgs of a hub that is started.
 	HubArgs []string
+	// ProfileDir takes the profiles of further processes; empty: none.
+	ProfileDir string
 	// Progress gets what goes on; nil: silence.
 	Progress io.Writer
 }
@@ -97,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 		group.Go(func() error { return progress(ctx, o.Progress, Dial(dir, o.Prefix)) })
 	}
 	if n := o.processes(); n > 1 {
-		group.Go(func() error { return runCrews(ctx, whole, n) })
+		group.Go(func() error { return runCrews(ctx, whole, n, o.ProfileDir) })
 	} else {
 		group.Go(func() error { return runHere(ctx, whole) })
 	}
@@ -143,10 +145,14 @@ func RunCrew(ctx context.Context, in io.Reader) error {
 type crews []*Control
 
 // runCrews simulates in several processes, which end with this one.
-func runCrews(ctx context.Context, whole crew, n int) error {
+func runCrews(ctx context.Context, whole crew, n int, profiles string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	command := []string{program, CrewCommand}
+	if profiles != "" {
+		command = append(command, "--"+ProfileFlag, profiles)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	var all crews
@@ -156,13 +162,13 @@ func runCrews(ctx context.Context, whole crew, n int) error {
 		c.JoinRate, c.Joiners, c.Dialers = whole.JoinRate/float64(n), max(1, whole.Joiners/n), max(1, whole.Dialers/n)
 		c.Socket = SocketPath(whole.Dir, fmt.Sprintf("%s.%d", whole.Prefix, i))
 		all = append(all, Dial(whole.Dir, fmt.Sprintf("%s.%d", whole.Prefix, i)))
-		group.Go(func() error { return startCrew(ctx, program, c) })
+		group.Go(func() error { return startCrew(ctx, command, c) })
 	}
 	group.Go(func() error { return listen(ctx, whole.Socket, all) })
 	return group.Wait()
 }
 
-func startCrew(ctx context.Context, program string, c crew) error {
+func startCrew(ctx context.Context, command []string, c crew) error {
 	order, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -173,7 +179,7 @@ func startCrew(ctx context.Context, program string, c crew) error {
 	}
 	defer theirs.Close()
 	var errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, CrewCommand)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Stderr = ours, &errs
 	cmd.Cancel = theirs.Close // it ends with its input
 	cmd.WaitDelay = hubStop
