@@ -29,6 +29,9 @@ const Name = "Atoll"
 type Hub interface {
 	// Holds tells whether the object is placed, or needed by something that is.
 	Holds(sub bind.Subject) bool
+	// Carries tells whether an object, if it is placed, can be sent: nil, or why it is
+	// too large.
+	Carries(t *unstructured.Unstructured) error
 	// Protected names an object in the namespace that may not be deleted.
 	Protected(namespace string) (atoll.ItemKey, bool)
 	// ProtectedKind names an object of the kind that may not be deleted.
@@ -106,7 +109,7 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 }
 
 // Validate refuses what could not be honoured, and what the writer may not do.
-func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if p.Own(a.GetUserInfo()) && !collects(a) {
 		return nil
 	}
@@ -126,7 +129,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return nil
 	}
 	if a.GetKind().Group != v1alpha1.GroupVersion.Group {
-		return nil
+		return p.validateSize(a, o)
 	}
 	switch a.GetKind().Kind {
 	case "Cluster":

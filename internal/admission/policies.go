@@ -34,7 +34,8 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	}
 	spec := &now.Spec
 	at := field.NewPath("spec")
-	errs := p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))
+	errs := checkSpecSize(spec, at)
+	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
 	errs = append(errs, checkPlacement(&spec.Placement, at.Child("placement"))...)
 	if spec.GroupBy.LabelKey != "" {
 		for _, msg := range validation.IsQualifiedName(spec.GroupBy.LabelKey) {
@@ -114,7 +115,8 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	}
 	spec := &now.Spec
 	at := field.NewPath("spec")
-	errs := p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))
+	errs := checkSpecSize(spec, at)
+	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
 	namespaced := a.GetKind().Kind == "OverridePolicy"
 	if namespaced {
 		errs = append(errs, checkTouches(spec, at)...)

@@ -146,6 +146,10 @@ type Content struct {
 	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution"`
 	// Removal mode of the items when a row goes.
 	Removal v1alpha1.RemovalMode `json:"removal"`
+	// Namespace is what the hub's namespace of the items carries, for members where it
+	// has to be made. Nil for cluster-scoped items, and in content that is older than
+	// this field: the namespace is then taken as it is.
+	Namespace *NamespaceMeta `json:"namespace,omitempty"`
 }
 
 // ContentIdentity gives the bytes that name a Revision of the content: all of it

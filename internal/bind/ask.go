@@ -10,6 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/render"
 )
 
 // Explanation is who places a template, and why.
@@ -96,6 +97,17 @@ func (b *Binder) Holds(sub Subject) bool {
 		return true
 	}
 	return len(b.claims.touched(sub.Key)) > 0
+}
+
+// Carries tells whether a template that is being written could be sent, by what makes an
+// item of it: nil, or why it is too large. Other reasons are Plan's to tell.
+func (b *Binder) Carries(t *unstructured.Unstructured) error {
+	sub := subjectOf(t)
+	item := atoll.Item{Key: sub.Key, APIVersion: t.GetAPIVersion(), UID: sub.UID, Source: render.Fingerprint(t)}
+	if err := fill(&item, t, b.Defaults); err != nil && len(item.Object) > 0 {
+		return err
+	}
+	return nil
 }
 
 // Protected names a template in the namespace that may not be deleted.

@@ -56,6 +56,7 @@ type Bundles interface {
 	Get(uid string) (state.Bundle, bool)
 	ByName(ns, name string) (state.Bundle, bool)
 	List() []state.Bundle
+	InNamespace(ns string) []state.Bundle
 	Put(obj client.Object)
 	Subscribe(func(uid string))
 }
@@ -122,6 +123,7 @@ type Binder struct {
 	// Only the goroutine that handles events touches these.
 	overridden map[policyKey]kindSet    // what override policies select
 	namespaces map[string]string        // annotations, as last seen
+	told       map[string]string        // what members are told of namespaces, as last seen
 	seen       map[atoll.ItemKey]string // templates, as last looked at
 	decided    map[string]string        // of held removals, by Bundle UID
 }
@@ -131,7 +133,7 @@ type Binder struct {
 func New(o Options) *Binder {
 	b := &Binder{
 		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newUnread(),
-		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{},
+		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[BundleID](),
@@ -208,6 +210,7 @@ func (b *Binder) load(ctx context.Context) error {
 	for _, ns := range b.Namespaces.List() {
 		b.index.SetNamespace(ns, b.Policies.Propagation(ns))
 		b.namespaces[ns] = b.namespaceState(ns)
+		b.told[ns] = atoll.HashJSON(b.namespaceMeta(ns))
 		for _, p := range b.Policies.Overrides(ns) {
 			b.overridden[policyKey{"OverridePolicy", ns, p.Name}] = overridden(&p.Spec)
 		}

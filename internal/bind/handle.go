@@ -9,6 +9,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
 )
 
 // handle one event: find out which Bundles it is about.
@@ -211,7 +212,36 @@ func (b *Binder) namespaceState(name string) string {
 	return ""
 }
 
+// namespaceMeta is what members are told of a namespace; nil where it is not there.
+func (b *Binder) namespaceMeta(name string) *atoll.NamespaceMeta {
+	ns, ok := b.Namespaces.Get(name)
+	if !ok {
+		return nil
+	}
+	meta := render.NamespaceMeta(ns.Labels, ns.Annotations)
+	return &meta
+}
+
+// relabelled looks at the Bundles of a namespace of which members are to be told
+// something else.
+func (b *Binder) relabelled(name string) {
+	meta := b.namespaceMeta(name)
+	if meta == nil {
+		delete(b.told, name)
+		return
+	}
+	now := atoll.HashJSON(meta)
+	if b.told[name] == now {
+		return
+	}
+	b.told[name] = now
+	for _, bundle := range b.Bundles.InNamespace(name) {
+		b.touch(BundleID{bundle.Ref.Namespace, bundle.Ref.Name})
+	}
+}
+
 func (b *Binder) namespace(name string) {
+	b.relabelled(name)
 	now := b.namespaceState(name)
 	if before := b.namespaces[name]; before == now {
 		return

@@ -63,6 +63,9 @@ type PlanInput struct {
 	// Previous content; nil before the first Revision.
 	Previous *atoll.Content
 	Intent   *Intent
+	// Namespace of the items, as members are to make it; nil where there is none, or
+	// none that is known.
+	Namespace *atoll.NamespaceMeta
 	// Overrides that may select items of the Bundle.
 	ClusterOverrides []*v1alpha1.ClusterOverridePolicy
 	Overrides        []*v1alpha1.OverridePolicy
@@ -74,7 +77,8 @@ type PlanInput struct {
 	World       World
 }
 
-// Problem is a template that cannot become an item.
+// Problem is a template that cannot become an item, or, where it names none, something
+// about all of the content.
 type Problem struct {
 	Key atoll.ItemKey
 	Err error
@@ -136,9 +140,12 @@ type planner struct {
 func (p *planner) remember() {
 	p.gone = map[atoll.ItemKey]bool{}
 	c := &p.out.Content
-	c.ConflictResolution, c.Removal = v1alpha1.ConflictAbort, v1alpha1.RemoveDelete
+	c.ConflictResolution, c.Removal, c.Namespace = v1alpha1.ConflictAbort, v1alpha1.RemoveDelete, p.in.Namespace
 	if prev := p.in.Previous; prev != nil {
 		c.ConflictResolution, c.Removal = prev.ConflictResolution, prev.Removal
+		if c.Namespace == nil {
+			c.Namespace = prev.Namespace
+		}
 		for i := range prev.Items {
 			p.prev[prev.Items[i].Key] = &prev.Items[i]
 		}
@@ -226,19 +233,12 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 	item := atoll.Item{Key: key, APIVersion: t.GetAPIVersion(), UID: string(t.GetUID()), Dependency: dependency, Source: p.in.Fingerprint(t)}
 	if prev := p.prev[key]; prev != nil && prev.Source == item.Source {
 		item.APIVersion, item.Object, item.Hash = prev.APIVersion, prev.Object, prev.Hash
-	} else {
-		object, err := render.Prune(t, p.in.Defaults)
-		if err == nil {
-			item.Object, item.Hash = object, atoll.Hash(object)
-			err = state.Storable(&item)
+	} else if err := fill(&item, t, p.in.Defaults); err != nil {
+		p.out.Problems = append(p.out.Problems, Problem{key, err})
+		if prev != nil {
+			p.next[key] = *prev
 		}
-		if err != nil {
-			p.out.Problems = append(p.out.Problems, Problem{key, err})
-			if prev != nil {
-				p.next[key] = *prev
-			}
-			return
-		}
+		return
 	}
 	hold(&item, t)
 	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.divides() && hasReplicas(t)
@@ -246,6 +246,16 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		p.out.Finalize = append(p.out.Finalize, key)
 	}
 	p.next[key] = item
+}
+
+// fill the item with what its template states; an error where that cannot be sent.
+func fill(item *atoll.Item, t *unstructured.Unstructured, defaults render.Defaulter) error {
+	object, err := render.Prune(t, defaults)
+	if err != nil {
+		return err
+	}
+	item.Object, item.Hash = object, atoll.Hash(object)
+	return state.Storable(item)
 }
 
 // unclaimed settles an item that the Bundle's source no longer chooses. It stays
@@ -387,7 +397,12 @@ func (p *planner) finish() PlanOutput {
 		}
 		return strings.Compare(a.UID, b.UID)
 	})
-	p.out.Cut = p.differs()
+	if p.out.Cut = p.differs(); p.out.Cut {
+		if err := state.StorableRules(c); err != nil {
+			p.out.Cut = false
+			p.out.Problems = append(p.out.Problems, Problem{Err: err})
+		}
+	}
 	return p.out
 }
 
@@ -432,6 +447,9 @@ func (p *planner) differs() bool {
 		return true
 	}
 	rest := *prev
+	if rest.Namespace == nil {
+		next.Namespace = nil // what a new version knows more is no change
+	}
 	if slices.EqualFunc(next.Items, prev.Items, func(a, b atoll.Item) bool { return bytes.Equal(a.Object, b.Object) }) {
 		next.Items, rest.Items = nil, nil
 	}

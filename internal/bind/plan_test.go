@@ -416,3 +416,36 @@ func TestUnreadableTemplateStopsNoOther(t *testing.T) {
 		t.Errorf("problems %v", out.Problems)
 	}
 }
+
+// What members are told of the namespace is content like any other; what is not known,
+// and what a new version knows more, changes nothing.
+func TestANamespacesLabelsAreContent(t *testing.T) {
+	m := newMemory()
+	c := obj("ConfigMap", "c")
+	m.put(c, "1")
+	labelled := func(team string) *atoll.NamespaceMeta {
+		return &atoll.NamespaceMeta{Labels: map[string]string{"team": team}}
+	}
+	in := PlanInput{Claimed: []atoll.ItemKey{c}, Intent: &Intent{}, World: m}
+	first := Plan(in)
+	in.Previous, in.Namespace = &first.Content, labelled("red")
+	if out := Plan(in); out.Cut || out.Content.Namespace.Labels["team"] != "red" {
+		t.Errorf("a Revision from before namespaces were content: cut %t, %v", out.Cut, out.Content.Namespace)
+	}
+	red := Plan(in).Content
+	for _, step := range []struct {
+		what string
+		now  *atoll.NamespaceMeta
+		cut  bool
+		want string
+	}{
+		{"as before", labelled("red"), false, "red"},
+		{"another label", labelled("blue"), true, "blue"},
+		{"not known", nil, false, "red"},
+	} {
+		in.Previous, in.Namespace = &red, step.now
+		if out := Plan(in); out.Cut != step.cut || out.Content.Namespace.Labels["team"] != step.want {
+			t.Errorf("%s: cut %t, %v", step.what, out.Cut, out.Content.Namespace)
+		}
+	}
+}

@@ -62,6 +62,7 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 	}
 	if id.Namespace != "" {
 		in.Overrides = b.Policies.Overrides(id.Namespace)
+		in.Namespace = b.namespaceMeta(id.Namespace)
 	}
 	if exists {
 		var err error

@@ -58,7 +58,7 @@ func (r *reporter) problems(id BundleID, problems []Problem) {
 	for _, p := range problems {
 		if !slices.ContainsFunc(before, func(o Problem) bool { return o.Key == p.Key && o.Err.Error() == p.Err.Error() }) {
 			r.b.Log.Warn("a template cannot be sent as it is; members keep what they have", "bundle", id.String(), "template", p.Key.String(), "err", p.Err)
-			if r.b.Events != nil {
+			if r.b.Events != nil && p.Key.Kind != "" {
 				r.b.Events.Refused(p.Key, reasonCannotSend, fmt.Sprintf("%v; members keep what they have of it", p.Err))
 			}
 		}
@@ -118,7 +118,7 @@ func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generat
 		r.mu.Lock()
 		for _, p := range r.said[id] {
 			name := p.Key.Kind + " " + p.Key.Name + ": "
-			if p.Key.IsSecret() {
+			if p.Key.Kind == "" || p.Key.IsSecret() {
 				name = ""
 			}
 			broken = append(broken, name+p.openly())

@@ -15,11 +15,13 @@ import (
 
 // Content up to inlineLimit (JSON, before compression) lies in the Revision itself;
 // beyond that its items lie in parts of about partTarget each. partLimit is the most
-// that a part may have when compressed.
+// that a part may have when compressed, and ruleLimit what the Revision may have besides
+// items: it is stored with a third more than that, and etcd takes 1.5 MB by default.
 const (
 	inlineLimit = 256_000
 	partTarget  = 512_000
 	partLimit   = 1_000_000
+	ruleLimit   = 800_000
 	maxParts    = 1 << 16
 )
 
@@ -69,6 +71,23 @@ func Storable(it *atoll.Item) error {
 		return err
 	}
 	return tooLarge(it, len(data))
+}
+
+// StorableRules tells whether what a content has besides items can be stored, all of
+// which lies in the Revision itself.
+func StorableRules(c *atoll.Content) error {
+	bare := *c
+	bare.Items = nil
+	raw, err := json.Marshal(bare)
+	if err != nil || len(raw) <= ruleLimit {
+		return err
+	}
+	data, err := pack(bare)
+	if err != nil || len(data) <= ruleLimit {
+		return err
+	}
+	return fmt.Errorf("the override rules of all its objects together (%d), with what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
+		len(c.Rules), len(c.Tombstones), len(raw), len(data), ruleLimit)
 }
 
 func tooLarge(it *atoll.Item, compressed int) error {

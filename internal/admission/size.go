@@ -1,0 +1,129 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+const (
+	// specLimit is how large a policy may be, in bytes of JSON. A Bundle has the
+	// placement of its policy and a status beside it, a Revision the rules of all that
+	// override its items, and etcd takes 1.5 MB by default.
+	specLimit = 1_000_000
+	// surelyCarried is how large an object may be, in bytes of JSON, before it is looked
+	// at how large it is when compressed.
+	surelyCarried = 500_000
+)
+
+// validateSize refuses a template that is placed and too large to be sent. One that
+// nobody places may be as large as the API takes: where a placement comes to select it
+// later, its Bundle and an Event say so. One that was too large before, and is placed
+// since, may be edited.
+func (p *Plugin) validateSize(a admission.Attributes, o admission.ObjectInterfaces) error {
+	hub, ok := p.Hub()
+	if !ok || !held(a.GetObject()) || state.NeverTemplate(a.GetKind().GroupKind()) {
+		return nil
+	}
+	now, err := stored(a.GetObject(), a, o)
+	if err != nil || now == nil {
+		return err
+	}
+	why := hub.Carries(now)
+	if why == nil {
+		return nil
+	}
+	if a.GetOperation() == admission.Update && held(a.GetOldObject()) {
+		if before, err := stored(a.GetOldObject(), a, o); err != nil || before != nil && hub.Carries(before) != nil {
+			return err
+		}
+	}
+	return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{
+		field.Invalid(largest(now.Object), field.OmitValueType{}, why.Error()),
+	})
+}
+
+// held tells whether an object is a template that is placed, and not being deleted.
+func held(obj runtime.Object) bool {
+	m, err := meta.Accessor(obj)
+	return err == nil && m.GetDeletionTimestamp() == nil && slices.Contains(m.GetFinalizers(), atoll.Finalizer)
+}
+
+// stored gives an object as it is stored and templates are read; nil where it is surely
+// small enough.
+func stored(obj runtime.Object, a admission.Attributes, o admission.ObjectInterfaces) (*unstructured.Unstructured, error) {
+	gvk := a.GetKind()
+	if _, ok := obj.(*unstructured.Unstructured); !ok {
+		var err error
+		if obj, err = o.GetObjectConvertor().ConvertToVersion(obj, gvk.GroupVersion()); err != nil {
+			return nil, admission.NewForbidden(a, fmt.Errorf("look how large it is: %w", err))
+		}
+	}
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		return nil, admission.NewForbidden(a, fmt.Errorf("look how large it is: %w", err))
+	}
+	if len(raw) < surelyCarried {
+		return nil, nil
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(raw); err != nil {
+		return nil, admission.NewForbidden(a, fmt.Errorf("look how large it is: %w", err))
+	}
+	u.SetGroupVersionKind(gvk)
+	return u, nil
+}
+
+// largest is the path of the innermost field that has most of an object.
+func largest(obj map[string]any) *field.Path {
+	var path *field.Path
+	for {
+		name, size := "", 0
+		for k, v := range obj {
+			if k == "managedFields" {
+				continue
+			}
+			if raw, err := json.Marshal(v); err == nil && len(raw) > size {
+				name, size = k, len(raw)
+			}
+		}
+		switch {
+		case path == nil:
+			path = field.NewPath(name)
+		case 2*size < sizeOf(obj):
+			return path
+		default:
+			path = path.Child(name)
+		}
+		next, ok := obj[name].(map[string]any)
+		if !ok {
+			return path
+		}
+		obj = next
+	}
+}
+
+func sizeOf(v any) int {
+	raw, _ := json.Marshal(v) // what was read as JSON
+	return len(raw)
+}
+
+// checkSpecSize refuses a policy that could not be carried out for its size.
+func checkSpecSize(spec any, at *field.Path) field.ErrorList {
+	n := sizeOf(spec)
+	if n <= specLimit {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, field.OmitValueType{},
+		fmt.Sprintf("has %d bytes as JSON, and %d are allowed; choose clusters by their labels rather than by name, or divide it into several policies", n, specLimit))}
+}
