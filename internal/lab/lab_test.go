@@ -81,6 +81,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestUpJoinsAllMembers(t *testing.T) {
+	t.Parallel()
 	l := upFake(t, Options{Members: 3, Regions: []string{"eu", "us"}})
 	status, err := l.Status(t.Context())
 	must(t, err)
@@ -107,6 +108,7 @@ func TestUpJoinsAllMembers(t *testing.T) {
 }
 
 func TestKilledComponentsComeBackOnTheirPorts(t *testing.T) {
+	t.Parallel()
 	l := upFake(t, Options{Members: 1})
 	for _, name := range []string{"agent/member1", "member1", "hub", "relay"} {
 		before := statusOf(t, l, name)
@@ -125,6 +127,7 @@ func TestKilledComponentsComeBackOnTheirPorts(t *testing.T) {
 }
 
 func TestStartOfAnAgentWithoutItsHubReturns(t *testing.T) {
+	t.Parallel()
 	l := upFake(t, Options{Members: 1})
 	must(t, l.Kill(t.Context(), "agent/member1"))
 	must(t, l.Kill(t.Context(), "hub"))
@@ -134,6 +137,7 @@ func TestStartOfAnAgentWithoutItsHubReturns(t *testing.T) {
 }
 
 func TestLinksBreakAndHeal(t *testing.T) {
+	t.Parallel()
 	l := upFake(t, Options{Members: 2})
 	clusterIsReady := func(name string) error { return clusterReady(t.Context(), l.Kubeconfig("hub"), name) }
 
@@ -167,6 +171,7 @@ func TestLinksBreakAndHeal(t *testing.T) {
 }
 
 func TestDownEndsEverythingAndUpResumes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := upFake(t, Options{Dir: dir, Members: 1})
 	r, err := l.load()
@@ -201,6 +206,7 @@ func TestDownEndsEverythingAndUpResumes(t *testing.T) {
 }
 
 func TestUpSaysWhichComponentFailedAndWhy(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "break-member1"), nil, 0o600))
 	_, err := Up(t.Context(), Options{Dir: dir, Members: 1, Hubless: true, Binaries: fakes(t)})

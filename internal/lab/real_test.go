@@ -30,6 +30,7 @@ func TestMemberRunsWorkloadsAndSurvivesKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster")
 	}
+	t.Parallel()
 	bin := labtest.Binaries(t, "atoll-lab")
 	l, err := lab.Up(t.Context(), lab.Options{
 		Dir: t.TempDir(), Members: 1, Nodes: 2, Hubless: true, Regions: []string{"eu"},
