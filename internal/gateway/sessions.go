@@ -22,6 +22,7 @@ type sessions struct {
 	byUID  map[string]*stream
 	byName map[string]*stream
 	rivals map[string]*rivalry
+	asked  map[string]time.Time // by UID, to go on to another hub
 }
 
 // rivalry counts how often another process took a cluster's stream.
@@ -31,7 +32,7 @@ type rivalry struct {
 }
 
 func newSessions() *sessions {
-	return &sessions{byUID: map[string]*stream{}, byName: map[string]*stream{}, rivals: map[string]*rivalry{}}
+	return &sessions{byUID: map[string]*stream{}, byName: map[string]*stream{}, rivals: map[string]*rivalry{}, asked: map[string]time.Time{}}
 }
 
 func (t *sessions) of(uid string) *stream {

@@ -45,7 +45,7 @@ type stream struct {
 	hello *pb.Hello // that waits until what the agent remembers is settled
 
 	mu        sync.Mutex
-	refusal   *pb.Refused // why it ended, if the hub ended it
+	bye       *pb.FromHub // what the agent is told last, if the hub ended it
 	done      bool
 	sending   bool         // a goroutine sends
 	place     *place       // among those that compare
@@ -326,19 +326,27 @@ func (s *stream) endLocked(r *pb.Refused) {
 	}
 	if r == nil {
 		s.hangUp()
-	} else { // the sender tells the agent why, unless it is stuck
+		s.over(nil)
+	} else {
+		s.over(&pb.FromHub{Frame: &pb.FromHub_Refused{Refused: r}})
+	}
+}
+
+// over: the session is, and the agent is told so, or nothing. The caller holds the lock.
+func (s *stream) over(bye *pb.FromHub) {
+	if bye != nil { // the sender tells it, unless it is stuck
 		s.poke()
 		time.AfterFunc(farewellTimeout, s.hangUp)
 	}
-	s.done, s.refusal = true, r
+	s.done, s.bye = true, bye
 	close(s.ended)
 	s.place.free()
 }
 
 // farewell tells the agent why the session is over.
 func (s *stream) farewell() {
-	if s.refusal != nil { // not changed once the session is over
-		if err := s.send(&pb.FromHub{Frame: &pb.FromHub_Refused{Refused: s.refusal}}); err != nil {
+	if s.bye != nil { // not changed once the session is over
+		if err := s.send(s.bye); err != nil {
 			s.log().Debug("an agent was not told why its session is over", "err", err)
 		}
 	}
@@ -347,7 +355,7 @@ func (s *stream) farewell() {
 // ending is how the end of a session looks to gRPC; err is what Recv gave.
 func (s *stream) ending(err error) error {
 	s.mu.Lock()
-	done, refusal := s.done, s.refusal
+	done, refusal := s.done, s.bye.GetRefused()
 	s.mu.Unlock()
 	switch {
 	case refusal != nil:

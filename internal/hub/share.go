@@ -57,7 +57,7 @@ func (h *hub) share(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error { return p.state.Run(ctx, ready) },
 		func(context.Context) error { return p.gateway.Serve(listener) },
-		t.peers.Run, p.inventory.Run, p.rewinds.run,
+		t.peers.Run, p.inventory.Run, p.rewinds.run, p.balance,
 		func(ctx context.Context) error { return t.presence.Run(ctx, p.turned) },
 		func(context.Context) error {
 			defer close(followed)
@@ -150,6 +150,7 @@ func (h *hub) newPeers(presence *leader.Presence, p **parts) (*peer.Peers, error
 		},
 		Changed:   func(uid string, here, elsewhere bool, heard time.Time) { (*p).held(uid, here, elsewhere, heard) },
 		Ahead:     func(bundle, cluster string, generation int64) { (*p).aheadElsewhere(bundle, cluster, generation) },
+		Serves:    func() bool { return (*p).serves() },
 		Supersede: func(uid, hub string) { (*p).gateway.Supersede(uid, hub) },
 		Log:       h.log.With("component", "peer"),
 	}, rand.Text()[:8]), nil

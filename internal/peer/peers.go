@@ -38,6 +38,8 @@ type Options struct {
 	// Ahead is told of rows that other hubs' agents hold at a higher generation than
 	// the store has.
 	Ahead func(bundle, cluster string, generation int64)
+	// Serves tells whether this hub serves agents now, which other hubs are told.
+	Serves func() bool
 	// Supersede is told that a newer session of the cluster is at another hub.
 	Supersede func(uid, hub string)
 	Log       *slog.Logger
@@ -144,6 +146,9 @@ func (p *Peers) judge() {
 // piece is how many clusters one message tells of.
 const piece = 500
 
+// serveEvery is how often it is looked whether this hub serves.
+const serveEvery = time.Second
+
 // watcher is another hub that is told what this one holds; Peers' lock guards it.
 type watcher struct {
 	dirty map[string]time.Time // by UID, when the agent was heard of, as far as known
@@ -171,14 +176,17 @@ func (p *Peers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[pee
 		delete(p.watchers, w)
 		p.mu.Unlock()
 	}()
-	for complete := false; ; {
+	look := time.NewTicker(serveEvery)
+	defer look.Stop()
+	for complete, served := false, false; ; {
 		told, rest := p.next(w)
 		told.Complete = !rest && !complete
 		complete = complete || told.Complete
-		if len(told.Sessions)+len(told.Gone)+len(told.Ahead) > 0 || told.Complete {
+		if len(told.Sessions)+len(told.Gone)+len(told.Ahead) > 0 || told.Complete || told.Serves != served {
 			if err := rpc.Send(told); err != nil {
 				return err
 			}
+			served = told.Serves
 		}
 		if rest {
 			continue
@@ -187,6 +195,7 @@ func (p *Peers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[pee
 		case <-rpc.Context().Done():
 			return rpc.Context().Err()
 		case <-w.wake:
+		case <-look.C:
 		}
 	}
 }
@@ -195,7 +204,7 @@ func (p *Peers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[pee
 func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	told = &peerpb.Told{Ahead: w.ahead}
+	told = &peerpb.Told{Ahead: w.ahead, Serves: p.o.Serves()}
 	w.ahead = nil
 	for uid, heard := range w.dirty {
 		if len(told.Sessions)+len(told.Gone) >= piece {
@@ -219,6 +228,9 @@ func (p *Peers) take(f *found, told *peerpb.Told) {
 		return
 	}
 	now := time.Now()
+	if h := p.union.hubs[f.name]; h != nil {
+		h.serves = told.GetServes()
+	}
 	for _, s := range told.GetSessions() {
 		p.carry(p.union.held(f.name, s.GetUid(), s.GetAt()), now)
 	}

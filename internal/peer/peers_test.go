@@ -14,6 +14,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +89,8 @@ type hub struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 
+	serves atomic.Bool
+
 	mu    sync.Mutex
 	known map[string]string
 	ended []string
@@ -140,6 +143,7 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 			defer h.mu.Unlock()
 			h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
 		},
+		Serves: h.serves.Load,
 		Ahead: func(bundle, cluster string, generation int64) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -169,9 +173,9 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 
 func (f *fleet) eventually(what string, holds func() bool) {
 	f.t.Helper()
-	err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) { return holds(), nil })
+	err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
 	if err != nil {
-		f.t.Fatalf("%s: not within 15 s", what)
+		f.t.Fatalf("%s: not within a minute", what)
 	}
 }
 
@@ -195,19 +199,20 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	})
 	a.Down("u0", time.Now().Add(-time.Minute))
 	a.Ahead("bundle", "c", 7)
+	// c may hear of a's before it hears of b's.
 	f.eventually("where it is", func() bool {
+		if a.knows("u0") != "elsewhere" || c.knows("u0") != "elsewhere" {
+			return false
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.known["u0"] == "here" && len(b.ended) == 1 && b.ended[0] == "ahead bundle c 7"
 	})
-	if a.knows("u0") != "elsewhere" || c.knows("u0") != "elsewhere" {
-		t.Errorf("a says %q, c says %q", a.knows("u0"), c.knows("u0"))
-	}
 
 	a.stop() // takes its Lease along
-	f.eventually("what a held is lost", func() bool { return b.knows(last) == "" && c.knows(last) == "" })
-	if b.knows("u0") != "here" || c.knows("u0") != "elsewhere" || !b.Complete() {
-		t.Errorf("b says %q, complete %t; c says %q", b.knows("u0"), b.Complete(), c.knows("u0"))
+	f.eventually("what a held is lost", func() bool { return b.knows(last) == "" && c.knows(last) == "" && b.Complete() })
+	if b.knows("u0") != "here" || c.knows("u0") != "elsewhere" {
+		t.Errorf("b says %q, c says %q", b.knows("u0"), c.knows("u0"))
 	}
 	leases, err := f.kube.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(leases.Items) != 2 {
@@ -218,6 +223,37 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	f.eventually("it is back", func() bool {
 		return c.knows(last) == "elsewhere" && again.knows("u0") == "elsewhere" && again.Complete() && c.Complete()
 	})
+}
+
+func TestAHubThatServesHasRoomForWhatAnotherHasTooMany(t *testing.T) {
+	t.Parallel()
+	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
+	a, b, c := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
+	for i := range 90 {
+		a.Up(fmt.Sprint("u", i))
+	}
+	f.eventually("all are told all", func() bool { return a.Complete() && c.knows("u89") == "elsewhere" })
+	if n, rooms := a.Surplus(false); n != 0 {
+		t.Errorf("%d too many, room at %v, where no other hub serves", n, rooms)
+	}
+	b.serves.Store(true)
+	f.eventually("one other hub serves", func() bool {
+		n, rooms := a.Surplus(false)
+		return n == 45 && len(rooms) == 1 && rooms[0] == Room{b.o.Address, 45}
+	})
+	c.serves.Store(true)
+	f.eventually("two do", func() bool {
+		n, rooms := a.Surplus(false)
+		return n == 60 && len(rooms) == 2 && rooms[0].Streams == 30 && rooms[1].Streams == 30
+	})
+	b.serves.Store(false)
+	f.eventually("one does not any more", func() bool {
+		n, rooms := a.Surplus(false)
+		return n == 45 && len(rooms) == 1 && rooms[0].Address == c.o.Address
+	})
+	if n, rooms := b.Surplus(false); n != 0 {
+		t.Errorf("a hub without streams has %d too many, room at %v", n, rooms)
+	}
 }
 
 func TestAHubThatCannotBeCalledIsWaitedForAndThenLost(t *testing.T) {

@@ -45,6 +45,7 @@ type holding struct {
 	round    int            // of calls
 	sessions map[string]int // by UID, the round in which it was told last
 	complete bool           // all of this round was told
+	serves   bool           // agents, as it told last
 }
 
 func newUnion(self string) *union {

@@ -88,11 +88,12 @@ type AgentOutput struct {
 	// Turned: the report is of a row that became Ready, Degraded, Failed or Removed.
 	// An agent that checks in and has no session hastens its rest for it.
 	Turned bool
-	// Welcome, Renewed, Refused, Idle as received.
+	// Welcome, Renewed, Refused, Idle, Move as received.
 	Welcome *pb.Welcome
 	Renewed *pb.Renewed
 	Refused *pb.Refused
 	Idle    *pb.Idle
+	Move    *pb.Move
 	// Rejected frames of the hub, to be logged.
 	Rejected []error
 }
@@ -160,6 +161,8 @@ func (a *Agent) Frame(f *pb.FromHub) AgentOutput {
 		out.Refused = v.Refused
 	case *pb.FromHub_Idle:
 		out.Idle = v.Idle
+	case *pb.FromHub_Move:
+		out.Move = v.Move
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -216,11 +217,19 @@ func (l *Link) connectLoop(ctx context.Context) {
 			wait.reset()
 			told = ""
 		}
+		var moved *movedError
+		if errors.As(err, &moved) {
+			l.moved(moved)
+			if time.Since(begin) > steady {
+				continue
+			}
+		}
 		l.mu.Lock()
 		d := wait.next(l.rhythm.RetryMost())
 		l.mu.Unlock()
 		var refused *refusedError
 		switch {
+		case moved != nil: // by a hub that it has hardly come to
 		case errors.As(err, &refused):
 			d = l.refused(refused, d)
 		case untrusted(err) && wait.current >= backoffMost/2:
@@ -231,7 +240,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 			told = err.Error()
 			l.o.Log.Warn("no link to the hub; what is placed here is kept as it is; trying on", "hub", l.hub(), "err", err)
 		}
-		if refused == nil {
+		if refused == nil && moved == nil {
 			l.nextHub()
 		}
 		pause.For(ctx, d)
@@ -243,6 +252,16 @@ func (l *Link) hub() string { return l.hubs[l.at] }
 
 // nextHub goes on to the next address, since this one does not serve.
 func (l *Link) nextHub() { l.at = (l.at + 1) % len(l.hubs) }
+
+// moved goes on to the hub that the one before has named.
+func (l *Link) moved(m *movedError) {
+	if at := slices.Index(l.hubs, m.hub); at >= 0 {
+		l.at = at
+	} else {
+		l.nextHub()
+	}
+	l.o.Log.Info("the hub has more agents than its share, and asks this one to go on to another", "hub", l.hub())
+}
 
 // refused decides how long to wait after the hub refused a session.
 func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
@@ -278,6 +297,11 @@ func tokenID(token string) string {
 	}
 	return parts[1]
 }
+
+// movedError is a Move frame.
+type movedError struct{ hub string }
+
+func (m *movedError) Error() string { return "the hub sends this agent on to the hub at " + m.hub }
 
 // refusedError is a Refused frame.
 type refusedError struct {

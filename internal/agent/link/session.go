@@ -220,6 +220,9 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 	if len(result.Forget) > 0 {
 		l.forget(ctx, result.Forget)
 	}
+	if m := result.Move; m != nil {
+		return &movedError{hub: m.GetHub()}
+	}
 	if r := result.Refused; r != nil {
 		return &refusedError{r.GetReason(), r.GetMessage(), r.GetFinal()}
 	}

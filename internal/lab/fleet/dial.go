@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +164,11 @@ func (a *agent) ended(l *link, err error) {
 	switch r := l.refused; {
 	case l.leaving:
 		a.goToRest()
+	case l.moved != nil:
+		if at := slices.Index(a.sim.Hubs, l.moved.GetHub()); at >= 0 {
+			a.hub = at
+		}
+		a.dialIn(0)
 	case r != nil:
 		a.sim.refused(r.GetReason() + ": " + r.GetMessage())
 		pause := refusedLeast
@@ -202,7 +208,8 @@ func (s *sim) joinLoop(ctx context.Context) {
 			s.counts.joinTime.add(time.Since(begin))
 			s.counts.mu.Unlock()
 			a.mu.Lock()
-			s.firstDial(a)
+			a.interval = s.CheckIn
+			a.dialIn(0) // as the agent does, which learns then how often it is to check in
 			a.mu.Unlock()
 			continue
 		}

@@ -30,6 +30,7 @@ type link struct {
 	idle     time.Time // when the hub said first that it has nothing more
 	looks    int64     // when it is looked whether the session is over; 0: it is not
 	refused  *pb.Refused
+	moved    *pb.Move
 }
 
 // greet begins the session.
@@ -108,6 +109,9 @@ func (l *link) take(message []byte) error {
 	l.lookIn(look)
 	a.mu.Unlock()
 	l.call.Flush()
+	if l.moved != nil {
+		return errors.New("the hub has more agents than its share")
+	}
 	if r := l.refused; r != nil {
 		return errors.New(r.GetReason() + ": " + r.GetMessage())
 	}
@@ -178,7 +182,7 @@ func (l *link) after(f *pb.FromHub, out *session.AgentOutput) {
 	if r := out.Renewed; r != nil {
 		a.renewed(r)
 	}
-	l.refused = out.Refused
+	l.refused, l.moved = out.Refused, out.Move
 }
 
 // reportStored Bundles, and those that may have waited for them. The caller holds mu.

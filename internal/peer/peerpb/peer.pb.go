@@ -81,7 +81,9 @@ type Told struct {
 	// told by an earlier call and not by this one is not held any more.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Rows that the hub that leads must raise.
-	Ahead         []*Ahead `protobuf:"bytes,4,rep,name=ahead,proto3" json:"ahead,omitempty"`
+	Ahead []*Ahead `protobuf:"bytes,4,rep,name=ahead,proto3" json:"ahead,omitempty"`
+	// Agents are served now.
+	Serves        bool `protobuf:"varint,5,opt,name=serves,proto3" json:"serves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,6 +144,13 @@ func (x *Told) GetAhead() []*Ahead {
 		return x.Ahead
 	}
 	return nil
+}
+
+func (x *Told) GetServes() bool {
+	if x != nil {
+		return x.Serves
+	}
+	return false
 }
 
 type Gone struct {
@@ -321,12 +330,13 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"peer.proto\x12\ratoll.peer.v1\" \n" +
 	"\fWatchRequest\x12\x10\n" +
-	"\x03hub\x18\x01 \x01(\tR\x03hub\"\xab\x01\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\"\xc3\x01\n" +
 	"\x04Told\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.atoll.peer.v1.SessionR\bsessions\x12'\n" +
 	"\x04gone\x18\x02 \x03(\v2\x13.atoll.peer.v1.GoneR\x04gone\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12*\n" +
-	"\x05ahead\x18\x04 \x03(\v2\x14.atoll.peer.v1.AheadR\x05ahead\".\n" +
+	"\x05ahead\x18\x04 \x03(\v2\x14.atoll.peer.v1.AheadR\x05ahead\x12\x16\n" +
+	"\x06serves\x18\x05 \x01(\bR\x06serves\".\n" +
 	"\x04Gone\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05quiet\x18\x02 \x01(\x03R\x05quiet\"Y\n" +

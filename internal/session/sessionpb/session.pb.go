@@ -399,6 +399,7 @@ type FromHub struct {
 	//	*FromHub_Ask
 	//	*FromHub_Recall
 	//	*FromHub_Idle
+	//	*FromHub_Move
 	Frame         isFromHub_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -531,6 +532,15 @@ func (x *FromHub) GetIdle() *Idle {
 	return nil
 }
 
+func (x *FromHub) GetMove() *Move {
+	if x != nil {
+		if x, ok := x.Frame.(*FromHub_Move); ok {
+			return x.Move
+		}
+	}
+	return nil
+}
+
 type isFromHub_Frame interface {
 	isFromHub_Frame()
 }
@@ -575,6 +585,10 @@ type FromHub_Idle struct {
 	Idle *Idle `protobuf:"bytes,10,opt,name=idle,proto3,oneof"`
 }
 
+type FromHub_Move struct {
+	Move *Move `protobuf:"bytes,11,opt,name=move,proto3,oneof"`
+}
+
 func (*FromHub_Welcome) isFromHub_Frame() {}
 
 func (*FromHub_DigestQuery) isFromHub_Frame() {}
@@ -594,6 +608,8 @@ func (*FromHub_Ask) isFromHub_Frame() {}
 func (*FromHub_Recall) isFromHub_Frame() {}
 
 func (*FromHub_Idle) isFromHub_Frame() {}
+
+func (*FromHub_Move) isFromHub_Frame() {}
 
 type Hello struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1798,6 +1814,54 @@ func (x *Refused) GetFinal() bool {
 	return false
 }
 
+// Move ends the session: the hub has more agents than its share, and asks this one to go
+// on to another hub of the same store at once. An agent that does not know the frame
+// goes on to the next hub that it knows, as when a hub closes a session.
+type Move struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// HOST:PORT of that hub. An agent that does not know the address takes the next one.
+	Hub           string `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_session_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Move) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
 // Ask wants things again that the agent has sent before or thinks known.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1811,7 +1875,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1887,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1900,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Ask) GetReports() []string {
@@ -1863,7 +1927,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +1939,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +1952,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -1903,7 +1967,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +1979,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +1992,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -1959,7 +2023,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2035,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2048,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -2044,7 +2108,7 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"remembered\x18\b \x01(\v2\x1c.atoll.session.v1.RememberedH\x00R\n" +
 	"rememberedB\a\n" +
-	"\x05frame\"\xba\x04\n" +
+	"\x05frame\"\xe8\x04\n" +
 	"\aFromHub\x125\n" +
 	"\awelcome\x18\x01 \x01(\v2\x19.atoll.session.v1.WelcomeH\x00R\awelcome\x12B\n" +
 	"\fdigest_query\x18\x02 \x01(\v2\x1d.atoll.session.v1.DigestQueryH\x00R\vdigestQuery\x122\n" +
@@ -2056,7 +2120,8 @@ const file_session_proto_rawDesc = "" +
 	"\x03ask\x18\b \x01(\v2\x15.atoll.session.v1.AskH\x00R\x03ask\x122\n" +
 	"\x06recall\x18\t \x01(\v2\x18.atoll.session.v1.RecallH\x00R\x06recall\x12,\n" +
 	"\x04idle\x18\n" +
-	" \x01(\v2\x16.atoll.session.v1.IdleH\x00R\x04idleB\a\n" +
+	" \x01(\v2\x16.atoll.session.v1.IdleH\x00R\x04idle\x12,\n" +
+	"\x04move\x18\v \x01(\v2\x16.atoll.session.v1.MoveH\x00R\x04moveB\a\n" +
 	"\x05frame\"\xe2\x01\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x1a\n" +
@@ -2160,7 +2225,9 @@ const file_session_proto_rawDesc = "" +
 	"\aRefused\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
-	"\x05final\x18\x03 \x01(\bR\x05final\"3\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\"\x18\n" +
+	"\x04Move\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\"3\n" +
 	"\x03Ask\x12\x18\n" +
 	"\areports\x18\x01 \x03(\tR\areports\x12\x12\n" +
 	"\x04apis\x18\x02 \x01(\bR\x04apis\"\b\n" +
@@ -2195,7 +2262,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),         // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),           // 1: atoll.session.v1.JoinReply
@@ -2219,13 +2286,14 @@ var file_session_proto_goTypes = []any{
 	(*Renew)(nil),               // 19: atoll.session.v1.Renew
 	(*Renewed)(nil),             // 20: atoll.session.v1.Renewed
 	(*Refused)(nil),             // 21: atoll.session.v1.Refused
-	(*Ask)(nil),                 // 22: atoll.session.v1.Ask
-	(*Recall)(nil),              // 23: atoll.session.v1.Recall
-	(*Remembered)(nil),          // 24: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil), // 25: atoll.session.v1.RememberedTombstone
-	nil,                         // 26: atoll.session.v1.Objects.ObjectsEntry
-	nil,                         // 27: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                         // 28: atoll.session.v1.Inventory.RequestedEntry
+	(*Move)(nil),                // 22: atoll.session.v1.Move
+	(*Ask)(nil),                 // 23: atoll.session.v1.Ask
+	(*Recall)(nil),              // 24: atoll.session.v1.Recall
+	(*Remembered)(nil),          // 25: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil), // 26: atoll.session.v1.RememberedTombstone
+	nil,                         // 27: atoll.session.v1.Objects.ObjectsEntry
+	nil,                         // 28: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                         // 29: atoll.session.v1.Inventory.RequestedEntry
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
@@ -2235,7 +2303,7 @@ var file_session_proto_depIdxs = []int32{
 	18, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
 	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
 	19, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	24, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	25, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
 	6,  // 8: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
 	8,  // 9: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
 	12, // 10: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
@@ -2243,27 +2311,28 @@ var file_session_proto_depIdxs = []int32{
 	17, // 12: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
 	20, // 13: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
 	21, // 14: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	22, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	23, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	23, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	24, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
 	7,  // 17: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
-	5,  // 18: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
-	5,  // 19: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
-	10, // 20: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
-	11, // 21: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
-	5,  // 22: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	26, // 23: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
-	27, // 24: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	28, // 25: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
-	25, // 26: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 27: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 28: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	3,  // 29: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 30: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	29, // [29:31] is the sub-list for method output_type
-	27, // [27:29] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	22, // 18: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
+	5,  // 19: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
+	5,  // 20: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
+	10, // 21: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
+	11, // 22: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
+	5,  // 23: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
+	27, // 24: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	28, // 25: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	29, // 26: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	26, // 27: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 28: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 29: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	3,  // 30: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 31: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	30, // [30:32] is the sub-list for method output_type
+	28, // [28:30] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2292,6 +2361,7 @@ func file_session_proto_init() {
 		(*FromHub_Ask)(nil),
 		(*FromHub_Recall)(nil),
 		(*FromHub_Idle)(nil),
+		(*FromHub_Move)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2299,7 +2369,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"time"
+
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+// askAgain is when an agent that was asked to go on to another hub, and is here again,
+// is asked once more: it may not reach the other one.
+const askAgain = 10 * time.Minute
+
+// SendOn asks up to n agents to go on to another hub: those that it is first for, as first
+// tells by their cluster's name, before others. It asks only agents that hold a stream of
+// which both ends have all that the other one sent, so that nothing is sent twice. It
+// gives how many it has asked.
+func (g *Gateway) SendOn(n int, hub string, first func(cluster string) bool) (asked int) {
+	all, now := g.sessions.all(), time.Now()
+	for _, others := range []bool{false, true} {
+		for _, s := range all {
+			if asked >= n {
+				return asked
+			}
+			if first(s.cluster) != others && g.sessions.mayMove(s.id.uid, now) && s.move(hub) {
+				g.sessions.moved(s.id.uid, now)
+				asked++
+			}
+		}
+	}
+	return asked
+}
+
+// move the agent to another hub, if nothing is under way.
+func (s *stream) move(hub string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done || s.sending || s.visit.every > 0 || s.core == nil || !s.core.Synced() || s.asked || len(s.early) > 0 || !s.queue.empty() {
+		return false
+	}
+	s.over(&pb.FromHub{Frame: &pb.FromHub_Move{Move: &pb.Move{Hub: hub}}})
+	return true
+}
+
+// empty: nothing waits to be sent, nor to be tried again.
+func (q *queue) empty() bool {
+	return len(q.control)+len(q.acks)+len(q.touched)+len(q.needs)+len(q.orders)+len(q.retries) == 0
+}
+
+// mayMove tells whether the agent was not asked to go on a while ago.
+func (t *sessions) mayMove(uid string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, ok := t.asked[uid]
+	return !ok || now.Sub(at) >= askAgain
+}
+
+// moved notes that the agent was asked to go on.
+func (t *sessions) moved(uid string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for old, at := range t.asked {
+		if now.Sub(at) < askAgain {
+			break // a few are looked at each time: those that are left are found later
+		}
+		delete(t.asked, old)
+	}
+	t.asked[uid] = now
+}
