@@ -115,6 +115,15 @@ func (e *Etcd) Compacted(ctx context.Context) (Size, error) {
 	return now, nil
 }
 
+// Keys counts what is below a prefix.
+func (e *Etcd) Keys(ctx context.Context, prefix string) (int64, error) {
+	got, err := e.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("count %s in the hub's etcd: %w", prefix, err)
+	}
+	return got.Count, nil
+}
+
 // Largest gives the key with the largest value below a prefix, and that value's size in
 // bytes.
 func (e *Etcd) Largest(ctx context.Context, prefix string) (string, float64, error) {

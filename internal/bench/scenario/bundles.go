@@ -188,8 +188,16 @@ func (s *stage) awaitReady(ctx context.Context, b *bundles, apps []app, patience
 	return nil
 }
 
-// clustersOf gives how many clusters the application is placed onto.
+// clustersOf gives how many clusters the application is placed onto: all, or those of a
+// group of the first simulator.
 func (s *stage) clustersOf(a app) int {
+	if a.group < 0 {
+		n := 0
+		for _, f := range s.simulators() {
+			n += f.count
+		}
+		return n
+	}
 	n := s.fleets[0].count / s.fleets[0].groups
 	if a.group < s.fleets[0].count%s.fleets[0].groups {
 		n++

@@ -41,16 +41,8 @@ func hubLoss(ctx context.Context, s *stage) error {
 	if err := s.awaitJoined(ctx, agents); err != nil {
 		return err
 	}
-	b, err := s.watchBundles(ctx)
-	if err != nil {
-		return err
-	}
 	apps := s.apps("loss", stormGroups)
-	if err = s.applyAll(ctx, "applying an application per group", apps); err == nil {
-		err = s.awaitReady(ctx, b, apps, 5*time.Minute, nil)
-	}
-	b.stop()
-	if err != nil {
+	if err := s.deliver(ctx, "applying an application per group", apps); err != nil {
 		return err
 	}
 	if err := s.noteSpread(ctx, "before"); err != nil {
@@ -63,7 +55,7 @@ func hubLoss(ctx context.Context, s *stage) error {
 	if apps, err = s.lose(ctx, "leader", leader, apps); err != nil {
 		return err
 	}
-	if _, err := s.start(ctx, leader); err != nil {
+	if err := s.comeBack(ctx, leader); err != nil {
 		return err
 	}
 	if leader, err = s.leader(ctx); err != nil {
@@ -77,6 +69,59 @@ func hubLoss(ctx context.Context, s *stage) error {
 	}
 	_, err = s.lose(ctx, "follower", follower, apps)
 	return err
+}
+
+// comeBack starts a hub again, and sees the others send it its share of the agents.
+func (s *stage) comeBack(ctx context.Context, h *hub) error {
+	if _, err := s.start(ctx, h); err != nil {
+		return err
+	}
+	// It writes what a hub writes that starts; from then on nothing is written.
+	began := time.Now()
+	if _, err := s.settled(ctx, quiet, 3*time.Minute); err != nil {
+		return err
+	}
+	before := s.allWrites(ctx)
+	s.report.Mark(h.Name + " is back")
+	count, share := s.fleets[0].count, s.fleets[0].count/len(s.hubs)
+	most := share + share/10 + 20
+	s.Progress.Step("the agents spread over all hubs again", count)
+	var total, fullest int
+	err := until(ctx, "the agents spread over all hubs again", time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
+		total, fullest = 0, 0
+		for _, h := range s.hubs {
+			m, ok := metricsOf(ctx, h)
+			if !ok {
+				return false, nil
+			}
+			n := int(m.Sum("atoll_gateway_streams"))
+			total, fullest = total+n, max(fullest, n)
+		}
+		s.Progress.Reach(count - max(0, fullest-most))
+		return total == count && fullest <= most, nil
+	})
+	s.report.Check("a hub that is back gets its share of the agents", err == nil, "%d agents, at most %d at one hub; with a share of %d, %d are clearly more", total, fullest, share, most)
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	s.report.Time("agents_spread_again", time.Since(began))
+	s.report.AtMost("API writes while agents go on to the hub that is back", s.allWrites(ctx).Since(before).Total(), 10, "requests")
+	return s.noteSpread(ctx, "after "+h.Name+" is back")
+}
+
+// allWrites of all hubs that run.
+func (s *stage) allWrites(ctx context.Context) measure.Writes {
+	all := measure.Writes{}
+	for _, h := range s.hubs {
+		m, ok := metricsOf(ctx, h)
+		if !ok {
+			continue
+		}
+		for key, n := range m.Writes() {
+			all[key] += n
+		}
+	}
+	return all
 }
 
 // openSeveral starts an etcd and the hubs on it.
@@ -189,7 +234,7 @@ func (s *stage) noteSpread(ctx context.Context, when string) error {
 		}
 		n := m.Sum("atoll_gateway_streams")
 		total += n
-		s.report.Count(fmt.Sprintf("streams_%s_of_%s", when, h.Name), n, "agents")
+		s.report.Count(fmt.Sprintf("streams_%s_of_%s", strings.ReplaceAll(when, " ", "_"), h.Name), n, "agents")
 	}
 	s.report.Check("each agent has one stream ("+when+")", int(total) == s.fleets[0].count, "%.0f streams of %d agents", total, s.fleets[0].count)
 	return nil
@@ -231,7 +276,7 @@ func (s *stage) lose(ctx context.Context, what string, lost *hub, apps []app) ([
 	s.report.Time("until_led_after_"+what+"_lost", led)
 	s.report.Within("leader hand-over ("+what+" lost)", led.Seconds(), handOver.Seconds(), "s")
 	extra := s.apps("after-"+what, 1)
-	if err := s.deliver(ctx, extra); err != nil {
+	if err := s.deliver(ctx, "applying a new application", extra); err != nil {
 		return nil, errors.Join(err, rows.end(ctx, what))
 	}
 	s.report.Time("new_apply_ready_after_"+what+"_lost", time.Since(killed))
@@ -260,13 +305,13 @@ func (s *stage) lose(ctx context.Context, what string, lost *hub, apps []app) ([
 
 // deliver applies applications and waits until they are ready. The hub that answers
 // may have lost the one that binds them for the moment.
-func (s *stage) deliver(ctx context.Context, apps []app) error {
+func (s *stage) deliver(ctx context.Context, what string, apps []app) error {
 	b, err := s.watchBundles(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.stop()
-	if err := s.applyAll(ctx, "applying a new application", apps); err != nil {
+	if err := s.applyAll(ctx, what, apps); err != nil {
 		return err
 	}
 	return s.awaitReady(ctx, b, apps, 5*time.Minute, nil)

@@ -47,6 +47,21 @@ func (s *stage) newProbe(ctx context.Context) (*probe, error) {
 	return p, nil
 }
 
+// probeQuiet begins to probe once the hub has nothing more to write, and gives what
+// everything has cost until then.
+func (s *stage) probeQuiet(ctx context.Context) (*probe, reading, error) {
+	p, err := s.newProbe(ctx)
+	if err != nil {
+		return nil, reading{}, err
+	}
+	before, err := s.settled(ctx, quiet, 5*time.Minute)
+	if err != nil {
+		return nil, reading{}, err
+	}
+	p.start(ctx)
+	return p, before, nil
+}
+
 // start to call until stop.
 func (p *probe) start(ctx context.Context) {
 	ctx, p.cancel = context.WithCancel(ctx)

@@ -39,33 +39,20 @@ func (s *stage) stormFleet(ctx context.Context) ([]app, error) {
 	if err := s.open(ctx, crowd{count: s.scaled(10_000, 2*stormGroups), groups: stormGroups}); err != nil {
 		return nil, err
 	}
-	b, err := s.watchBundles(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer b.stop()
 	apps := s.apps("storm", stormGroups)
-	if err := s.applyAll(ctx, "applying an application per group", apps); err != nil {
+	if err := s.deliver(ctx, "applying an application per group", apps); err != nil {
 		return nil, err
 	}
-	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {
-		return nil, err
-	}
-	_, err = s.settled(ctx, quiet, 5*time.Minute)
+	_, err := s.settled(ctx, quiet, 5*time.Minute)
 	return apps, err
 }
 
 // cutAll cuts all links; the hub goes on.
 func (s *stage) cutAll(ctx context.Context) error {
-	p, err := s.newProbe(ctx)
+	p, before, err := s.probeQuiet(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := s.settled(ctx, quiet, 2*time.Minute)
-	if err != nil {
-		return err
-	}
-	p.start(ctx)
 	s.report.Mark("links cut")
 	if err := s.fleets[0].control.Drop(ctx, fleet.Drop{Share: 1, For: cutFor}); err != nil {
 		return err
@@ -161,15 +148,10 @@ func flap(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.newProbe(ctx)
+	p, before, err := s.probeQuiet(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := s.settled(ctx, quiet, 2*time.Minute)
-	if err != nil {
-		return err
-	}
-	p.start(ctx)
 	s.report.Mark("flapping")
 	// Some are away for longer than it takes to be called Unknown.
 	if err := s.rates(ctx, fleet.Rates{OfflinePerMinute: 0.05, OfflineFor: 45 * time.Second}); err != nil {
@@ -184,6 +166,10 @@ func flap(ctx context.Context, s *stage) error {
 	own := p.stop("calls_while_flapping")
 	s.report.Mark("flapping ends")
 	if err := s.rates(ctx, fleet.Rates{}); err != nil {
+		return err
+	}
+	// Some have drawn to be away for minutes, and are not missed before they are Unknown.
+	if err := s.awaitAgents(ctx, s.fleets[0], "all agents return", 10*time.Minute, func(t fleet.Stats) int { return t.Connected }); err != nil {
 		return err
 	}
 	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {

@@ -55,6 +55,9 @@ func RunStore(ctx context.Context, dir string, port int) error {
 	cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = "server.crt", "server.key"
 	cfg.ClientTLSInfo.TrustedCAFile, cfg.ClientTLSInfo.ClientCertAuth = StoreCA, true
 	cfg.UnsafeNoFsync = true
+	// As the hub's embedded etcd has them: entries are as large as what was written, and
+	// upstream's ten thousand of them can be a gigabyte.
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 2000, 500
 	cfg.LogLevel = "error"
 	cfg.LogOutputs = []string{"stderr"}
 	server, err := embed.StartEtcd(cfg)
