@@ -104,3 +104,54 @@ func TestWhatWasToldBeforeIsNotWrittenAnew(t *testing.T) {
 		})
 	})
 }
+
+// Agents that check in now at this hub, now at another, cost no write at the one that
+// leads, and are missed two intervals after their last session, wherever it was.
+func TestCheckInsAtSeveralHubs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = time.Minute
+		w := newWorld(t, 3, every(interval))
+		var leads, complete atomic.Bool
+		leads.Store(true)
+		complete.Store(true)
+		w.oneOf(&leads, &complete)
+		elsewhere := func(uid string) {
+			w.Elsewhere(uid, true, time.Now())
+			pass(500 * time.Millisecond)
+			w.Elsewhere(uid, false, time.Now())
+		}
+		w.run(func() {
+			w.visit(0, 3)
+			pass(settle)
+			before := w.writes.Load()
+			for round := range 30 {
+				elsewhere("u0") // always there
+				if round%2 == 0 {
+					elsewhere("u1")
+				} else {
+					w.visit(1, 2)
+				}
+				w.visit(2, 3) // always here
+				pass(interval - 2*time.Second)
+			}
+			if n := w.writes.Load() - before; n != 0 {
+				t.Errorf("%d writes while three agents checked in at two hubs and nothing changed", n)
+			}
+			elsewhere("u1")
+			elsewhere("u2")
+			pass(interval)
+			elsewhere("u1")
+			elsewhere("u2")
+			pass(interval)
+			w.expect("c0", "Unknown CheckInsMissed")
+			w.expect("c1", "True AgentChecksIn")
+			w.expect("c2", "True AgentChecksIn")
+			if n := w.writes.Load() - before; n != 1 {
+				t.Errorf("%d writes for the one that is missed", n)
+			}
+			w.visit(0, 1)
+			pass(settle)
+			w.expect("c0", "True AgentChecksIn")
+		})
+	})
+}
