@@ -30,6 +30,7 @@ func settled(t *testing.T, c *Control, agents, rows int) func() bool {
 
 // TestFleet follows a few agents through what a hub orders.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	const agents = 20
 	h := startTestHub(webs(2)...)
 	t.Cleanup(h.server.Stop)
@@ -82,6 +83,7 @@ func TestFleet(t *testing.T) {
 
 // TestFaults: links that go, half-open ones, restarts, failures.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	const agents = 10
 	h := startTestHub(webs(2)...)
 	t.Cleanup(h.server.Stop)
@@ -139,6 +141,7 @@ func TestFaults(t *testing.T) {
 
 // TestCheckIns end when all is told, and come again.
 func TestCheckIns(t *testing.T) {
+	t.Parallel()
 	const agents = 5
 	h := startTestHub(webs(2)...)
 	t.Cleanup(h.server.Stop)
@@ -159,6 +162,7 @@ func TestCheckIns(t *testing.T) {
 
 // TestCrews: several processes are one to whoever asks.
 func TestCrews(t *testing.T) {
+	t.Parallel()
 	h := startTestHub(webs(1)...)
 	t.Cleanup(h.server.Stop)
 	whole := h.crew(t, 7)
@@ -187,6 +191,7 @@ func TestCrews(t *testing.T) {
 // TestShapedLinks are slow, by their round trips and not by much more: a loaded machine
 // may add seconds to a handshake, but not a round trip to each of its bytes.
 func TestShapedLinks(t *testing.T) {
+	t.Parallel()
 	h := startTestHub(webs(1)...)
 	t.Cleanup(h.server.Stop)
 	c := h.crew(t, 3)

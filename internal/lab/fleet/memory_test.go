@@ -71,7 +71,7 @@ func (s *sim) asleep() (n int) {
 
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 3*time.Minute, true, wait.ConditionFunc(func() (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true, wait.ConditionFunc(func() (bool, error) {
 		return ok(), nil
 	}).WithContext()); err != nil {
 		t.Fatalf("waited in vain until %s: %v", what, err)
