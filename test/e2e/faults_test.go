@@ -54,9 +54,10 @@ func env(t *testing.T, name string, otherwise int) int {
 
 // TestNothingIsLostAndNothingComesBack kills and cuts at random while users act at
 // random, and then compares every member with what users want. The seed is the same
-// each time, so that what fails fails again; `make soak` looks for others.
+// each time, so that what fails fails again: its first minute has every kind of fault,
+// and then a link that is half open for 45 s. `make soak` tries other seeds.
 func TestNothingIsLostAndNothingComesBack(t *testing.T) {
-	faultRun(t, uint64(env(t, seedVariable, 1)))
+	faultRun(t, uint64(env(t, seedVariable, 8)))
 }
 
 func faultRun(t *testing.T, seed uint64) {
