@@ -54,13 +54,16 @@ func edge(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.report.AtMost("etcd in use after compaction", size.InUse, budget(s.Scale, emptyStore, 2e9), "bytes")
-	if err := s.restartEdge(ctx, apps, every); err != nil {
+	if err := s.restartEdge(ctx); err != nil {
 		return err
 	}
 	if err := s.changeEverywhere(ctx, b, &apps[len(apps)-1], every); err != nil {
 		return err
 	}
 	if err := s.tellTruth(ctx, 2*every, apps); err != nil {
+		return err
+	}
+	if err := s.edgeAtRest(ctx, every); err != nil {
 		return err
 	}
 	s.report.Within("hub resident, at its peak", s.sampler.hubPeak, budget(s.Scale, emptyHub, 8e9), "bytes")
@@ -100,7 +103,7 @@ func (s *stage) placeEdge(ctx context.Context, b *bundles, apps []app, every tim
 // edgeAtRest measures what a round of check-ins costs in which nothing is new; between
 // two of one agent there are less than 1.2 intervals.
 func (s *stage) edgeAtRest(ctx context.Context, every time.Duration) error {
-	before, err := s.read(ctx)
+	before, err := s.settled(ctx, quiet, 5*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -155,8 +158,8 @@ func (s *stage) changeEverywhere(ctx context.Context, b *bundles, all *app, ever
 	return nil
 }
 
-// restartEdge kills the hub and starts it, and lets every agent call once.
-func (s *stage) restartEdge(ctx context.Context, apps []app, every time.Duration) error {
+// restartEdge kills the hub and starts it.
+func (s *stage) restartEdge(ctx context.Context) error {
 	if err := s.hubs[0].Kill(ctx); err != nil {
 		return err
 	}
@@ -180,12 +183,6 @@ func (s *stage) restartEdge(ctx context.Context, apps []app, every time.Duration
 	s.report.Note("API writes of the restarted hub: %s", start)
 	s.report.AtMost("API writes of a restarted hub, to which nothing is new", start.Total(), 50, "requests")
 	s.noteMemory("restarted", ready)
-	if err := s.edgeAtRest(ctx, every); err != nil {
-		return err
-	}
-	if err := s.tellTruth(ctx, 2*every, apps); err != nil {
-		return fmt.Errorf("after the restart: %w", err)
-	}
 	return nil
 }
 
