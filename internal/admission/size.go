@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -77,7 +78,7 @@ func stored(obj runtime.Object, a admission.Attributes, o admission.ObjectInterf
 		return nil, nil
 	}
 	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(raw); err != nil {
+	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
 		return nil, admission.NewForbidden(a, fmt.Errorf("look how large it is: %w", err))
 	}
 	u.SetGroupVersionKind(gvk)

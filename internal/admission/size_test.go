@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -65,6 +67,26 @@ func TestWhatIsPlacedAndTooLargeIsRefusedByItsPath(t *testing.T) {
 		if c.refused && !strings.Contains(err.Error(), "spec.files.large.bin: Invalid value: too large to be sent") {
 			t.Errorf("%s: %v", c.what, err)
 		}
+	}
+}
+
+// What the API server knows by type comes as it keeps it inside, and is looked at as it is
+// stored.
+func TestATypedTemplateIsLookedAtAsItIsStored(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := New(Options{Own: func(user.Info) bool { return false }, Hub: func() (Hub, bool) { return carrier{}, true }})
+	c := &core.ConfigMap{BinaryData: map[string][]byte{"noise": make([]byte, 1_000_000)}}
+	c.Name, c.Namespace, c.Finalizers = "c", "shop", []string{atoll.Finalizer}
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	a := admission.NewAttributesRecord(c, nil, gvk, "shop", "c", gvk.GroupVersion().WithResource("configmaps"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
+	err := p.Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme))
+	if err == nil || !strings.Contains(err.Error(), "binaryData.noise: Invalid value: too large to be sent") {
+		t.Error(err)
 	}
 }
 

@@ -27,6 +27,8 @@ const (
 	bigClusters = 10
 	bigBytes    = 1_000_000
 	bigItems    = 5000
+	// bigItemBytes of each of many objects.
+	bigItemBytes = 1000
 	// tooBig is what no Revision can carry, and the API takes; it cannot be compressed.
 	tooBig = 1_040_000
 	// bigPlacement clusters get one application. They check in, since one process has
@@ -93,7 +95,7 @@ func big(ctx context.Context, s *stage) error {
 	}
 	defer b.stop()
 	one := collection{namespace: "large-template", count: 1, data: base64.StdEncoding.EncodeToString(s.noise(bigBytes * 3 / 4))}
-	many := collection{namespace: "many-objects", count: s.scaled(bigItems, 50), data: "value"}
+	many := collection{namespace: "many-objects", count: s.scaled(bigItems, 50), data: base64.StdEncoding.EncodeToString(s.noise(bigItemBytes * 3 / 4))}
 	var want []truth.App
 	for _, c := range []struct {
 		collection

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,9 @@ const (
 	lossAgents = 21_000 // more than one process can hold
 	// handOver is how long the fleet may be without a leader.
 	handOver = 15 * time.Second
+	// spreadStill is for how long no agent goes on to another hub once all are where they
+	// stay.
+	spreadStill = 5 * time.Second
 )
 
 // hubLoss kills hubs that share an etcd.
@@ -86,25 +90,29 @@ func (s *stage) comeBack(ctx context.Context, h *hub) error {
 	count, share := s.fleets[0].count, s.fleets[0].count/len(s.hubs)
 	most := share + share/10 + 20
 	s.Progress.Step("the agents spread over all hubs again", count)
-	var total, fullest int
+	var spread []int
+	var since time.Time
 	err := until(ctx, "the agents spread over all hubs again", time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
-		total, fullest = 0, 0
-		for _, h := range s.hubs {
+		now := make([]int, len(s.hubs))
+		for i, h := range s.hubs {
 			m, ok := metricsOf(ctx, h)
 			if !ok {
 				return false, nil
 			}
-			n := int(m.Sum("atoll_gateway_streams"))
-			total, fullest = total+n, max(fullest, n)
+			now[i] = int(m.Sum("atoll_gateway_streams"))
 		}
-		s.Progress.Reach(count - max(0, fullest-most))
-		return total == count && fullest <= most, nil
+		if !slices.Equal(now, spread) {
+			spread, since = now, time.Now()
+		}
+		s.Progress.Reach(count - max(0, slices.Max(now)-share))
+		return time.Since(since) >= spreadStill, nil
 	})
-	s.report.Check("a hub that is back gets its share of the agents", err == nil, "%d agents, at most %d at one hub; with a share of %d, %d are clearly more", total, fullest, share, most)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
-	s.report.Time("agents_spread_again", time.Since(began))
+	s.report.Check("a hub that is back gets its share of the agents", err == nil && slices.Max(spread) <= most,
+		"%v agents, of %d; with a share of %d, %d are clearly more", spread, count, share, most)
+	s.report.Time("agents_spread_again", since.Sub(began))
 	s.report.AtMost("API writes while agents go on to the hub that is back", s.allWrites(ctx).Since(before).Total(), 10, "requests")
 	return s.noteSpread(ctx, "after "+h.Name+" is back")
 }
