@@ -15,8 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -66,11 +64,6 @@ type hub struct {
 // Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
 // shares that with other hubs and stands for election.
 func Run(ctx context.Context, o Options) error {
-	if os.Getenv("GOGC") == "" {
-		// What a burst, such as a fleet that joins, leaves in memory is never given
-		// back in full: half the garbage for a little CPU.
-		debug.SetGCPercent(50)
-	}
 	h := &hub{o: o, log: o.API.Logger, late: newLateParts(), began: time.Now()}
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
 	h.o.API.NoControllers = h.several()
@@ -89,7 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	defer h.door.close()
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watch(gctx, h.server) })
-	group.Go(func() error { return memory.GiveBack(gctx) })
+	group.Go(func() error { return memory.Keep(gctx) })
 	if h.several() {
 		group.Go(func() error { return h.share(gctx) })
 	} else {

@@ -1,12 +1,18 @@
-// Package memory keeps the hub's process small.
+// Package memory keeps the hub's process small, and lets it spend memory on speed
+// while there is work.
 //
-// Contract: what a burst leaves, such as a fleet that joins, goes back to the system
-// once the hub is quiet again; a hub that is busy, and one that has been quiet for
-// long, are left alone.
+// Contract: while the hub is busy, heap and stacks may grow to roomBytes, or the heap by
+// half of what lives where that is more, before it is collected; a quiet hub keeps a
+// fifth. What a
+// burst leaves, such as a fleet that joins, goes back to the system once the hub is
+// quiet again; one that has been quiet for long is left alone. Who sets GOGC decides
+// for himself how much garbage there may be.
 package memory
 
 import (
 	"context"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -14,11 +20,29 @@ import (
 
 const (
 	// lookAtMemory is how often it is asked how much was allocated.
-	lookAtMemory = 20 * time.Second
-	// quietBytes allocated between two looks are few: nobody waits for the hub.
-	quietBytes = 20 << 20
+	lookAtMemory = 2 * time.Second
+	// calmLooks in a row at which little was allocated are quiet: nobody waits for the
+	// hub.
+	calmLooks = 10
+	// calmBytes allocated between two looks are little.
+	calmBytes = 4 << 20
 	// burstBytes since memory was last given back are enough to do it again.
 	burstBytes = 128 << 20
+
+	// roomBytes is what heap and stacks of a busy hub may always grow to. Collecting
+	// costs what lives, as often as the room above it is filled; but spans in which a
+	// burst has left something stay, so that room is not for nothing either.
+	roomBytes = 1 << 30
+	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
+	// of a quiet one, which makes little garbage.
+	busyPercent, quietPercent = 50, 20
+	// mostPercent is the most room: a small heap is collected soon enough.
+	mostPercent = 400
+	// percentStep is the least change that is worth stopping the world for.
+	percentStep = 10
+	// shrinkings of stacks after a burst: each collection halves those that are hardly
+	// used.
+	shrinkings = 3
 )
 
 // bursts tells when one is over. The runtime alone gives memory back only above what
@@ -27,33 +51,82 @@ type bursts struct {
 	// last is what had been allocated at the last look, in bytes; given, when memory
 	// was last given back.
 	last, given uint64
+	calm        int // looks in a row
 }
 
-// due tells whether a burst is over, by the bytes that were ever allocated.
-func (m *bursts) due(allocated uint64) bool {
-	quiet := allocated-m.last < quietBytes
-	m.last = allocated
-	if !quiet || allocated-m.given < burstBytes {
-		return false
+// look at the bytes that were ever allocated: whether the hub is quiet, and whether a
+// burst is over.
+func (b *bursts) look(allocated uint64) (quiet, over bool) {
+	if allocated-b.last < calmBytes {
+		b.calm++
+	} else {
+		b.calm = 0
 	}
-	m.given = allocated
-	return true
+	b.last = allocated
+	if b.calm < calmLooks {
+		return false, false
+	}
+	if allocated-b.given < burstBytes {
+		return true, false
+	}
+	b.given = allocated
+	return true, true
 }
 
-// GiveBack after bursts, until ctx ends.
-func GiveBack(ctx context.Context) error {
-	var m bursts
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+// footprint of the process, in bytes.
+type footprint struct {
+	live   uint64 // in the heap, when it was collected last
+	stacks uint64 // of goroutines
+	roots  uint64 // what is in use of stacks, and globals
+}
+
+// percent of live and roots that may be garbage, as the runtime counts it.
+func (f footprint) percent(quiet bool) int {
+	if quiet {
+		return quietPercent
+	}
+	room := roomBytes - int64(f.live) - int64(f.stacks)
+	return int(min(max(room*100/max(int64(f.live+f.roots), 1), busyPercent), mostPercent))
+}
+
+// samples that Keep reads: what was ever allocated, and a footprint.
+func samples() []metrics.Sample {
+	return []metrics.Sample{
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
+	}
+}
+
+// read the samples.
+func read(samples []metrics.Sample) (allocated uint64, f footprint) {
+	metrics.Read(samples)
+	n := func(i int) uint64 { return samples[i].Value.Uint64() }
+	return n(0), footprint{live: n(1), stacks: n(2), roots: n(3) + n(4)}
+}
+
+// Keep the process small until ctx ends.
+func Keep(ctx context.Context) error {
+	var b bursts
+	steers, now, all := os.Getenv("GOGC") == "", 0, samples()
 	tick := time.NewTicker(lookAtMemory)
 	defer tick.Stop()
 	for {
+		allocated, f := read(all)
+		quiet, over := b.look(allocated)
+		if want := f.percent(quiet); steers && (want-now >= percentStep || now-want >= percentStep) {
+			now = want
+			debug.SetGCPercent(now)
+		}
+		if over {
+			for range shrinkings - 1 {
+				runtime.GC()
+			}
+			debug.FreeOSMemory()
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		}
-		if metrics.Read(sample); m.due(sample[0].Value.Uint64()) {
-			debug.FreeOSMemory()
 		}
 	}
 }

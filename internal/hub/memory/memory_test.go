@@ -1,24 +1,82 @@
 package memory
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
+
+const mib = 1 << 20
 
 func TestMemoryIsGivenBackOnceABurstIsOver(t *testing.T) {
-	var m bursts
-	const mib = 1 << 20
-	for i, look := range []struct {
-		allocated uint64
-		due       bool
+	var b bursts
+	allocated := uint64(0)
+	for i, phase := range []struct {
+		looks int
+		bytes uint64 // allocated before each
+		over  int    // how often a burst is over
+		quiet bool   // at the end
 	}{
-		{1000 * mib, false}, // a start
-		{2000 * mib, false}, // more of it
-		{2010 * mib, true},  // quiet
-		{2020 * mib, false}, // nothing new to give back
-		{2039 * mib, false},
-		{2130 * mib, false}, // little, and not quiet
-		{2149 * mib, true},  // enough since the last time, and quiet again
+		{1, 1000 * mib, 0, false},             // a start
+		{1, 1000 * mib, 0, false},             // more of it
+		{calmLooks - 1, 1 * mib, 0, false},    // not for long enough
+		{1, 1 * mib, 1, true},                 // quiet
+		{20, 1 * mib, 0, true},                // nothing new to give back
+		{1, 90 * mib, 0, false},               // little
+		{calmLooks, 1 * mib, 0, true},         // and over
+		{1, 90 * mib, 0, false},               // with this
+		{calmLooks, 1 * mib, 1, true},         // it is enough since the last time
+		{calmLooks, calmBytes, 0, false},      // steady work
+		{3 * calmLooks, calmBytes, 0, false},  // is no burst that ends
+		{calmLooks, calmBytes / 2, 1, true},   // before it does
+		{burstBytes / mib, 1 * mib, 1, true},  // a quiet hub makes garbage too
+		{burstBytes / mib, 1 * mib, 1, true},  // which goes back as seldom
+		{2 * calmLooks, 100 * mib, 0, false},  // busy again
+		{calmLooks - 1, calmBytes, 0, false},  // not yet
+		{calmLooks, calmBytes - 1, 1, true},   // quiet
+		{calmLooks, 0, 0, true},               // nothing at all
+		{1, burstBytes + calmBytes, 0, false}, // the next
 	} {
-		if m.due(look.allocated) != look.due {
-			t.Errorf("look %d: %t, want %t", i, !look.due, look.due)
+		over, quiet := 0, false
+		for range phase.looks {
+			allocated += phase.bytes
+			var o bool
+			if quiet, o = b.look(allocated); o {
+				over++
+			}
 		}
+		if over != phase.over || quiet != phase.quiet {
+			t.Errorf("phase %d: over %d times, quiet %t; want %d, %t", i, over, quiet, phase.over, phase.quiet)
+		}
+	}
+}
+
+func TestABusyHubHasRoom(t *testing.T) {
+	for _, x := range []struct {
+		live, stacks, roots uint64
+		quiet               bool
+		want                int
+	}{
+		{0, 0, 0, false, mostPercent},
+		{100 * mib, 20 * mib, 10 * mib, false, mostPercent},
+		{312 * mib, 88 * mib, 0, false, 200},
+		{400 * mib, 124 * mib, 100 * mib, false, 100},
+		{400 * mib, 300 * mib, 100 * mib, false, 64},
+		{600 * mib, 300 * mib, 100 * mib, false, busyPercent},
+		{5000 * mib, 0, 0, false, busyPercent},
+		{100 * mib, 0, 0, true, quietPercent},
+		{5000 * mib, 0, 0, true, quietPercent},
+	} {
+		f := footprint{x.live, x.stacks, x.roots}
+		if got := f.percent(x.quiet); got != x.want {
+			t.Errorf("%d MB live, %d of stacks, quiet %t: %d %%, want %d", x.live/mib, x.stacks/mib, x.quiet, got, x.want)
+		}
+	}
+}
+
+func TestTheRuntimeTellsWhatIsAsked(t *testing.T) {
+	runtime.GC()
+	allocated, f := read(samples())
+	if allocated == 0 || f.live == 0 || f.stacks == 0 || f.roots == 0 {
+		t.Errorf("%d allocated, %+v", allocated, f)
 	}
 }
