@@ -1,6 +1,8 @@
 package state
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unique"
@@ -10,15 +12,16 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// sharedLists is how many sets of resources are kept for Clusters to share, before
-// the table of them begins anew.
-const sharedLists = 10_000
+// sharedMost is how many sets of resources, and of labels, are kept for Clusters to
+// share, before the table of them begins anew.
+const sharedMost = 10_000
 
-// slimmer makes Clusters share what many of them have in common: words of labels and
-// conditions, and equal resources.
+// slimmer makes Clusters share what many of them have in common: equal labels and
+// resources, and words of labels and conditions. Annotations are each Cluster's own.
 type slimmer struct {
-	mu    sync.Mutex
-	lists map[string]corev1.ResourceList
+	mu     sync.Mutex
+	lists  map[string]corev1.ResourceList
+	labels map[string]map[string]string
 }
 
 // slim a Cluster that was just read and that nobody else has; anything else stays as
@@ -29,7 +32,7 @@ func (s *slimmer) slim(obj any) (any, error) {
 		return obj, nil
 	}
 	c.ManagedFields = nil
-	c.Labels, c.Annotations = sharedWords(c.Labels), sharedWords(c.Annotations)
+	c.Labels, c.Annotations = s.shareLabels(c.Labels), ownValues(c.Annotations)
 	for _, w := range []*string{
 		&c.Kind, &c.APIVersion, &c.Spec.Region, &c.Spec.Zone, &c.Spec.Provider,
 		&c.Status.KubernetesVersion, &c.Status.AgentVersion, &c.Status.APIsHash, &c.Status.Nodes.Summary,
@@ -50,13 +53,39 @@ func (s *slimmer) slim(obj any) (any, error) {
 
 func share(s *string) { *s = unique.Make(*s).Value() }
 
-func sharedWords(m map[string]string) map[string]string {
+// shareLabels gives equal labels that other Clusters have too.
+func (s *slimmer) shareLabels(labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	var key strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		key.WriteString(k + "=" + labels[k] + "\n") // neither has a line's end in it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.labels[key.String()]; ok {
+		return known
+	}
+	if s.labels == nil || len(s.labels) >= sharedMost {
+		s.labels = map[string]map[string]string{}
+	}
+	out := make(map[string]string, len(labels))
+	for k, v := range labels {
+		out[unique.Make(k).Value()] = unique.Make(v).Value()
+	}
+	s.labels[key.String()] = out
+	return out
+}
+
+// ownValues shares the keys alone.
+func ownValues(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
 	out := make(map[string]string, len(m))
 	for k, v := range m {
-		out[unique.Make(k).Value()] = unique.Make(v).Value()
+		out[unique.Make(k).Value()] = v
 	}
 	return out
 }
@@ -83,7 +112,7 @@ func (s *slimmer) share(list corev1.ResourceList) corev1.ResourceList {
 	if known, ok := s.lists[key.String()]; ok {
 		return known
 	}
-	if s.lists == nil || len(s.lists) >= sharedLists {
+	if s.lists == nil || len(s.lists) >= sharedMost {
 		s.lists = map[string]corev1.ResourceList{}
 	}
 	s.lists[key.String()] = list
