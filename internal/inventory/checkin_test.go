@@ -224,3 +224,33 @@ func TestFewMissedCheckInsAreWritten(t *testing.T) {
 		})
 	})
 }
+
+// While the table shows an older Cluster than the store has, nothing is tried again and
+// again; what is to be said is said when the table has caught up.
+func TestAnOldTableIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, every(time.Minute))
+		w.run(func() {
+			c, _ := w.Get("c0")
+			newer := c.DeepCopy()
+			newer.Labels = map[string]string{"env": "prod"}
+			if err := w.client.Update(t.Context(), newer); err != nil {
+				t.Fatal(err)
+			}
+			before := w.writes.Load()
+			for range 5 {
+				w.visit(0, 1)
+				pass(settle)
+			}
+			if n := w.writes.Load() - before; n > 1 {
+				t.Errorf("%d tries of a write that cannot succeed", n)
+			}
+			w.see(newer)
+			pass(settle)
+			w.expect("c0", "True AgentChecksIn")
+			if c, _ := w.Get("c0"); c.Labels["env"] != "prod" {
+				t.Errorf("labels are %v", c.Labels)
+			}
+		})
+	})
+}

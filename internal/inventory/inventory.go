@@ -106,7 +106,10 @@ type member struct {
 	every time.Duration
 	apis  []string // to be stored
 	wrote time.Time
-	met   time.Time // when it was first known of
+	// outdated is the version of the Cluster that is known not to be the last: the
+	// table is about to show another.
+	outdated string
+	met      time.Time // when it was first known of
 }
 
 // New makes a Reconciler that follows the table from now on.
@@ -334,9 +337,7 @@ func (r *Reconciler) work(ctx context.Context) {
 		after, err := r.reconcile(ctx, name)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			if !apierrors.IsConflict(err) {
-				r.o.Logger.Error("cannot write what a cluster is; the hub tries again", "cluster", name, "err", err)
-			}
+			r.o.Logger.Error("cannot write what a cluster is; the hub tries again", "cluster", name, "err", err)
 			r.queue.AddRateLimited(name)
 		case after > 0:
 			r.queue.Forget(name)
@@ -357,7 +358,7 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	uid, now := string(c.UID), time.Now()
 	r.mu.Lock()
 	m := r.member(uid)
-	if r.others(m) {
+	if r.others(m) || m.outdated == c.ResourceVersion {
 		r.mu.Unlock()
 		return 0, nil
 	}
@@ -385,13 +386,19 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	write := c.DeepCopy()
 	write.Status = next
-	if err := r.o.Client.Status().Update(ctx, write); err != nil {
+	err = r.o.Client.Status().Update(ctx, write)
+	if err != nil && !apierrors.IsConflict(err) {
 		return 0, client.IgnoreNotFound(err)
 	}
-	r.writes.Inc()
 	r.mu.Lock()
-	m.wrote = now
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	if err != nil || write.ResourceVersion != c.ResourceVersion {
+		m.outdated = c.ResourceVersion // who reads it again would write in vain
+	}
+	if err == nil {
+		m.wrote = now
+		r.writes.Inc()
+	}
 	return after, nil
 }
 
