@@ -10,22 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// contentCache is how many contents stay decoded in memory.
-const contentCache = 1024
-
 // Revisions is the table of Revisions without their content, which is read when
 // it is needed and kept for a while.
 type Revisions struct {
 	client  client.Client
 	hubKey  []byte
-	content *lru.Cache // name → *atoll.Content
+	content *contents
 	locks   bundleLocks
 
 	mu       sync.RWMutex
@@ -39,7 +35,7 @@ func newRevisions(c client.Client, hubKey []byte) (*Revisions, error) {
 		return nil, fmt.Errorf("state: the hub's key has %d bytes, 32 are needed to name revisions", len(hubKey))
 	}
 	return &Revisions{
-		client: c, hubKey: hubKey, content: lru.New(contentCache),
+		client: c, hubKey: hubKey, content: newContents(contentBytes),
 		byName: map[string]*enginev1.Revision{}, byBundle: map[string][]*enginev1.Revision{},
 	}, nil
 }
@@ -65,8 +61,8 @@ func (t *Revisions) Subscribe(fn func(bundleUID string)) { t.subscribe(fn) }
 // Content of a Revision; shared, not to be changed. It reads the API server at the
 // first call for a name.
 func (t *Revisions) Content(ctx context.Context, name string) (*atoll.Content, error) {
-	if c, ok := t.content.Get(name); ok {
-		return c.(*atoll.Content), nil
+	if c, ok := t.content.get(name); ok {
+		return c, nil
 	}
 	var r enginev1.Revision
 	if err := t.client.Get(ctx, client.ObjectKey{Name: name}, &r); err != nil {
@@ -84,7 +80,7 @@ func (t *Revisions) Content(ctx context.Context, name string) (*atoll.Content, e
 	if err != nil {
 		return nil, fmt.Errorf("revision %s: %w", name, err)
 	}
-	t.content.Add(name, c)
+	t.content.add(name, c)
 	return c, nil
 }
 
@@ -157,7 +153,7 @@ func (t *Revisions) Cut(ctx context.Context, ref enginev1.BundleRef, content *at
 	if err := t.client.Create(ctx, rev); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("cut revision %s: %w", rev.Name, err)
 	}
-	t.content.Add(rev.Name, content)
+	t.content.add(rev.Name, content)
 	if stripped, err := stripRevision(rev); err == nil {
 		t.put(stripped.(*enginev1.Revision))
 	}
@@ -226,6 +222,6 @@ func (t *Revisions) drop(obj client.Object) {
 		delete(t.byBundle, uid)
 	}
 	t.mu.Unlock()
-	t.content.Remove(r.Name)
+	t.content.remove(r.Name)
 	t.notify(uid)
 }

@@ -70,7 +70,7 @@ func TestSecretsLieOnlyInSecrets(t *testing.T) {
 	if err := c.List(t.Context(), &secrets); err != nil || len(secrets.Items) != 1 || secrets.Items[0].Namespace != atoll.SystemNamespace {
 		t.Fatalf("secret parts: %v, %v", secrets.Items, err)
 	}
-	revs.content.Clear()
+	revs.content.remove(name)
 	back, err := revs.Content(t.Context(), name)
 	if err != nil || len(back.Items) != 2 || !strings.Contains(string(back.Items[1].Object), "hush-hush") {
 		t.Fatalf("read back: %+v, %v", back, err)
