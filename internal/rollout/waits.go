@@ -98,15 +98,16 @@ func (s *step) waitRemoval(row Row, since time.Time) Wait {
 	case !row.Online:
 		return Wait{For: "the cluster to come back and remove what it holds, or `atoll remove` to give it up", Who: WhoMember, Since: since}
 	}
-	return Wait{For: "the removal to be done" + nextCheckIn(row), Who: WhoAgent, Since: since}
+	return Wait{For: "the removal to be done" + NextCheckIn(row.CheckIn), Who: WhoAgent, Since: since}
 }
 
-// nextCheckIn tells why nothing is heard of a cluster that only checks in.
-func nextCheckIn(row Row) string {
-	if row.CheckIn == 0 {
+// NextCheckIn tells why nothing is heard of a cluster that only checks in; empty for one
+// that holds a stream.
+func NextCheckIn(every time.Duration) string {
+	if every == 0 {
 		return ""
 	}
-	return " (the cluster checks in every " + atoll.Span(row.CheckIn) + ")"
+	return " (the cluster checks in every " + atoll.Span(every) + ")"
 }
 
 // WaitOf says what a row that is Active waits for; For is empty when it is done.
@@ -120,7 +121,7 @@ func WaitOf(row Row) Wait {
 	case !row.Online && (behind || st.State != atoll.RowReady):
 		return Wait{For: "the cluster to come back", Who: WhoMember, Since: since}
 	case behind:
-		return Wait{For: "the latest change to be applied" + nextCheckIn(row), Who: WhoAgent, Since: since}
+		return Wait{For: "the latest change to be applied" + NextCheckIn(row.CheckIn), Who: WhoAgent, Since: since}
 	case st.State == atoll.RowProgressing:
 		return Wait{For: detail(st, "items to become healthy"), Who: WhoAtoll, Since: since}
 	case st.State == atoll.RowDegraded:

@@ -28,6 +28,9 @@ type Row struct {
 
 // Rows is the table of all rows of all TargetSlices. It keeps lines as the slices
 // have them and decodes them for whoever reads: a row takes about 250 bytes.
+//
+// Its lock is held to read or to change what is there, never to work out what a slice
+// means: a page has a lock of its own for who fills it.
 type Rows struct {
 	client client.Client
 
@@ -132,8 +135,8 @@ func (t *Rows) Get(bundleUID, cluster string) (out Row, ok bool) {
 	return out, true
 }
 
-// hash tells the hash of the row's status, and keeps it with the row: one whose status
-// changes is another row.
+// hash tells the hash of the row's status, and keeps it with the row while that says
+// the same.
 func (t *Rows) hash(out *Row, v *view) {
 	if out.Status == nil || v.hash != "" {
 		out.StatusHash = v.hash
@@ -142,7 +145,9 @@ func (t *Rows) hash(out *Row, v *view) {
 	out.StatusHash = session.StatusHash(*out.Status)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v.of.hash = out.StatusHash
+	if r := v.of; r.status == v.status && r.page.dict == v.dict {
+		r.hash = out.StatusHash
+	}
 }
 
 // Bundles that have rows, by UID; those that are deleted included.
@@ -167,22 +172,21 @@ func (t *Rows) Revision() int64 {
 	return t.revision
 }
 
-// Slices of a Bundle by number, for who collects empty ones.
-func (t *Rows) Slices(bundleUID string) []*enginev1.TargetSlice {
+// EmptySlices of a Bundle by number, for who collects them, and how many slices it has
+// in all.
+func (t *Rows) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	b := t.byBundle[bundleUID]
 	if b == nil {
-		return nil
+		return nil, 0
 	}
-	out := make([]*enginev1.TargetSlice, 0, len(b.pages))
 	for _, p := range b.pages {
-		s := p.slice()
-		s.Spec.Words, s.Spec.Rows = p.dict.spec, p.specs(nil)
-		s.Status.Words, s.Status.Rows = p.dict.status, p.statuses(nil)
-		out = append(out, s)
+		if len(p.rows)+len(p.odd) == 0 {
+			empty = append(empty, p.slice())
+		}
 	}
-	return out
+	return empty, len(b.pages)
 }
 
 // Subscribe to changes: a Bundle's UID and the names of the clusters whose rows
@@ -193,39 +197,65 @@ func (t *Rows) Subscribe(fn func(bundleUID string, clusters []string)) {
 
 func (t *Rows) put(obj client.Object) {
 	s := obj.(*enginev1.TargetSlice)
-	t.mu.Lock()
-	p := t.pages[s.Name]
+	p := t.lockPage(s.Name, &s.Spec.Bundle)
 	// What is known already is filled again, so that table and informer have one text.
-	if p != nil && p.meta.UID == s.UID && older(s.ResourceVersion, p.meta.ResourceVersion) {
-		t.mu.Unlock()
+	if p.meta.UID == s.UID && older(s.ResourceVersion, p.meta.ResourceVersion) {
+		p.filling.Unlock()
 		return
 	}
-	if p == nil {
-		p = &page{name: strings.Clone(s.Name), number: numberOf(s.Name), bundle: s.Spec.Bundle}
-		t.pages[s.Name] = p
-		t.addPage(p)
-	}
+	f := p.fill(s)
+	t.mu.Lock()
 	t.revision = max(t.revision, number(s.ResourceVersion))
-	changed := t.fill(p, s)
+	t.settle(f)
 	t.mu.Unlock()
-	t.tell(p.bundle.UID, changed)
+	p.filling.Unlock()
+	t.tell(p.bundle.UID, f.changed)
 }
 
 func (t *Rows) drop(obj client.Object) {
-	t.mu.Lock()
-	p := t.pages[obj.GetName()]
-	if p == nil || p.meta.UID != obj.GetUID() {
-		t.mu.Unlock()
+	p := t.lockPage(obj.GetName(), nil)
+	if p == nil {
 		return
 	}
-	delete(t.pages, p.meta.Name)
-	changed := t.fill(p, &enginev1.TargetSlice{})
+	if p.meta.UID != obj.GetUID() {
+		p.filling.Unlock()
+		return
+	}
+	f := p.fill(&enginev1.TargetSlice{})
+	t.mu.Lock()
+	p.gone = true
+	delete(t.pages, p.name)
+	t.settle(f)
 	b := t.byBundle[p.bundle.UID]
 	if b.pages = slices.DeleteFunc(b.pages, func(o *page) bool { return o == p }); len(b.pages) == 0 {
 		delete(t.byBundle, p.bundle.UID)
 	}
 	t.mu.Unlock()
-	t.tell(p.bundle.UID, changed)
+	p.filling.Unlock()
+	t.tell(p.bundle.UID, f.changed)
+}
+
+// lockPage gives the page of that name, to be filled; a new one of the Bundle, where
+// there is none. Without a Bundle that is nil.
+func (t *Rows) lockPage(name string, bundle *enginev1.BundleRef) *page {
+	for {
+		t.mu.Lock()
+		p := t.pages[name]
+		if p == nil && bundle == nil {
+			t.mu.Unlock()
+			return nil
+		}
+		if p == nil {
+			p = &page{name: strings.Clone(name), number: numberOf(name), bundle: *bundle, dict: &dict{}}
+			t.pages[p.name] = p
+		}
+		t.mu.Unlock()
+		p.filling.Lock()
+		if !p.gone {
+			return p
+		}
+		p.filling.Unlock() // it was dropped meanwhile
+	}
 }
 
 func (t *Rows) tell(bundle string, clusters []string) {
@@ -234,7 +264,9 @@ func (t *Rows) tell(bundle string, clusters []string) {
 	}
 }
 
+// addPage to its Bundle. The caller holds the lock.
 func (t *Rows) addPage(p *page) {
+	p.listed = true
 	b := t.byBundle[p.bundle.UID]
 	if b == nil {
 		b = &bundleRows{rows: map[string]*row{}}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,16 +12,23 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// page is one TargetSlice as the table keeps it. The table's lock guards it.
+// page is one TargetSlice as the table keeps it. The table's lock guards it. Who holds
+// filling is the only one who changes it, and may read it without the table's lock, but
+// for the hashes of its rows.
 type page struct {
 	name   string
 	number int
 	bundle enginev1.BundleRef
-	meta   metav1.ObjectMeta
-	dict   *dict
-	rows   []*row // by cluster name
-	bytes  int    // of all lines
-	odd    []odd
+
+	filling sync.Mutex
+	listed  bool // among its Bundle's
+	gone    bool // it was dropped
+
+	meta  metav1.ObjectMeta
+	dict  *dict
+	rows  []*row // by cluster name
+	bytes int    // of all lines
+	odd   []odd
 }
 
 // odd is a row whose spec this version cannot read, since who wrote it was newer in a
@@ -118,26 +126,45 @@ func (p *page) statuses(news map[string]string) string {
 	return atoll.JoinLines(lines)
 }
 
-// fill the page with a slice's lines, and name the clusters whose rows differ from
-// before. The caller holds the lock.
-func (t *Rows) fill(p *page, s *enginev1.TargetSlice) (changed []string) {
+// filling is what a page is to hold, worked out from a slice's lines.
+type filling struct {
+	page *page
+	meta metav1.ObjectMeta
+	dict *dict
+	odd  []odd
+	// bytes of all lines.
+	bytes int
+	// lines of the rows, and gone ones that have none.
+	lines *[]filled
+	gone  []*row
+	fresh bool // some rows are
+	// changed are the clusters whose rows differ from before.
+	changed []string
+	grown   bool // words of before mean what they meant
+}
+
+// filled is one row with its lines. The UID is of one that is not in the table yet.
+type filled struct {
+	row               *row
+	spec, status, uid string
+	same              bool
+}
+
+// fill works out what the page is to hold of a slice. The caller holds its filling;
+// nothing that anybody reads is changed.
+func (p *page) fill(s *enginev1.TargetSlice) *filling {
+	f := &filling{page: p, meta: p.meta, bytes: len(s.Spec.Rows) + len(s.Status.Rows)}
 	if s.Name != "" {
-		p.meta = s.ObjectMeta
-		p.meta.ManagedFields = nil
+		f.meta = s.ObjectMeta
+		f.meta.ManagedFields = nil
 	}
-	f := filling{page: p, was: p.dict}
-	p.dict, f.grown = p.dict.next(s.Spec.Words, s.Status.Words)
+	f.dict, f.grown = p.dict.next(s.Spec.Words, s.Status.Words)
 	old, specs, statuses := p.rows, atoll.Lines(s.Spec.Rows), atoll.Lines(s.Status.Rows)
-	p.odd, p.bytes = nil, len(s.Spec.Rows)+len(s.Status.Rows)
-	rows := make([]*row, 0, len(specs))
-	gone := func() {
-		t.remove(old[0])
-		changed = append(changed, old[0].cluster)
-		old = old[1:]
-	}
+	f.lines = linesPool.Get().(*[]filled)
 	for _, spec := range specs {
 		for len(old) > 0 && old[0].cluster < spec.Cluster {
-			gone()
+			f.leave(old[0])
+			old = old[1:]
 		}
 		for len(statuses) > 0 && statuses[0].Cluster < spec.Cluster {
 			statuses = statuses[1:]
@@ -149,56 +176,89 @@ func (t *Rows) fill(p *page, s *enginev1.TargetSlice) (changed []string) {
 		if len(old) > 0 && old[0].cluster == spec.Cluster {
 			before, old = old[0], old[1:]
 		}
-		r, same := t.settle(f, before, spec, status)
-		if r != nil {
-			rows = append(rows, r)
-		}
-		if !same {
-			changed = append(changed, spec.Cluster)
-		}
+		f.take(before, spec, status)
 	}
-	for len(old) > 0 {
-		gone()
+	for _, r := range old {
+		f.leave(r)
 	}
-	p.rows = rows
-	return changed
+	return f
 }
 
-// filling is what a page held before it is filled anew.
-type filling struct {
-	page  *page
-	was   *dict
-	grown bool // words of before mean what they meant
+func (f *filling) leave(r *row) {
+	f.gone, f.changed = append(f.gone, r), append(f.changed, r.cluster)
 }
 
-// settle one row with its lines as they are now: nil for a line that is no row. A row
-// that is the same takes on the memory of the new text, so that none of it lies in an
-// old one.
-func (t *Rows) settle(f filling, old *row, line atoll.Line, status string) (now *row, same bool) {
-	p := f.page
+// take one row with its lines as they are now. One of the same cluster stays what it
+// is, and takes on the memory of the new text even where that says the same, so that
+// none of it lies in an old one.
+func (f *filling) take(old *row, line atoll.Line, status string) {
 	if old != nil && f.same(old, line.Text, status) {
-		old.spec, old.status = line.Text, status
-		return old, true
+		f.add(filled{row: old, spec: line.Text, status: status, same: true})
+		return
+	}
+	spec, err := atoll.ParseRowSpec(line.Text, f.dict.spec...)
+	if err != nil {
+		f.odd = append(f.odd, odd{line.Cluster, line.Text, status})
+		if old != nil {
+			f.leave(old)
+		}
+		return
+	}
+	f.changed = append(f.changed, line.Cluster)
+	if old != nil && old.member.uid == spec.UID {
+		f.add(filled{row: old, spec: line.Text, status: status})
+		return
 	}
 	if old != nil {
-		t.remove(old)
+		f.gone = append(f.gone, old)
 	}
-	spec, err := atoll.ParseRowSpec(line.Text, p.dict.spec...)
-	if err != nil {
-		p.odd = append(p.odd, odd{line.Cluster, line.Text, status})
-		return nil, old == nil
+	f.fresh = true
+	f.add(filled{row: &row{page: f.page, cluster: line.Cluster}, spec: line.Text, status: status, uid: spec.UID})
+}
+
+func (f *filling) add(l filled) { *f.lines = append(*f.lines, l) }
+
+// linesPool keeps the memory of fillings: slices are put all the time.
+var linesPool = sync.Pool{New: func() any { return new([]filled) }}
+
+// settle a filling in the table. The caller holds the table's lock.
+func (t *Rows) settle(f *filling) {
+	p := f.page
+	if !p.listed {
+		t.addPage(p)
 	}
-	now = &row{page: p, spec: line.Text, status: status}
-	t.add(now, line.Cluster, spec.UID)
-	return now, false
+	p.meta, p.dict, p.odd, p.bytes = f.meta, f.dict, f.odd, f.bytes
+	for _, r := range f.gone {
+		t.remove(r)
+	}
+	for _, l := range *f.lines {
+		r := l.row
+		if r.spec, r.status = l.spec, l.status; !l.same {
+			r.hash = ""
+		}
+		if l.uid != "" {
+			t.add(r, r.cluster, l.uid)
+		} else if !l.same && t.find(p.bundle.UID, r.cluster) != r { // another slice has it too
+			t.add(r, r.cluster, r.member.uid)
+		}
+	}
+	if f.fresh || len(f.gone) > 0 {
+		p.rows = make([]*row, len(*f.lines))
+		for i, l := range *f.lines {
+			p.rows[i] = l.row
+		}
+	}
+	clear(*f.lines)
+	*f.lines = (*f.lines)[:0]
+	linesPool.Put(f.lines)
 }
 
 // same tells whether the lines say what the row says.
-func (f filling) same(old *row, spec, status string) bool {
+func (f *filling) same(old *row, spec, status string) bool {
 	if f.grown {
 		return old.spec == spec && old.status == status
 	}
-	return f.was.means(old.spec, old.status) == f.page.dict.means(spec, status)
+	return f.page.dict.means(old.spec, old.status) == f.dict.means(spec, status)
 }
 
 // next gives the words of a page that is filled anew, in the memory of those that are

@@ -52,9 +52,9 @@ func (m *memberRows) of(bundle string) *row {
 
 func (t *Rows) writeStatus(ctx context.Context, p *page, reports map[string]atoll.RowStatus) error {
 	for {
-		t.mu.RLock()
+		p.filling.Lock()
 		next := p.withReports(reports)
-		t.mu.RUnlock()
+		p.filling.Unlock()
 		if next == nil {
 			return nil
 		}
@@ -82,7 +82,8 @@ func (t *Rows) writeStatus(ctx context.Context, p *page, reports map[string]atol
 
 // withReports gives the page's slice with the reports, by cluster name, that are news
 // to it, and without statuses of rows that are gone; nil when that changes nothing.
-// Specs are left out: the API server keeps what it has. The caller holds the lock.
+// Specs are left out: the API server keeps what it has. The caller holds the page's
+// filling.
 func (p *page) withReports(reports map[string]atoll.RowStatus) *enginev1.TargetSlice {
 	words, news := atoll.NewWords(p.dict.status), map[string]string{}
 	for _, r := range p.rows {

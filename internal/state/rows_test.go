@@ -92,7 +92,7 @@ func TestNewRowsFillHolesAndStayPut(t *testing.T) {
 	for _, r := range rows.OfBundle("b1") {
 		before[r.Cluster] = r.Slice
 	}
-	if n := len(rows.Slices("b1")); n != 2 {
+	if _, n := rows.EmptySlices("b1"); n != 2 {
 		t.Fatalf("%d slices, want 2", n)
 	}
 	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"c0007": nil}); err != nil {

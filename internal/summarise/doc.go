@@ -11,8 +11,9 @@
 // and all that is told of a Bundle is told of its groups. A status is written at once
 // when it says something new in kind (first words, another generation observed, a
 // condition turned, all done). While only counts move, a Bundle's is written at most
-// every 5 s, and a template's at most every second, or every 5 s where rows are many.
-// What did not change is not written.
+// every atoll.UpkeepStatusEvery, and 5 s after news; a template's too, or each second
+// where rows are few; and all together atoll.UpkeepStatuses times a second, each in its
+// turn. What did not change is not written.
 //
 // Nothing here removes anything from a member. A finalizer goes only when every
 // cluster that holds a stream has confirmed; a row goes only when its cluster has

@@ -24,9 +24,11 @@ type snapshot struct {
 	// itself only when they are gone.
 	doomed bool
 	// rows of which each stands for all that say the same; total counts them all.
-	rows   []Row
-	total  int
-	slices []*enginev1.TargetSlice
+	rows  []Row
+	total int
+	// unused are the slices without rows, of so many slices.
+	unused []*enginev1.TargetSlice
+	slices int
 	// revisions by number.
 	revisions []*enginev1.Revision
 	// content of the latest Revision; nil before the first.
@@ -48,6 +50,8 @@ type Row struct {
 	Waited bool
 	// Known: the Cluster exists.
 	Known bool
+	// CheckIn is how often the cluster checks in; 0: it holds a stream.
+	CheckIn time.Duration
 	// More rows than this one say the same; this is the first of them by cluster name.
 	More int
 	// Names of their clusters, the first few in order; none where there are no more.
@@ -66,7 +70,7 @@ func (s *snapshot) latest() string {
 }
 
 func (s *snapshot) empty() bool {
-	return !s.alive && len(s.rows) == 0 && len(s.slices) == 0 && len(s.revisions) == 0
+	return !s.alive && len(s.rows) == 0 && s.slices == 0 && len(s.revisions) == 0
 }
 
 // deleting tells whether the Bundle is going or gone.
@@ -78,7 +82,8 @@ func (r *Reconciler) gather(ctx context.Context, uid string) (*snapshot, error) 
 	s.bundle, s.alive = r.Bundles.Get(uid)
 	s.doomed = s.alive && r.doomed(s.bundle.Ref.Namespace)
 	s.rows, s.total = r.lookAtRows(uid)
-	s.slices, s.revisions = r.Rows.Slices(uid), r.Revisions.OfBundle(uid)
+	s.unused, s.slices = r.Rows.EmptySlices(uid)
+	s.revisions = r.Revisions.OfBundle(uid)
 	if n := len(s.revisions); n > 0 {
 		latest := s.latest()
 		content := r.index.content(uid, latest)
@@ -122,7 +127,9 @@ func (r *Reconciler) lookAtUnheld(keys []atoll.ItemKey) {
 
 func (r *Reconciler) view(row state.Row) Row {
 	_, known := r.Clusters.ByUID(row.Spec.UID)
-	return Row{Row: row, Known: known, Reachable: r.reachable(row.Spec.UID), Waited: r.waited(row.Spec.UID)}
+	return Row{
+		Row: row, Known: known, Reachable: r.reachable(row.Spec.UID), Waited: r.waited(row.Spec.UID), CheckIn: r.checkIn(row.Spec.UID),
+	}
 }
 
 // reachable is about what is shown: a stream that was lost a moment ago, or that is
@@ -135,17 +142,21 @@ func (r *Reconciler) reachable(clusterUID string) bool {
 // for, nor one that only checks in, but after a start of the hub those that were Ready
 // get time to come back.
 func (r *Reconciler) waited(clusterUID string) bool {
-	return r.streams(clusterUID) || r.starting() && r.ready(clusterUID) && !r.checksIn(clusterUID)
+	return r.streams(clusterUID) || r.starting() && r.ready(clusterUID) && r.checkIn(clusterUID) == 0
 }
 
 // streams tells whether the cluster holds a stream on which it can be waited for.
 func (r *Reconciler) streams(clusterUID string) bool {
-	return r.Clusters.Online(clusterUID) && !r.checksIn(clusterUID)
+	return r.Clusters.Online(clusterUID) && r.checkIn(clusterUID) == 0
 }
 
-func (r *Reconciler) checksIn(clusterUID string) bool {
+// checkIn is how often the cluster checks in; 0: it holds a stream.
+func (r *Reconciler) checkIn(clusterUID string) time.Duration {
 	c, ok := r.Clusters.ByUID(clusterUID)
-	return ok && c.Spec.CheckIn() > 0
+	if !ok {
+		return 0
+	}
+	return c.Spec.CheckIn()
 }
 
 func (r *Reconciler) starting() bool {

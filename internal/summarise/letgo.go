@@ -263,10 +263,9 @@ func (s *snapshot) over(row Row) bool {
 
 // collectSlices deletes slices without rows; a living Bundle keeps one.
 func (r *Reconciler) collectSlices(ctx context.Context, s *snapshot) error {
-	left := len(s.slices)
-	for i := len(s.slices) - 1; i >= 0; i-- {
-		slice := s.slices[i]
-		if len(slice.Spec.Rows) > 0 || left == 1 && !s.deleting() {
+	left := s.slices
+	for _, slice := range slices.Backward(s.unused) {
+		if left == 1 && !s.deleting() {
 			continue
 		}
 		if err := r.Writer.DeleteSlice(ctx, slice); err != nil && !apierrors.IsConflict(err) {

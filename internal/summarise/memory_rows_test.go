@@ -52,16 +52,19 @@ func (m memRows) OfCluster(uid string) (out []state.Row) {
 	return out
 }
 
-func (m memRows) Slices(uid string) (out []*enginev1.TargetSlice) {
+func (m memRows) EmptySlices(uid string) (empty []*enginev1.TargetSlice, all int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.slices {
-		if s.Spec.Bundle.UID == uid {
-			out = append(out, s)
+		if s.Spec.Bundle.UID != uid {
+			continue
+		}
+		if all++; s.Spec.Rows == "" {
+			empty = append(empty, s)
 		}
 	}
-	slices.SortFunc(out, func(a, b *enginev1.TargetSlice) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	slices.SortFunc(empty, func(a, b *enginev1.TargetSlice) int { return strings.Compare(a.Name, b.Name) })
+	return empty, all
 }
 
 func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error {

@@ -204,6 +204,7 @@ func (l *roll) say(r *Row) []byte {
 		b = append(b, n)
 	}
 	flags(r.Reachable, r.Waited, r.Known, r.Spec.Orphan, r.Spec.Recall != nil, r.Status != nil)
+	b = binary.AppendVarint(b, int64(r.CheckIn))
 	text(string(r.Spec.Phase))
 	text(r.Spec.Reason)
 	text(r.Spec.Revision)

@@ -260,11 +260,11 @@ func (t *tally) wait(in Input, r Row, reason atoll.RowReason) {
 	case !r.Reachable || r.removed():
 		return
 	case r.Spec.Phase == atoll.RowRemoving:
-		w.rank, w.text, w.who = rankRemoving, "the removal to be done", rollout.WhoAgent
+		w.rank, w.text, w.who = rankRemoving, "the removal to be done"+rollout.NextCheckIn(r.CheckIn), rollout.WhoAgent
 	case r.Spec.Phase != atoll.RowActive:
 		w.rank, w.text, w.who = rankLeaving, "what replaces it to become ready", rollout.WhoAtoll
 	default:
-		row := rollout.Row{Spec: r.Spec, Online: true}
+		row := rollout.Row{Spec: r.Spec, Online: true, CheckIn: r.CheckIn}
 		if r.Status != nil {
 			row.Status = openly(r.Status)
 		}

@@ -175,3 +175,18 @@ func TestHeldConditionSaysHowToRelease(t *testing.T) {
 		t.Errorf("of a ClusterBundle: %s", got)
 	}
 }
+
+// Who waits for a cluster that only checks in is told so, in the words that explain has.
+func TestAClusterThatChecksInIsWaitedFor(t *testing.T) {
+	quarterly := func(r *Row) { r.CheckIn = 15 * time.Minute }
+	old := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	for want, rows := range map[string][]Row{
+		"a: the latest change to be applied (the cluster checks in every 15m); the agent acts": {row("a", old, quarterly)},
+		"b: the removal to be done (the cluster checks in every 15m); the agent acts":          {row("b", ready(), quarterly, phase(atoll.RowRemoving, ""))},
+	} {
+		got := Status(Input{Rows: rows, Latest: latest, Now: time.Unix(1, 0)})
+		if got.WaitsFor != want || got.Clusters.Away != 0 {
+			t.Errorf("waits for %q with %d away, want %q", got.WaitsFor, got.Clusters.Away, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	limit "golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +37,7 @@ type Rows interface {
 	Get(bundleUID, cluster string) (state.Row, bool)
 	OfBundle(uid string) []state.Row
 	OfCluster(clusterUID string) []state.Row
-	Slices(bundleUID string) []*enginev1.TargetSlice
+	EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all int)
 	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
 	Subscribe(fn func(bundleUID string, clusters []string))
 }
@@ -116,6 +117,8 @@ type Reconciler struct {
 	cluster map[string]string                 // Cluster UID by name
 	started time.Time
 
+	upkeep *limit.Limiter
+
 	rollsMu sync.Mutex
 	rolls   map[string]*roll // by Bundle UID
 }
@@ -133,9 +136,6 @@ const (
 	// settleRow is added per row of the Bundle, up to settleMost.
 	settleRow  = 100 * time.Microsecond
 	settleMost = 2 * time.Second
-	// countsEvery is the least time between writes of a Bundle's status, and of the
-	// templates of a Bundle of many rows, while only counts move.
-	countsEvery = 5 * time.Second
 	// graceAtStart is how long a cluster that was Ready when the hub started counts
 	// as reachable without a stream.
 	graceAtStart = 40 * time.Second
@@ -156,7 +156,7 @@ func New(cfg Config) *Reconciler {
 	}
 	r := &Reconciler{
 		Config: cfg, index: newIndex(), early: map[work]struct{}{},
-		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{},
+		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{}, upkeep: newUpkeep(),
 	}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Rows.Subscribe(r.rowsChanged)
@@ -378,8 +378,8 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) (again time.Dura
 // memo is what is remembered of a Bundle between two looks. One worker at a time
 // has it.
 type memo struct {
-	// written is when the Bundle's status was last written.
-	written time.Time
+	// due is when the Bundle's status may be written.
+	due due
 	// templates by UID.
 	templates map[string]*templateMemo
 	// refused: since when a refusal is known.

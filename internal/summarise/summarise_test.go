@@ -193,9 +193,9 @@ func TestAnEditWithoutNewContentIsObserved(t *testing.T) {
 }
 
 // Counts alone are written seldom: who watches one cluster sees them every second,
-// and those of many clusters every five.
+// and those of many clusters every two.
 func TestCountsAloneAreWrittenSeldom(t *testing.T) {
-	for clusters, most := range map[int]int{1: 20, 100: 6} {
+	for clusters, most := range map[int]int{1: 20, 100: 12} {
 		m := newMemory()
 		for i := range clusters {
 			m.addCluster(fmt.Sprintf("c%d", i))

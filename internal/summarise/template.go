@@ -20,7 +20,7 @@ import (
 
 // templateMemo is what is remembered of a template's status between two looks.
 type templateMemo struct {
-	written time.Time
+	due due
 	// stuck is a status that the server did not take as it is (its schema lacks a
 	// field, or refuses it), and the template's version at which that was found. The
 	// same is not sent twice.
@@ -135,16 +135,19 @@ func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l 
 		return nil
 	}
 	now := time.Now()
-	if left := l.memo.written.Add(templateEvery(s.total)).Sub(now); left > 0 && !done && !news(old, next) {
-		m.wake(left)
-		return nil
+	says := done || news(old, next)
+	if !says {
+		if left := l.memo.due.wait(r.upkeep, templateEvery(s.total), now); left > 0 {
+			m.wake(left)
+			return nil
+		}
 	}
 	computed := runtime.DeepCopyJSON(next)
 	interpret.Stamp(next, now)
 	stored, err := r.Writer.TemplateStatus(ctx, l.template, next)
 	switch {
 	case err == nil:
-		l.memo.written = now
+		l.memo.due = due{written: now, news: says}
 		l.memo.remember(stored, next, computed)
 		return nil
 	case errors.Is(err, ErrNoStatus), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
