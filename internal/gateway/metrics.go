@@ -19,6 +19,8 @@ type metrics struct {
 	hits       prometheus.Counter
 	cacheBytes prometheus.Gauge
 	writes     *prometheus.CounterVec
+	written    prometheus.Counter
+	waited     prometheus.Counter
 	refused    *prometheus.CounterVec
 }
 
@@ -43,10 +45,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		hits:       counter("render_cache_hits_total", "Manifests found rendered."),
 		cacheBytes: gauge("render_cache_bytes", "Bytes of rendered content in the cache."),
 		writes:     vec("status_writes_total", "Writes of reported statuses per bundle, by result.", "result"),
+		written:    counter("reports_written_total", "Reports that were written."),
+		waited:     counter("reports_waited_seconds_total", "For how long those reports had waited, from when they came to the end of their write."),
 		refused:    vec("refused_total", "Joins, streams and frames refused, by reason.", "what", "reason"),
 	}
 	if r != nil {
-		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.refused)
+		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused)
 	}
 	return m
 }

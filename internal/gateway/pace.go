@@ -24,6 +24,9 @@ import (
 // hangs for hours costs four writes a minute at most.
 //
 // Writes of one Bundle keep a small gap, which grows with its rows.
+//
+// Turns and progress are upkeep, which has a bound (upkeep.go). A milestone waits for
+// none of it, and takes along what waits.
 
 const (
 	// burst is how many turns a row may have written quickly; it refills by one per
@@ -142,15 +145,4 @@ func (p *pending) wrote(w report, now time.Time) {
 			r.began = now
 		}
 	}
-}
-
-// isDue tells whether a report has waited for as long as it may. The caller holds
-// the lock.
-func (p *pending) isDue(now time.Time) bool {
-	for _, r := range p.rows {
-		if !r.due.After(now) {
-			return true
-		}
-	}
-	return false
 }

@@ -17,9 +17,11 @@ const writersLimit = 16
 type report struct {
 	bundle  string
 	cluster string
+	slice   string          // that holds the row
 	status  atoll.RowStatus // with UID and Seq
 	hash    string          // of status
 	weight  weight
+	came    time.Time // or when an older one did that it replaces
 	due     time.Time // when it is to be written; sooner if others are
 }
 
@@ -31,11 +33,11 @@ type reportOptions struct {
 	metrics           *metrics
 }
 
-// reports coalesces reports by bundle and writes them, as soon as rate.wait says. A
-// write takes along all that is pending of its bundle, and of one row only the
-// latest is kept. What the store says already is acknowledged without a write. It is
-// safe for concurrent use; writes happen on goroutines of its own, which end with
-// its context.
+// reports coalesces reports by bundle and writes them, as soon as rate.wait and the
+// upkeep's budget let it. A write takes along all that is pending of its bundle, and of
+// one row only the latest is kept. What the store says already is acknowledged without
+// a write. It is safe for concurrent use; writes happen on goroutines of its own, which
+// end with its context.
 type reports struct {
 	reportOptions
 	ctx     context.Context
@@ -43,6 +45,8 @@ type reports struct {
 
 	mu      sync.Mutex
 	bundles map[string]*pending
+	upkeep  budget
+	line    []string // Bundles that wait for the upkeep's budget
 }
 
 // pending reports of one bundle.
@@ -54,10 +58,17 @@ type pending struct {
 	next    time.Time // no write before
 	writing bool
 	retry   time.Duration
+
+	turns  budget    // of writes for upkeep
+	upkept time.Time // no write for upkeep before
+	inLine bool
 }
 
 func newReports(ctx context.Context, o reportOptions) *reports {
-	return &reports{reportOptions: o, ctx: ctx, writers: make(chan struct{}, writersLimit), bundles: map[string]*pending{}}
+	return &reports{
+		reportOptions: o, ctx: ctx, writers: make(chan struct{}, writersLimit),
+		bundles: map[string]*pending{}, upkeep: newBudget(),
+	}
 }
 
 // offer a judged report. stored is what the row holds now.
@@ -80,7 +91,7 @@ func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) boo
 		return false
 	}
 	if p == nil {
-		p = &pending{rows: map[string]report{}, rates: map[string]*rate{}}
+		p = &pending{rows: map[string]report{}, rates: map[string]*rate{}, turns: newTurns()}
 		t.bundles[r.bundle] = p
 	}
 	old, had := p.rows[uid]
@@ -88,13 +99,21 @@ func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) boo
 		return true
 	}
 	rate := p.rate(r.status, now, t.quiet)
+	// It may have been Ready before this hub knew of it.
+	rate.ready = rate.ready || stored != nil && stored.Generation == r.status.Generation && stored.State == atoll.RowReady
 	r.weight = rate.weigh(stored, r.status)
 	r.due = now.Add(rate.wait(r.weight, now, pace{t.flushAfter, t.quiet}))
+	r.came = now
+	if had {
+		r.came = old.came
+	}
 	if had && old.due.Before(r.due) {
 		r.due = old.due
 	}
 	p.rows[uid] = r
-	t.plan(r.bundle, p, r.due)
+	if due, known := p.when(r); known {
+		t.plan(r.bundle, p, due)
+	}
 	return true
 }
 
@@ -116,21 +135,23 @@ func (t *reports) plan(bundle string, p *pending, due time.Time) {
 // planRest plans for what is pending, or forgets the bundle when nothing is. The
 // caller holds the lock.
 func (t *reports) planRest(bundle string, p *pending) {
-	var first time.Time
-	for _, r := range p.rows {
-		if first.IsZero() || r.due.Before(first) {
-			first = r.due
-		}
-	}
-	if first.IsZero() {
+	if len(p.rows) == 0 {
 		t.forgetLater(bundle, p)
 		return
 	}
-	t.plan(bundle, p, first)
+	var first time.Time
+	for _, r := range p.rows {
+		if due, known := p.when(r); known && (first.IsZero() || due.Before(first)) {
+			first = due
+		}
+	}
+	if !first.IsZero() {
+		t.plan(bundle, p, first)
+	}
 }
 
-// flush writes what is pending of a bundle, if any of it is due. While a write is
-// under way the next waits for its end.
+// flush writes what is pending of a bundle, if any of it is due and may be written.
+// While a write is under way the next waits for its end.
 func (t *reports) flush(bundle string) {
 	t.mu.Lock()
 	p, now := t.bundles[bundle], time.Now()
@@ -148,15 +169,29 @@ func (t *reports) flush(bundle string) {
 		t.mu.Unlock()
 		return
 	}
-	batch := p.rows
-	p.rows, p.writing = map[string]report{}, true
+	if !t.mayWrite(bundle, p, now) {
+		t.mu.Unlock()
+		return
+	}
+	batch := p.begin()
 	t.mu.Unlock()
+	t.writeOut(bundle, p, batch)
+}
 
+// begin to write all that is pending. The caller holds the lock.
+func (p *pending) begin() (batch map[string]report) {
+	batch = p.rows
+	p.rows, p.writing = map[string]report{}, true
+	return batch
+}
+
+// writeOut a batch, and plan for what has come meanwhile.
+func (t *reports) writeOut(bundle string, p *pending, batch map[string]report) {
 	written, err := t.write(bundle, batch)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now = time.Now()
+	now := time.Now()
 	p.writing = false
 	if err != nil {
 		p.retry = min(max(2*p.retry, retryFirst), retryMost)
@@ -178,7 +213,9 @@ func (t *reports) flush(bundle string) {
 	}
 	for _, r := range written {
 		p.wrote(r, now)
+		t.metrics.waited.Add(now.Sub(r.came).Seconds())
 	}
+	t.metrics.written.Add(float64(len(written)))
 	t.planRest(bundle, p)
 }
 
@@ -227,7 +264,7 @@ func (t *reports) forgetLater(bundle string, p *pending) {
 	p.timer = time.AfterFunc((burst+1)*t.quiet, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.bundles[bundle] == p && len(p.rows) == 0 && !p.writing && p.due.IsZero() {
+		if t.bundles[bundle] == p && len(p.rows) == 0 && !p.writing && !p.inLine && p.due.IsZero() {
 			delete(t.bundles, bundle)
 		}
 	})

@@ -46,7 +46,7 @@ func (d *desk) say(cluster string, s atoll.RowStatus) {
 	d.seq++
 	s.UID, s.Seq = "uid-"+cluster, d.seq
 	row, _ := d.rows.Get("b", cluster)
-	d.offer(report{bundle: "b", cluster: cluster, status: s}, row.Status, session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &s}))
+	d.offer(report{bundle: "b", cluster: cluster, slice: row.Slice, status: s}, row.Status, session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &s}))
 }
 
 func (d *desk) acked(cluster string) int64 {

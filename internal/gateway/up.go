@@ -31,7 +31,8 @@ func (s *stream) report(r *pb.Report) {
 	st.UID, st.Seq = s.id.uid, r.GetSeq()
 	var spec *atoll.RowSpec
 	var stored session.Reported
-	if row, ok := s.row(r.GetBundle()); ok {
+	row, ok := s.row(r.GetBundle())
+	if ok {
 		spec, stored = &row.Spec, reported(row)
 	}
 	hash := session.StatusHash(st)
@@ -48,7 +49,7 @@ func (s *stream) report(r *pb.Report) {
 	case spec == nil:
 		s.ack(r.GetBundle(), v.Ack)
 	default:
-		s.g.reports.offer(report{bundle: r.GetBundle(), cluster: s.cluster, status: st, hash: hash}, stored.RowStatus, v)
+		s.g.reports.offer(report{bundle: r.GetBundle(), cluster: s.cluster, slice: row.Slice, status: st, hash: hash}, stored.RowStatus, v)
 	}
 }
 
