@@ -2,20 +2,19 @@ package scenario
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/bench/report"
 	"atoll.dev/atoll/internal/lab/fleet"
 )
 
 const (
 	flipsPerMinute = 2
+	// summariesWithin is how far what people are told may be behind what is.
+	summariesWithin = 10 * time.Second
 	// rowsPerSlice is how many rows a slice holds.
 	rowsPerSlice = 200
-	// writePause is how often a slice, a Bundle or a template may be written, on
-	// average, while nothing but health flips; summaries have to be right within
-	// twice that.
-	writePause = 5 * time.Second
 )
 
 // statusStorm lets the health of all rows flip all the time.
@@ -44,6 +43,11 @@ func statusStorm(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
+	l, err := s.newLagging(ctx, b, apps)
+	if err != nil {
+		return err
+	}
+	l.start(ctx)
 	p.start(ctx)
 	s.report.Mark("flips begin")
 	if err := s.rates(ctx, fleet.Rates{FlipsPerMinute: flipsPerMinute}); err != nil {
@@ -58,52 +62,64 @@ func statusStorm(ctx context.Context, s *stage) error {
 		return err
 	}
 	own := p.stop("calls_while_health_flips")
+	if err := l.stop("summaries"); err != nil {
+		return err
+	}
 	writes := s.cost("status_storm", before, after, own)
-	s.noteRate(writes.Total()/after.at.Sub(before.at).Seconds(), apps, before, after)
+	s.noteRate(writes.Total(), apps, before, after)
 	if err := s.rates(ctx, fleet.Rates{}); err != nil {
 		return err
 	}
 	s.report.Mark("flips end")
-	return s.awaitSummaries(ctx, b, apps)
-}
-
-// noteRate checks that the rate of writes has a bound that does not depend on how
-// often health flips: it is that of slices, Bundles and templates.
-func (s *stage) noteRate(rate float64, apps []app, before, after reading) {
-	objects := 2 * len(apps)
-	for _, a := range apps {
-		objects += (s.clustersOf(a) + rowsPerSlice - 1) / rowsPerSlice
-	}
-	reports := float64(after.stats.Reports-before.stats.Reports) / after.at.Sub(before.at).Seconds()
-	s.report.Count("status_storm_reports_per_second", reports, "1/s")
-	s.report.Count("status_storm_api_writes_per_second", rate, "1/s")
-	s.report.AtMost(fmt.Sprintf("API writes per second, of %d slices, Bundles and templates at one in %s each", objects, writePause),
-		rate, float64(objects)/writePause.Seconds(), "1/s")
-}
-
-// awaitSummaries waits until the Bundles say what agents have reported last.
-func (s *stage) awaitSummaries(ctx context.Context, b *bundles, apps []app) error {
-	s.Progress.Step("summaries become right", 0)
-	begin := time.Now()
-	var said, held int
-	right := func(ctx context.Context) (bool, error) {
-		stats, err := s.stats(ctx)
-		if err != nil {
-			return false, err
-		}
-		said, held = 0, stats.RowsHealthy
-		for _, a := range apps {
-			said += int(b.get(a.key()).status.Clusters.Ready)
-		}
-		return said == held && stats.Unacknowledged == 0, nil
-	}
-	err := until(ctx, "summaries become right", 100*time.Millisecond, 2*time.Minute, right)
-	took := time.Since(begin)
-	s.report.Time("summaries_right", took)
-	s.report.Timed("summaries are right within 10 s", err == nil && took <= 10*time.Second, "after %.1f s Bundles count %d ready rows, and agents have %d", took.Seconds(), said, held)
-	if err != nil && ctx.Err() != nil {
+	if err := s.awaitSummaries(ctx, l); err != nil {
 		return err
 	}
 	// Members that failed stay so: what is right is checked, not that it is healthy.
 	return s.tellTruthOf(ctx, time.Minute, apps, true)
+}
+
+// noteRate checks that the rate of writes has the bound that a hub's upkeep has, which
+// does not depend on how often health flips.
+func (s *stage) noteRate(writes float64, apps []app, before, after reading) {
+	span := after.at.Sub(before.at)
+	slices := 0
+	for _, a := range apps {
+		slices += (s.clustersOf(a) + rowsPerSlice - 1) / rowsPerSlice
+	}
+	statuses := 2 * len(apps) // of Bundles and templates
+	// A burst is what may be written at once before the pace holds.
+	paced := func(objects, burst int, every time.Duration, budget float64) float64 {
+		own := float64(objects) * (float64(burst) + span.Seconds()/every.Seconds())
+		return min(own, budget*(1+span.Seconds())) / span.Seconds()
+	}
+	most := paced(slices, atoll.UpkeepBurst, atoll.UpkeepSliceEvery, atoll.UpkeepSlices) +
+		paced(statuses, 1, atoll.UpkeepStatusEvery, atoll.UpkeepStatuses)
+	s.report.Count("status_storm_reports_per_second", float64(after.stats.Reports-before.stats.Reports)/span.Seconds(), "1/s")
+	rate := writes / span.Seconds()
+	s.report.Count("status_storm_api_writes_per_second", rate, "1/s")
+	s.report.Count("status_storm_slices", float64(slices), "slices")
+	since := func(name string) float64 { return after.metrics.Sum(name) - before.metrics.Sum(name) }
+	if n := since("atoll_gateway_reports_written_total"); n > 0 {
+		s.report.Put(report.Metric{Name: "status_storm_report_to_store_mean", Group: report.Times, Unit: "s",
+			Value: since("atoll_gateway_reports_waited_seconds_total") / n})
+	}
+	s.report.AtMost("API writes per second are within a hub's upkeep", rate, most, "1/s")
+}
+
+// awaitSummaries waits until Bundles and templates say what is.
+func (s *stage) awaitSummaries(ctx context.Context, l *lagging) error {
+	s.Progress.Step("summaries become right", 0)
+	begin := time.Now()
+	var detail string
+	err := until(ctx, "summaries become right", lagEvery, 2*time.Minute, func(ctx context.Context) (ok bool, err error) {
+		ok, detail, err = l.right(ctx)
+		return ok, err
+	})
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	took := time.Since(begin)
+	s.report.Time("summaries_right", took)
+	s.report.Timed("summaries are right within 10 s of the last flip", err == nil && took <= summariesWithin, "after %.1f s: %s", took.Seconds(), detail)
+	return nil
 }

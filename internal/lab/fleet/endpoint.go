@@ -19,6 +19,7 @@ import (
 type teller interface {
 	stats(ctx context.Context) (Stats, error)
 	holdings(ctx context.Context, yield func(Holding) error) error
+	healthy(ctx context.Context) (map[string]int, error)
 	drop(ctx context.Context, d Drop) error
 	setRates(ctx context.Context, r Rates) error
 }
@@ -68,6 +69,12 @@ func endpoint(t teller) http.Handler {
 			return // the missing end tells
 		}
 		_ = errors.Join(e.Encode(Holding{Name: endOfHoldings}), out.Flush()) // who asked has gone
+	})
+	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, r *http.Request) {
+		rows, err := t.healthy(r.Context())
+		if !failed(w, err) {
+			_ = json.NewEncoder(w).Encode(rows)
+		}
 	})
 	mux.HandleFunc("POST /drop", func(w http.ResponseWriter, r *http.Request) {
 		var d Drop
