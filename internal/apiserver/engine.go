@@ -26,7 +26,9 @@ const (
 // engineStorage stores Atoll's objects slim. The engine's, and Clusters, have no
 // watch cache, which would hold all of them a second time, some ten times as large as
 // the tables do, for a reader or two. Nobody asks who owns fields of the engine's
-// objects, nor of the status of the others, so that is not kept.
+// objects, nor of the status of the others, nor what the hub set in an object that it
+// made, such as a Cluster that joins, so that is not kept: of such an object it would be
+// the larger half, read and written with each status.
 type engineStorage struct{ generic.RESTOptionsGetter }
 
 func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -34,7 +36,7 @@ func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example run
 	if err != nil || resource.Group != engineGroup && resource.Group != atollGroup {
 		return options, err
 	}
-	drop, decorate := dropStatusManaged, options.Decorator
+	drop, decorate := dropHubsManaged, options.Decorator
 	if resource.Group == engineGroup {
 		drop = dropManaged
 	}
@@ -82,6 +84,8 @@ func (u unmanaged) slim(obj runtime.Object) {
 
 func dropManaged(m metav1.Object) { m.SetManagedFields(nil) }
 
-func dropStatusManaged(m metav1.Object) {
-	m.SetManagedFields(slices.DeleteFunc(m.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "status" }))
+func dropHubsManaged(m metav1.Object) {
+	m.SetManagedFields(slices.DeleteFunc(m.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Subresource == "status" || e.Manager == HubUser && e.Operation == metav1.ManagedFieldsOperationUpdate
+	}))
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/allocators"
 )
 
@@ -283,6 +284,10 @@ func TestClustersAreStoredSlim(t *testing.T) {
 	}
 	if m := last.GetManagedFields(); len(m) != 1 || m[0].Manager != "kubectl" {
 		t.Errorf("ownership of fields: %v", m)
+	}
+	own, err := clusters.Create(t.Context(), testRow(group, "d"), metav1.CreateOptions{FieldManager: apiserver.HubUser})
+	if err != nil || len(own.GetManagedFields()) != 0 {
+		t.Errorf("ownership of fields of what the hub made: %v, %v", own.GetManagedFields(), err)
 	}
 	list, err := clusters.List(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 2})
 	if err != nil || len(list.Items) != 2 || list.GetContinue() == "" {
