@@ -16,9 +16,9 @@ const (
 // rhythm of the agent, as the hub wants it. The caller holds mu.
 func (a *agent) rhythm() session.CheckIn { return session.NewCheckIn(a.interval, a.uid) }
 
-// firstDial of an agent that has just joined, or was kept on disk. Where the fleet is
-// to check in, first check-ins have their places in the interval like all others, so
-// that a fleet that is started does not come at once. The caller holds mu.
+// firstDial of an agent that was kept on disk. Where the fleet is to check in, first
+// check-ins have their places in the interval like all others, so that a fleet that is
+// started does not come at once. The caller holds mu.
 func (s *sim) firstDial(a *agent) {
 	if a.interval = s.CheckIn; a.interval <= 0 {
 		a.dialIn(0)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -231,17 +232,40 @@ const idleCore = 3 * time.Second
 func (s *sim) sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
+	var b burst
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+		if b.over(s.counts.joins.Load() + s.counts.connects.Load()) {
+			debug.FreeOSMemory() // the runtime would keep what it may need for the next
+		}
 		now := time.Now()
 		for _, a := range s.agents {
 			a.sweep(now)
 		}
 	}
+}
+
+// calmSweeps in a row without one who comes end a burst.
+const calmSweeps = 10
+
+// burst of agents that come in.
+type burst struct {
+	came int64
+	calm int
+}
+
+// over tells once that a burst is, by how many ever came.
+func (b *burst) over(came int64) bool {
+	if came != b.came {
+		b.came, b.calm = came, 0
+		return false
+	}
+	b.calm++
+	return b.calm == calmSweeps && came > 0
 }
 
 func (a *agent) sweep(now time.Time) {
