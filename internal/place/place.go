@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -374,8 +375,8 @@ func (r *Reconciler) advance(s snapshot) (out rollout.Output, settle func(writte
 
 // report what people must know: a plan that waits, once, and what was given up.
 func (r *Reconciler) report(b state.Bundle, recalled rollout.Recalled, out rollout.Output) {
-	for _, g := range out.GivenUp {
-		r.warn(b, "GivenUp", fmt.Sprintf("cluster %s is deleted: what it holds of revision %s is left behind there", g.Cluster, g.Revision))
+	if len(out.GivenUp) > 0 {
+		r.warn(b, "GivenUp", givenUp(out.GivenUp))
 	}
 	kind, ns := "bundle", " -n "+b.Ref.Namespace
 	if b.Ref.Namespace == "" {
@@ -389,6 +390,23 @@ func (r *Reconciler) report(b state.Bundle, recalled rollout.Recalled, out rollo
 		r.warn(b, atoll.RowRemovalHeld, fmt.Sprintf("%d removals wait; `atoll confirm %s/%s%s --plan %s` releases exactly these: %s",
 			len(out.Plan.Lines), kind, b.Ref.Name, ns, out.Plan.Hash, secretIDs.ReplaceAllString(out.Plan.Summary(5), "a Secret")))
 	}
+}
+
+// givenUp says which clusters are deleted, in one note however many they are.
+func givenUp(rows []rollout.GivenUp) string {
+	const named = 5
+	if len(rows) == 1 {
+		return fmt.Sprintf("cluster %s is deleted: what it holds of revision %s is left behind there", rows[0].Cluster, rows[0].Revision)
+	}
+	var names []string
+	for _, g := range rows[:min(len(rows), named)] {
+		names = append(names, g.Cluster)
+	}
+	more := ""
+	if n := len(rows) - len(names); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("clusters %s%s are deleted: what they hold is left behind there", strings.Join(names, ", "), more)
 }
 
 // secretIDs are Secrets in the lines of a plan, as tombstones name them: who may see an

@@ -113,26 +113,18 @@ func refusals(rows []Row) map[refusal]refusers {
 
 // Recorder writes Events: about templates, and for what concerns a whole Bundle
 // about the Bundle and its templates. Its methods never block and may be called
-// from many goroutines; what Run cannot keep up with is dropped and logged. The
+// from many goroutines. Namespaces take turns, so that much that happens in one keeps
+// no news from another; what is too much of one namespace is dropped and logged. The
 // same words about the same object are one Event, which counts.
 type Recorder struct {
 	client    client.Client
 	revisions Revisions
 	templates Templates
 	log       *slog.Logger
-	queue     chan notice
-}
-
-type notice struct {
-	bundle  *enginev1.BundleRef
-	key     atoll.ItemKey
-	reason  string
-	message string
+	queue     notices
 }
 
 const (
-	// mostNotices may wait to be written.
-	mostNotices = 1000
 	// mostTemplates of a Bundle get an Event when one is about the Bundle.
 	mostTemplates = 20
 	// mostNote is what the API allows, in bytes.
@@ -143,7 +135,7 @@ var _ Events = (*Recorder)(nil)
 
 // NewRecorder makes a Recorder; nothing is written before Run.
 func NewRecorder(c client.Client, revisions Revisions, templates Templates, log *slog.Logger) *Recorder {
-	return &Recorder{client: c, revisions: revisions, templates: templates, log: log, queue: make(chan notice, mostNotices)}
+	return &Recorder{client: c, revisions: revisions, templates: templates, log: log, queue: newNotices()}
 }
 
 // Refused implements Events.
@@ -157,24 +149,21 @@ func (r *Recorder) Warn(bundle enginev1.BundleRef, reason, message string) {
 }
 
 func (r *Recorder) put(n notice) {
-	select {
-	case r.queue <- n:
-	default:
-		r.log.Warn("too many events at once, one is dropped", "reason", n.reason, "message", n.message)
+	if !r.queue.put(n) {
+		r.log.Warn("too many events of one namespace at once, one is dropped", "namespace", n.namespace(), "reason", n.reason, "message", n.message)
 	}
 }
 
 // Run writes until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
 	for {
-		select {
-		case <-ctx.Done():
+		n, ok := r.queue.next(ctx)
+		if !ok {
 			return nil
-		case n := <-r.queue:
-			for _, about := range r.about(ctx, n) {
-				if err := r.record(ctx, about, n); err != nil && ctx.Err() == nil {
-					r.log.Warn("could not write an event", "about", about.Kind+"/"+about.Name, "namespace", about.Namespace, "reason", n.reason, "err", err)
-				}
+		}
+		for _, about := range r.about(ctx, n) {
+			if err := r.record(ctx, about, n); err != nil && ctx.Err() == nil {
+				r.log.Warn("could not write an event", "about", about.Kind+"/"+about.Name, "namespace", about.Namespace, "reason", n.reason, "err", err)
 			}
 		}
 	}

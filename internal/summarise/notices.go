@@ -1,0 +1,91 @@
+package summarise
+
+import (
+	"context"
+	"sync"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// notice is an Event that is to be written.
+type notice struct {
+	bundle  *enginev1.BundleRef
+	key     atoll.ItemKey
+	reason  string
+	message string
+}
+
+func (n notice) namespace() string {
+	if n.bundle != nil {
+		return n.bundle.Namespace
+	}
+	return n.key.Namespace
+}
+
+// mostNotices of one namespace may wait to be written.
+const mostNotices = 1000
+
+// notices wait by namespace, and are taken one of each namespace in turn.
+type notices struct {
+	mu      sync.Mutex
+	waiting map[string][]notice
+	turns   []string      // namespaces that have any, whose turn it is first
+	news    chan struct{} // capacity 1: there is one to take
+}
+
+func newNotices() notices {
+	return notices{waiting: map[string][]notice{}, news: make(chan struct{}, 1)}
+}
+
+// put a notice in line; false where its namespace has too many.
+func (q *notices) put(n notice) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ns := n.namespace()
+	line := q.waiting[ns]
+	if len(line) >= mostNotices {
+		return false
+	}
+	if len(line) == 0 {
+		q.turns = append(q.turns, ns)
+	}
+	q.waiting[ns] = append(line, n)
+	select {
+	case q.news <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// next notice; false once ctx has ended.
+func (q *notices) next(ctx context.Context) (notice, bool) {
+	for ctx.Err() == nil {
+		if n, ok := q.take(); ok {
+			return n, true
+		}
+		select {
+		case <-ctx.Done():
+		case <-q.news:
+		}
+	}
+	return notice{}, false
+}
+
+func (q *notices) take() (notice, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.turns) == 0 {
+		return notice{}, false
+	}
+	ns := q.turns[0]
+	q.turns = q.turns[1:]
+	n := q.waiting[ns][0]
+	if rest := q.waiting[ns][1:]; len(rest) > 0 {
+		q.waiting[ns] = rest
+		q.turns = append(q.turns, ns)
+	} else {
+		delete(q.waiting, ns)
+	}
+	return n, true
+}
