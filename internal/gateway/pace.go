@@ -27,6 +27,11 @@ import (
 //
 // Turns and progress are upkeep, which has a bound (upkeep.go). A milestone waits for
 // none of it, and takes along what waits.
+//
+// What agents tell that check in comes spread over their interval, and each slice would
+// be written for each of its rows. So it waits for others of its Bundle, the longer the
+// more there are: a slice is written some twenty times an interval at most. Such an
+// agent stays for its answer.
 
 const (
 	// burst is how many turns a row may have written quickly; it refills by one per
@@ -39,6 +44,12 @@ const (
 	// gapMost.
 	gapRow  = time.Millisecond
 	gapMost = 5 * time.Second
+	// lullRows of a Bundle, of agents that check in, have a lull of a lullPart of the
+	// interval between two writes, fewer rows a shorter one; none is longer than
+	// lullMost, for which an agent surely stays.
+	lullRows = 200
+	lullPart = 20
+	lullMost = 45 * time.Second
 )
 
 // pace of writes.
@@ -49,6 +60,11 @@ type pace struct {
 // gap between two writes of a Bundle with so many rows.
 func (p pace) gap(rows int) time.Duration {
 	return min(3*p.flushAfter+time.Duration(rows)*gapRow, gapMost)
+}
+
+// lull between two writes of what so many agents tell that check in so often.
+func lull(rows int, every time.Duration) time.Duration {
+	return min(every/lullPart*time.Duration(min(rows, lullRows))/lullRows, lullMost)
 }
 
 // moment is how long progress waits for something to go along with.

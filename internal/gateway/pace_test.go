@@ -164,6 +164,42 @@ func TestManyRowsShareWrites(t *testing.T) {
 	})
 }
 
+// TestReportsOfCheckInsAreGathered: 1,000 agents that check in once in 15 minutes, each
+// progressing and then Ready, cost each of their five slices some thirty writes; each has its answer while it
+// stays, and a single one at once.
+func TestReportsOfCheckInsAreGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rows, interval = 1000, 15 * time.Minute
+		d := newDesk(t)
+		d.every = interval
+		specs := map[string]atoll.RowSpec{}
+		for i := range rows {
+			specs[fmt.Sprint(i)] = active(fmt.Sprintf("uid-%d", i), "r1", 1)
+		}
+		d.rows.set("b", specs)
+		told := map[string]time.Time{}
+		for i := range rows {
+			name := fmt.Sprint(i)
+			d.say(name, at(1, atoll.RowProgressing, 0))
+			pass(interval / rows / 2)
+			d.say(name, at(1, atoll.RowReady, 1))
+			told[name] = time.Now()
+			pass(interval / rows / 2)
+			for name, since := range told {
+				if wait := time.Since(since); d.state(name) == atoll.RowReady {
+					delete(told, name)
+				} else if wait > lullMost+time.Second || i == 0 {
+					t.Fatalf("cluster %s waits for %s", name, wait)
+				}
+			}
+		}
+		pass(lullMost + time.Second)
+		if n := d.rows.written(); n > 160 || d.state("999") != atoll.RowReady {
+			t.Errorf("%d writes for %d agents that check in; the last is %s", n, rows, d.state("999"))
+		}
+	})
+}
+
 // TestRemovalsAreMilestones: what waits for a removal waits for one flush.
 func TestRemovalsAreMilestones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

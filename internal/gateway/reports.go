@@ -20,6 +20,7 @@ type report struct {
 	slice   string          // that holds the row
 	status  atoll.RowStatus // with UID and Seq
 	hash    string          // of status
+	every   time.Duration   // between two check-ins of its agent; 0: it holds the stream
 	weight  weight
 	came    time.Time // or when an older one did that it replaces
 	due     time.Time // when it is to be written; sooner if others are
@@ -55,6 +56,7 @@ type pending struct {
 	rates   map[string]*rate
 	timer   *time.Timer
 	due     time.Time // zero: nothing is planned
+	last    time.Time // of its writes
 	next    time.Time // no write before
 	writing bool
 	retry   time.Duration
@@ -103,6 +105,9 @@ func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) boo
 	rate.ready = rate.ready || stored != nil && stored.Generation == r.status.Generation && stored.State == atoll.RowReady
 	r.weight = rate.weigh(stored, r.status)
 	r.due = now.Add(rate.wait(r.weight, now, pace{t.flushAfter, t.quiet}))
+	if gathered := p.last.Add(lull(len(p.rates), r.every)); gathered.After(r.due) {
+		r.due = gathered
+	}
 	r.came = now
 	if had {
 		r.came = old.came
@@ -209,7 +214,7 @@ func (t *reports) writeOut(bundle string, p *pending, batch map[string]report) {
 	}
 	p.retry = 0
 	if len(written) > 0 {
-		p.next = now.Add(pace{t.flushAfter, t.quiet}.gap(len(p.rates)))
+		p.last, p.next = now, now.Add(pace{t.flushAfter, t.quiet}.gap(len(p.rates)))
 	}
 	for _, r := range written {
 		p.wrote(r, now)

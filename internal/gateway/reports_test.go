@@ -23,6 +23,8 @@ type desk struct {
 	mu   sync.Mutex
 	acks map[string]int64 // "uid bundle" → seq
 	seq  int64
+	// every is how often the agents check in.
+	every time.Duration
 }
 
 func newDesk(t *testing.T) *desk {
@@ -46,7 +48,7 @@ func (d *desk) say(cluster string, s atoll.RowStatus) {
 	d.seq++
 	s.UID, s.Seq = "uid-"+cluster, d.seq
 	row, _ := d.rows.Get("b", cluster)
-	d.offer(report{bundle: "b", cluster: cluster, slice: row.Slice, status: s}, row.Status, session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &s}))
+	d.offer(report{bundle: "b", cluster: cluster, slice: row.Slice, status: s, every: d.every}, row.Status, session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &s}))
 }
 
 func (d *desk) acked(cluster string) int64 {

@@ -49,7 +49,7 @@ func (s *stream) report(r *pb.Report) {
 	case spec == nil:
 		s.ack(r.GetBundle(), v.Ack)
 	default:
-		s.g.reports.offer(report{bundle: r.GetBundle(), cluster: s.cluster, slice: row.Slice, status: st, hash: hash}, stored.RowStatus, v)
+		s.g.reports.offer(report{bundle: r.GetBundle(), cluster: s.cluster, slice: row.Slice, status: st, hash: hash, every: s.rhythm()}, stored.RowStatus, v)
 	}
 }
 
