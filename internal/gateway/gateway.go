@@ -202,7 +202,7 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	g.reports = newReports(ctx, reportOptions{
 		rows: o.Rows, flushAfter: o.FlushAfter, quiet: o.QuietInterval, stored: g.stored, log: o.Logger, metrics: g.metrics,
 	})
-	g.tokens = newTokenDesk(ctx, o.Client)
+	g.tokens = newTokenDesk(ctx, o.Client, o.Logger)
 	o.Rows.Subscribe(g.rowsChanged)
 	o.Clusters.Subscribe(g.clusterChanged)
 	return g, nil

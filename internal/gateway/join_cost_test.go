@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -75,12 +78,51 @@ func TestJoinIsOneCreate(t *testing.T) {
 	if n := c.by["get v1alpha1.Cluster"] + c.by["update v1alpha1.Cluster"]; n > 0 {
 		t.Errorf("%d further requests about Clusters", n)
 	}
-	if n := c.by["update v1.Secret"]; n > clusters/4 {
+	if n := c.by["update v1.Secret"]; n > clusters/10 {
 		t.Errorf("%d writes of the token for %d uses", n, clusters)
 	}
 	for _, a := range h.kube.Actions() {
 		if verb := a.GetVerb(); verb != "list" && verb != "watch" {
 			t.Errorf("a certificate request was touched: %s", verb)
 		}
+	}
+}
+
+// TestUsesReservedAheadComeBack: what many joins had reserved ahead and nobody spent is
+// the token's again, and a token that is deleted meanwhile is honoured no longer than
+// that.
+func TestUsesReservedAheadComeBack(t *testing.T) {
+	const uses, clusters = 400, 40
+	h := newTestHub(t)
+	token := h.token(handshake.TokenSpec{Uses: uses, AutoAccept: true, Set: "lab"})
+	join := func(name string) error {
+		_, err := h.Join(t.Context(), joinRequest(t, token.Reveal(), name, newKey(t)))
+		return err
+	}
+	left := func() int {
+		var secret corev1.Secret
+		if err := h.client.Get(t.Context(), client.ObjectKey{Namespace: atoll.SystemNamespace, Name: handshake.TokenSecretName(token.ID)}, &secret); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := handshake.ParseTokenSecret(&secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored.UsesLeft
+	}
+	for i := range clusters {
+		if err := join(fmt.Sprintf("c%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := left(); n >= uses-clusters {
+		t.Fatalf("%d uses are left: none was reserved ahead", n)
+	}
+	eventually(t, "what nobody spent comes back", func() bool { return left() == uses-clusters })
+	if err := h.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: atoll.SystemNamespace, Name: handshake.TokenSecretName(token.ID)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := join("late"); err == nil {
+		t.Error("a deleted token was honoured")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,14 +26,17 @@ const grantLife = 10 * time.Minute
 var errToken = errors.New("the join token is refused")
 
 // tokenDesk reserves uses of join tokens. Requests for one token that come at the
-// same time are one write. It is safe for concurrent use.
+// same time are one write, and where many come, some uses are reserved ahead. It is
+// safe for concurrent use.
 type tokenDesk struct {
 	ctx    context.Context
 	client client.Client
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	waiting map[string][]*reservation // by token id; present while a worker runs
 	granted map[string]grant          // by token id and key
+	ahead   map[string]*allotment     // by token id
 }
 
 // reservation of one use.
@@ -50,8 +55,8 @@ type grant struct {
 	until time.Time
 }
 
-func newTokenDesk(ctx context.Context, c client.Client) *tokenDesk {
-	return &tokenDesk{ctx: ctx, client: c, waiting: map[string][]*reservation{}, granted: map[string]grant{}}
+func newTokenDesk(ctx context.Context, c client.Client, log *slog.Logger) *tokenDesk {
+	return &tokenDesk{ctx: ctx, client: c, log: log, waiting: map[string][]*reservation{}, granted: map[string]grant{}, ahead: map[string]*allotment{}}
 }
 
 // reserve one use of the token for a cluster of that name with that key. Call
@@ -62,6 +67,10 @@ func (d *tokenDesk) reserve(ctx context.Context, token trust.Token, name, keyHas
 	if g, ok := d.granted[token.ID+keyHash]; ok && time.Now().Before(g.until) && token.Matches(g.token.Hash) && g.token.Allows(name) {
 		d.mu.Unlock()
 		return g.token, nil
+	}
+	if t, ok := d.fromAhead(r); ok {
+		d.mu.Unlock()
+		return t, nil
 	}
 	queue, running := d.waiting[token.ID]
 	d.waiting[token.ID] = append(queue, r)
@@ -88,17 +97,28 @@ func (d *tokenDesk) spend(token trust.Token, keyHash string) {
 func (d *tokenDesk) work(id string) {
 	for {
 		d.mu.Lock()
-		batch := d.waiting[id]
+		batch := slices.DeleteFunc(d.waiting[id], func(r *reservation) bool {
+			t, ok := d.fromAhead(r)
+			if ok {
+				r.result = t
+				r.done <- nil
+			}
+			return ok
+		})
 		if len(batch) == 0 {
 			delete(d.waiting, id)
 			d.mu.Unlock()
 			return
 		}
 		d.waiting[id] = nil
+		more := d.demand(id)
 		d.mu.Unlock()
-		granted, refused, err := d.charge(id, batch)
+		granted, refused, more, err := d.charge(id, batch, more)
 		d.mu.Lock()
 		now := time.Now()
+		if len(granted) > 0 {
+			d.allot(id, granted[0].result, len(granted), more)
+		}
 		for key, g := range d.granted {
 			if now.After(g.until) {
 				delete(d.granted, key)
@@ -125,8 +145,9 @@ func (d *tokenDesk) work(id string) {
 	}
 }
 
-// charge takes as many uses as are left and wanted, in one write.
-func (d *tokenDesk) charge(id string, batch []*reservation) (granted []*reservation, refused map[*reservation]error, err error) {
+// charge takes as many uses as are left and wanted, in one write, and up to more of them
+// ahead, of which it gives how many it took.
+func (d *tokenDesk) charge(id string, batch []*reservation, more int) (granted []*reservation, refused map[*reservation]error, ahead int, err error) {
 	for {
 		refused, granted = map[*reservation]error{}, nil
 		var secret corev1.Secret
@@ -135,10 +156,10 @@ func (d *tokenDesk) charge(id string, batch []*reservation) (granted []*reservat
 			for _, r := range batch {
 				refused[r] = errors.New("there is no such token; it was deleted, or never made on this hub. Make one with: atoll token create")
 			}
-			return nil, refused, nil
+			return nil, refused, 0, nil
 		}
 		if err != nil {
-			return nil, refused, fmt.Errorf("read join token %s: %w", id, err)
+			return nil, refused, 0, fmt.Errorf("read join token %s: %w", id, err)
 		}
 		stored, err := handshake.ParseTokenSecret(&secret)
 		left := stored.UsesLeft
@@ -154,15 +175,16 @@ func (d *tokenDesk) charge(id string, batch []*reservation) (granted []*reservat
 			}
 		}
 		if len(granted) == 0 {
-			return nil, refused, nil
+			return nil, refused, 0, nil
 		}
-		handshake.SetUses(&secret, left)
+		ahead = min(more, left/aheadShare)
+		handshake.SetUses(&secret, left-ahead)
 		err = d.client.Update(d.ctx, &secret)
 		if err == nil {
-			return granted, refused, nil
+			return granted, refused, ahead, nil
 		}
 		if !apierrors.IsConflict(err) {
-			return nil, refused, fmt.Errorf("reserve uses of join token %s: %w", id, err)
+			return nil, refused, 0, fmt.Errorf("reserve uses of join token %s: %w", id, err)
 		}
 	}
 }
