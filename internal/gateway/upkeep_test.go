@@ -81,6 +81,7 @@ func (s *storm) flip(span time.Duration, each func(tick int)) {
 // TestUpkeepIsBounded: however many rows flap, so many slices are written a second, and
 // each row has its turn.
 func TestUpkeepIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		bundles int
 		longest time.Duration
@@ -90,7 +91,7 @@ func TestUpkeepIsBounded(t *testing.T) {
 		{160, 8*time.Second + time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			const span = time.Minute
+			const span = 20 * time.Second
 			s := newStorm(t, c.bundles, 1000)
 			s.flip(span, func(int) {})
 			own := float64(5*c.bundles) * (atoll.UpkeepBurst + 1 + span.Seconds()/atoll.UpkeepSliceEvery.Seconds())
