@@ -53,7 +53,7 @@ func TestJoinIsOneCreate(t *testing.T) {
 	const clusters, atOnce = 150, 50
 	var c calls
 	h := newTestHub(t, func(o *Options) { o.Client = c.counted(o.Client) })
-	token := h.token(handshake.TokenSpec{Uses: clusters, AutoAccept: true, Set: "lab"})
+	token := h.token(handshake.TokenSpec{Uses: 5000, AutoAccept: true, Set: "lab"})
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i := range clusters {
@@ -88,11 +88,31 @@ func TestJoinIsOneCreate(t *testing.T) {
 	}
 }
 
+// TestTheLastUsesAreNobodys: hubs that share a token refuse nobody while it has uses.
+func TestTheLastUsesAreNobodys(t *testing.T) {
+	const clusters = 120
+	one := newTestHub(t)
+	other := newTestHub(t, func(o *Options) { o.Client = one.client })
+	token := one.token(handshake.TokenSpec{Uses: clusters, AutoAccept: true, Set: "lab"})
+	var group errgroup.Group
+	group.SetLimit(20)
+	for i := range clusters {
+		request := joinRequest(t, token.Reveal(), fmt.Sprintf("c%d", i), newKey(t))
+		group.Go(func() error {
+			_, err := []*testHub{one, other}[i%2].Join(t.Context(), request)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUsesReservedAheadComeBack: what many joins had reserved ahead and nobody spent is
 // the token's again, and a token that is deleted meanwhile is honoured no longer than
 // that.
 func TestUsesReservedAheadComeBack(t *testing.T) {
-	const uses, clusters = 400, 40
+	const uses, clusters = 5000, 40
 	h := newTestHub(t)
 	token := h.token(handshake.TokenSpec{Uses: uses, AutoAccept: true, Set: "lab"})
 	join := func(name string) error {

@@ -177,7 +177,7 @@ func (d *tokenDesk) charge(id string, batch []*reservation, more int) (granted [
 		if len(granted) == 0 {
 			return nil, refused, 0, nil
 		}
-		ahead = min(more, left/aheadShare)
+		ahead = aheadOf(left, more)
 		handshake.SetUses(&secret, left-ahead)
 		err = d.client.Update(d.ctx, &secret)
 		if err == nil {

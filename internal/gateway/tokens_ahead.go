@@ -16,12 +16,22 @@ const (
 	// aheadLife is how long uses that were reserved ahead are given out. For as long a
 	// token that was deleted is still honoured; then what is not spent goes back.
 	aheadLife = 2 * time.Second
-	// aheadShare: at most one in so many of the uses that are left is reserved ahead, so
-	// that small tokens are spent one by one, and a hub that is killed loses few.
-	aheadShare = 4
 	// mostAhead of one token.
 	mostAhead = 500
+	// Nothing is reserved ahead where not so many times as much is left, and fewUses
+	// besides: so that a token's last uses are nobody's until they are spent, also with
+	// several hubs, and a hub that is killed loses few of many.
+	aheadTimes = 5
+	fewUses    = 100
 )
+
+// aheadOf the uses that are left, where more are wanted.
+func aheadOf(left, more int) int {
+	if left < aheadTimes*more+fewUses {
+		return 0
+	}
+	return more
+}
 
 // allotment of uses of one token that were reserved before anybody asked for them.
 type allotment struct {

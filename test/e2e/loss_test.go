@@ -280,7 +280,13 @@ func TestHubsAreLost(t *testing.T) {
 	}
 	h.lose(t, follower, h.lab.Kill, false)
 	h.lose(t, leader, h.lab.Kill, true)
-	h.lose(t, h.leader(t.Context()), h.lab.Stop, true)
+	eventually(t, converge, "a hub leads", func(ctx context.Context) string {
+		if leader = h.leader(ctx); leader == "" {
+			return "nobody decides"
+		}
+		return ""
+	})
+	h.lose(t, leader, h.lab.Stop, true)
 
 	stop()
 	busy.Wait()
