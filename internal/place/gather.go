@@ -183,13 +183,7 @@ func (r *Reconciler) candidates(v view, rows []state.Row) []schedule.Cluster {
 	}
 	slices.Sort(named)
 	named = slices.Compact(named)
-	out := make([]schedule.Cluster, 0, len(named))
-	for _, name := range named {
-		if c, ok := r.Clusters.Get(name); ok {
-			out = append(out, schedule.ClusterOf(c))
-		}
-	}
-	return out
+	return r.index.clusters(named)
 }
 
 // parts that clusters have in a Bundle.

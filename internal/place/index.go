@@ -26,9 +26,13 @@ import (
 type index struct {
 	mu      sync.Mutex
 	entries map[string]*entry
-	known   map[string]schedule.Cluster // by name, as last compared
-	roster  roster
-	items   *lru.Cache // revision → []schedule.Workload
+	// known clusters by name, as last compared. Steps decide on these and on nothing
+	// newer: a change that is not compared yet would be taken for none when it is
+	// undone before it is. stepping are the Bundles that a step is under way for.
+	known    map[string]schedule.Cluster
+	stepping map[string]bool
+	roster   roster
+	items    *lru.Cache // revision → []schedule.Workload
 }
 
 type entry struct {
@@ -89,7 +93,7 @@ type view struct {
 }
 
 func newIndex() *index {
-	return &index{entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, items: lru.New(1024)}
+	return &index{entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{}, items: lru.New(1024)}
 }
 
 // view of a Bundle. A placement that is not the one that is remembered has to be
@@ -142,6 +146,40 @@ func (x *index) entry(uid string) *entry {
 		x.entries[uid] = e
 	}
 	return e
+}
+
+// begin a step of a Bundle; it ends when what it wrote can be read.
+func (x *index) begin(uid string) (end func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.stepping[uid] = true
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.stepping, uid)
+	}
+}
+
+// underWay lists the Bundles of which a step may have read a cluster as it was before
+// the last change that was seen. Whether one makes a difference to them cannot be told
+// from their rows, which that step may be about to write.
+func (x *index) underWay() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Collect(maps.Keys(x.stepping))
+}
+
+// clusters of these names as last compared, in the order of the names.
+func (x *index) clusters(names []string) []schedule.Cluster {
+	out := make([]schedule.Cluster, 0, len(names))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, name := range names {
+		if c, ok := x.known[name]; ok {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // edited notes what the Bundle says and tells whether that is new.
@@ -349,6 +387,7 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	c, ok := r.Clusters.Get(name)
 	if !ok {
 		if was, known := r.index.gone(name); known {
+			r.touchAll(r.index.underWay(), name)
 			r.touchRows(was.UID, name)
 		}
 		return
@@ -358,18 +397,23 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	if !known {
 		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
 	}
+	r.reachable(is)
+	if known && reflect.DeepEqual(was, is) {
+		return
+	}
+	r.touchAll(r.index.underWay(), name)
 	if known && was.UID != is.UID {
 		r.touchRows(was.UID, name)
 	}
-	if known && reflect.DeepEqual(was, is) {
-		r.reachable(is)
-		return
-	}
-	for _, uid := range r.differs(was, is) {
-		r.touched(uid, name)
-	}
+	r.touchAll(r.differs(was, is), name)
 	if known && !reflect.DeepEqual(was.ClusterView, is.ClusterView) {
 		r.revary(ctx, is)
+	}
+}
+
+func (r *Reconciler) touchAll(uids []string, cluster string) {
+	for _, uid := range uids {
+		r.touched(uid, cluster)
 	}
 }
 

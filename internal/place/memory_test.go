@@ -42,6 +42,7 @@ type memory struct {
 	// writes counts calls of WriteSpecs that changed something; looks counts steps.
 	writes, looks int
 	fail          error
+	beforeWrite   func() // once
 	warnings      []string
 }
 
@@ -132,6 +133,12 @@ func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []st
 		m.fail = nil
 		m.mu.Unlock()
 		return err
+	}
+	if fn := m.beforeWrite; fn != nil {
+		m.beforeWrite = nil
+		m.mu.Unlock()
+		fn()
+		m.mu.Lock()
 	}
 	was := map[string]string{}
 	for _, r := range base {

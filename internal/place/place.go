@@ -289,6 +289,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		r.index.forget(uid)
 		return nil
 	}
+	defer r.index.begin(uid)()
 	view := r.index.view(b, time.Now())
 	if view.part {
 		if done, err := r.part(ctx, b, view); done || err != nil {

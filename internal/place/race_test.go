@@ -1,0 +1,78 @@
+package place
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// TestAChangeDuringAStepIsNotLost: whatever becomes of a cluster between what a step
+// reads and what it writes, the rows end as a look at everything would have them.
+func TestAChangeDuringAStepIsNotLost(t *testing.T) {
+	tainted := func(c *v1alpha1.Cluster) {
+		c.Spec.Taints = []v1alpha1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	cleared := func(c *v1alpha1.Cluster) { c.Spec.Taints = nil }
+	cases := map[string]struct {
+		// before the step a's change is in the table, and maybe not compared; during is
+		// between the step's reading and its writing.
+		before, during func(m *memory, r *Reconciler)
+		rows           string
+	}{
+		"undone before it was compared": {
+			before: func(m *memory, _ *Reconciler) { m.cluster("a", tainted) },
+			during: func(m *memory, r *Reconciler) { m.cluster("a", cleared); r.compare(t.Context(), "a") },
+			rows:   "a Active r2, b Active r2",
+		},
+		"undone after it was compared": {
+			before: func(m *memory, r *Reconciler) { m.cluster("a", tainted); r.compare(t.Context(), "a") },
+			during: func(m *memory, r *Reconciler) { m.cluster("a", cleared); r.compare(t.Context(), "a") },
+			rows:   "a Active r2, b Active r2",
+		},
+		"a cluster comes, and does not fit any more when its row does": {
+			before: func(m *memory, r *Reconciler) { m.cluster("c", nil); r.compare(t.Context(), "c") },
+			during: func(m *memory, r *Reconciler) { m.cluster("c", tainted); r.compare(t.Context(), "c") },
+			rows:   "a Active r2, b Active r2, c Active r2",
+		},
+		"a cluster comes, and is gone when its row comes": {
+			before: func(m *memory, r *Reconciler) { m.cluster("c", nil); r.compare(t.Context(), "c") },
+			during: func(m *memory, r *Reconciler) { m.deleteCluster("c"); r.compare(t.Context(), "c") },
+			rows:   "a Active r2, b Active r2",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				m.cluster("a", nil)
+				m.cluster("b", nil)
+				r := New(m.config())
+				bundles, clusters := r.open()
+				defer time.Sleep(time.Minute) // queues end their goroutines a moment after they are shut down
+				defer bundles.ShutDown()
+				defer clusters.ShutDown()
+				step := func() {
+					if err := r.reconcile(t.Context(), "web"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				m.bundle("web", nil)
+				m.cut("web", regional(1))
+				step()
+				m.cut("web", regional(2))
+				tc.before(m, r)
+				m.beforeWrite = func() { tc.during(m, r) }
+				step()
+				step()
+				want(t, m, "web", tc.rows)
+				if p, err := r.Preview(t.Context(), m.bundles["web"]); err != nil || len(p.Output.Changes) > 0 {
+					t.Errorf("a look at everything would still change %+v, %v", p.Output.Changes, err)
+				}
+			})
+		})
+	}
+}
