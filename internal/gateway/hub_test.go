@@ -106,7 +106,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		Recalling:    func() bool { return false },
 		OnRemembered: func(Remembered) {},
 		Version:      "test", Logger: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
-		FlushAfter: 50 * time.Millisecond, JoinWait: 2 * time.Second,
+		FlushAfter: 50 * time.Millisecond, JoinWait: time.Minute, // as long as a slow machine may take to accept
 	}
 	for _, a := range adjust {
 		a(&o)

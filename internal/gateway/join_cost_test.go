@@ -3,17 +3,20 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -112,37 +115,56 @@ func TestTheLastUsesAreNobodys(t *testing.T) {
 // the token's again, and a token that is deleted meanwhile is honoured no longer than
 // that.
 func TestUsesReservedAheadComeBack(t *testing.T) {
-	const uses, clusters = 5000, 40
-	h := newTestHub(t)
-	token := h.token(handshake.TokenSpec{Uses: uses, AutoAccept: true, Set: "lab"})
-	join := func(name string) error {
-		_, err := h.Join(t.Context(), joinRequest(t, token.Reveal(), name, newKey(t)))
-		return err
-	}
-	left := func() int {
-		var secret corev1.Secret
-		if err := h.client.Get(t.Context(), client.ObjectKey{Namespace: atoll.SystemNamespace, Name: handshake.TokenSecretName(token.ID)}, &secret); err != nil {
-			t.Fatal(err)
-		}
-		stored, err := handshake.ParseTokenSecret(&secret)
+	const uses, clusters, apart = 5000, 40, 10 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		kube := ctrlfake.NewClientBuilder().WithScheme(state.Scheme()).Build()
+		desk, token := newTokenDesk(t.Context(), kube, slog.New(slog.DiscardHandler)), trust.NewToken()
+		secret, err := handshake.NewTokenSecret(token, handshake.TokenSpec{Lifetime: time.Hour, Uses: uses, AutoAccept: true, Set: "lab"}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stored.UsesLeft
-	}
-	for i := range clusters {
-		if err := join(fmt.Sprintf("c%d", i)); err != nil {
+		if err := kube.Create(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if n := left(); n >= uses-clusters {
-		t.Fatalf("%d uses are left: none was reserved ahead", n)
-	}
-	eventually(t, "what nobody spent comes back", func() bool { return left() == uses-clusters })
-	if err := h.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: atoll.SystemNamespace, Name: handshake.TokenSecretName(token.ID)}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := join("late"); err == nil {
-		t.Error("a deleted token was honoured")
-	}
+		join := func(name string) error {
+			pass(apart)
+			_, err := desk.reserve(t.Context(), token, name, "key of "+name)
+			desk.spend(token, "key of "+name)
+			return err
+		}
+		left := func() int {
+			if err := kube.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+				t.Fatal(err)
+			}
+			stored, err := handshake.ParseTokenSecret(secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return stored.UsesLeft
+		}
+		for i := range clusters {
+			if err := join(fmt.Sprintf("c%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := left(); n >= uses-clusters {
+			t.Fatalf("%d uses are left: none was reserved ahead", n)
+		}
+		pass(aheadLife)
+		if n := left(); n != uses-clusters {
+			t.Fatalf("%d uses are left once nobody asks: what nobody spent did not come back", n)
+		}
+		for i := range 3 { // the last of them by what was reserved ahead
+			if err := join(fmt.Sprintf("d%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := kube.Delete(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		pass(aheadLife)
+		if err := join("late"); err == nil {
+			t.Error("a deleted token was honoured")
+		}
+	})
 }
