@@ -147,8 +147,7 @@ type Content struct {
 	// Removal mode of the items when a row goes.
 	Removal v1alpha1.RemovalMode `json:"removal"`
 	// Namespace is what the hub's namespace of the items carries, for members where it
-	// has to be made. Nil for cluster-scoped items, and in content that is older than
-	// this field: the namespace is then taken as it is.
+	// has to be made. Nil for cluster-scoped items.
 	Namespace *NamespaceMeta `json:"namespace,omitempty"`
 }
 

@@ -56,7 +56,6 @@ type Bundles interface {
 	Get(uid string) (state.Bundle, bool)
 	ByName(ns, name string) (state.Bundle, bool)
 	List() []state.Bundle
-	InNamespace(ns string) []state.Bundle
 	Put(obj client.Object)
 	Subscribe(func(uid string))
 }
@@ -123,7 +122,7 @@ type Binder struct {
 	// Only the goroutine that handles events touches these.
 	overridden map[policyKey]kindSet    // what override policies select
 	namespaces map[string]string        // annotations, as last seen
-	told       map[string]string        // what members are told of namespaces, as last seen
+	told       map[string]string        // which namespaces there are and what members are told of them, as last seen
 	seen       map[atoll.ItemKey]string // templates, as last looked at
 	decided    map[string]string        // of held removals, by Bundle UID
 }
@@ -210,7 +209,7 @@ func (b *Binder) load(ctx context.Context) error {
 	for _, ns := range b.Namespaces.List() {
 		b.index.SetNamespace(ns, b.Policies.Propagation(ns))
 		b.namespaces[ns] = b.namespaceState(ns)
-		b.told[ns] = atoll.HashJSON(b.namespaceMeta(ns))
+		b.told[ns] = b.toldOf(ns)
 		for _, p := range b.Policies.Overrides(ns) {
 			b.overridden[policyKey{"OverridePolicy", ns, p.Name}] = overridden(&p.Spec)
 		}

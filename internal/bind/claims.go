@@ -352,6 +352,10 @@ func (c *claims) blocked() []BundleID {
 	return c.where("", func(_ BundleID, b *bundleClaims) bool { return b.blocked })
 }
 
+func (c *claims) inNamespace(ns string) []BundleID {
+	return c.where(ns, func(BundleID, *bundleClaims) bool { return true })
+}
+
 // where lists the Bundles in a namespace (all for "") of which that is true.
 func (c *claims) where(ns string, is func(BundleID, *bundleClaims) bool) []BundleID {
 	c.mu.RLock()

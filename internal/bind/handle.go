@@ -222,22 +222,28 @@ func (b *Binder) namespaceMeta(name string) *atoll.NamespaceMeta {
 	return &meta
 }
 
-// relabelled looks at the Bundles of a namespace of which members are to be told
-// something else.
-func (b *Binder) relabelled(name string) {
+// toldOf a namespace is what members are told of it, and which it is, since one that was
+// made anew comes like any other; "" where it is not there.
+func (b *Binder) toldOf(name string) string {
 	meta := b.namespaceMeta(name)
 	if meta == nil {
-		delete(b.told, name)
-		return
+		return ""
 	}
-	now := atoll.HashJSON(meta)
+	return b.namespaceOf(name).UID + " " + atoll.HashJSON(meta)
+}
+
+// relabelled looks at the Bundles of a namespace that came, or of which members are to be
+// told something else.
+func (b *Binder) relabelled(name string) {
+	now := b.toldOf(name)
 	if b.told[name] == now {
 		return
 	}
-	b.told[name] = now
-	for _, bundle := range b.Bundles.InNamespace(name) {
-		b.touch(BundleID{bundle.Ref.Namespace, bundle.Ref.Name})
+	if b.told[name] = now; now == "" {
+		delete(b.told, name)
+		return
 	}
+	b.touch(b.claims.inNamespace(name)...)
 }
 
 func (b *Binder) namespace(name string) {

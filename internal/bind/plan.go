@@ -447,9 +447,6 @@ func (p *planner) differs() bool {
 		return true
 	}
 	rest := *prev
-	if rest.Namespace == nil {
-		next.Namespace = nil // what a new version knows more is no change
-	}
 	if slices.EqualFunc(next.Items, prev.Items, func(a, b atoll.Item) bool { return bytes.Equal(a.Object, b.Object) }) {
 		next.Items, rest.Items = nil, nil
 	}

@@ -63,6 +63,9 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 	if id.Namespace != "" {
 		in.Overrides = b.Policies.Overrides(id.Namespace)
 		in.Namespace = b.namespaceMeta(id.Namespace)
+		if in.Namespace == nil && len(claimed) > 0 {
+			return nil // objects came before their namespace, whose coming touches the Bundle
+		}
 	}
 	if exists {
 		var err error

@@ -57,24 +57,11 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 				return atoll.Manifest{}, err
 			}
 			in.DeletedNamespaces = []string{ns}
-		} else if meta := r.namespace(ns, content); meta != nil {
-			in.Namespaces = map[string]atoll.NamespaceMeta{ns: *meta}
+		} else if content.Namespace != nil {
+			in.Namespaces = map[string]atoll.NamespaceMeta{ns: *content.Namespace}
 		}
 	}
 	return render.BuildManifest(in), nil
-}
-
-// namespace as the content has it, so that all hubs tell members the same at the same
-// generation; as this hub's table has it, where the content is older than that.
-func (r rowRenderer) namespace(ns string, content *atoll.Content) *atoll.NamespaceMeta {
-	if content.Namespace != nil {
-		return content.Namespace
-	}
-	o, ok := r.state.Namespaces.Get(ns)
-	if !ok {
-		return nil
-	}
-	return &atoll.NamespaceMeta{Labels: o.Labels, Annotations: o.Annotations}
 }
 
 // content of the row's revision. A row that is no Bundle's, but where a namespace
@@ -137,23 +124,16 @@ func (r rowRenderer) here(bundle, cluster string) bool {
 	return ok && row.Spec.Phase != atoll.RowRemoving
 }
 
-// salt names what manifest looks at besides the row: whether the namespace is doomed, its
-// labels and annotations where the content does not have them, which of the Bundles that
-// took items over are in the cluster, and what is held back.
+// salt names what manifest looks at besides the row: whether the namespace is doomed, which
+// of the Bundles that took items over are in the cluster, and what is held back.
 func (r rowRenderer) salt(row state.Row) string {
 	var parts []any
-	ns := row.Bundle.Namespace
-	if ns != "" {
+	if ns := row.Bundle.Namespace; ns != "" {
 		parts = append(parts, r.doomed(ns))
 	}
 	content, err := r.content(r.ctx, row)
 	if err != nil {
 		return atoll.HashJSON(parts)
-	}
-	if ns != "" && content.Namespace == nil {
-		if meta := r.namespace(ns, content); meta != nil {
-			parts = append(parts, render.NamespaceMeta(meta.Labels, meta.Annotations))
-		}
 	}
 	if held := r.heldBack(content); len(held) > 0 {
 		parts = append(parts, held)
