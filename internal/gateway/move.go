@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"time"
 
 	pb "atoll.dev/atoll/internal/session/sessionpb"
@@ -15,13 +16,14 @@ const askAgain = 10 * time.Minute
 // which both ends have all that the other one sent, so that nothing is sent twice. It
 // gives how many it has asked.
 func (g *Gateway) SendOn(n int, hub string, first func(cluster string) bool) (asked int) {
-	all, now := g.sessions.all(), time.Now()
+	now := time.Now()
+	may := g.sessions.movable(now)
 	for _, others := range []bool{false, true} {
-		for _, s := range all {
+		for _, s := range may {
 			if asked >= n {
 				return asked
 			}
-			if first(s.cluster) != others && g.sessions.mayMove(s.id.uid, now) && s.move(hub) {
+			if first(s.cluster) != others && s.move(hub) {
 				g.sessions.moved(s.id.uid, now)
 				asked++
 			}
@@ -46,23 +48,24 @@ func (q *queue) empty() bool {
 	return len(q.control)+len(q.acks)+len(q.touched)+len(q.needs)+len(q.orders)+len(q.retries) == 0
 }
 
-// mayMove tells whether the agent was not asked to go on a while ago.
-func (t *sessions) mayMove(uid string, now time.Time) bool {
+// movable gives the streams whose agents were not asked to go on a while ago, and forgets
+// those that were asked before that.
+func (t *sessions) movable(now time.Time) []*stream {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, ok := t.asked[uid]
-	return !ok || now.Sub(at) >= askAgain
+	maps.DeleteFunc(t.asked, func(_ string, at time.Time) bool { return now.Sub(at) >= askAgain })
+	may := make([]*stream, 0, len(t.byUID))
+	for uid, s := range t.byUID {
+		if _, ok := t.asked[uid]; !ok {
+			may = append(may, s)
+		}
+	}
+	return may
 }
 
 // moved notes that the agent was asked to go on.
 func (t *sessions) moved(uid string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for old, at := range t.asked {
-		if now.Sub(at) < askAgain {
-			break // a few are looked at each time: those that are left are found later
-		}
-		delete(t.asked, old)
-	}
 	t.asked[uid] = now
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -36,8 +37,12 @@ func TestAgentsAreSentOnToAnotherHub(t *testing.T) {
 		t.Errorf("%d agents are asked, with the one that came back", n)
 	}
 	<-a.closed
-	if h.sessions.mayMove(oslo, time.Now()) || !h.sessions.mayMove(oslo, time.Now().Add(askAgain)) {
+	movable := func(at time.Time) bool { return slices.Contains(h.sessions.movable(at), h.sessions.of(oslo)) }
+	if movable(time.Now()) || !movable(time.Now().Add(askAgain)) {
 		t.Error("who came back is asked at once, or never again")
+	}
+	if n := len(h.sessions.asked); n > 0 {
+		t.Errorf("%d agents are remembered that were asked long ago", n)
 	}
 }
 
