@@ -28,8 +28,9 @@ type bundles struct {
 	done     sync.WaitGroup
 }
 
-// seen is a Bundle's last status, and since when it is what it is.
+// seen is a Bundle, its last status, and since when it is what it is.
 type seen struct {
+	uid    string
 	status v1alpha1.BundleStatus
 	// ready is when the Bundle was first seen with all clusters ready at this
 	// revision; zero while it is not.
@@ -91,7 +92,7 @@ func (b *bundles) set(o *v1alpha1.Bundle) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.by[o.Namespace+"/"+o.Name]
-	next := seen{status: o.Status, first: before.first}
+	next := seen{uid: string(o.UID), status: o.Status, first: before.first}
 	if next.first.IsZero() {
 		next.first = now
 	}

@@ -2,14 +2,12 @@ package scenario
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/bench/measure"
 )
 
@@ -33,7 +31,6 @@ type lagging struct {
 	stage   *stage
 	bundles *bundles
 	apps    []app
-	uids    map[string]string // Bundle's UID by application
 
 	truth   map[string][]count // by application
 	counts  measure.Distribution
@@ -47,20 +44,8 @@ type lagging struct {
 }
 
 // newLagging of applications whose Bundles there are.
-func (s *stage) newLagging(ctx context.Context, b *bundles, apps []app) (*lagging, error) {
-	l := &lagging{stage: s, bundles: b, apps: apps, uids: map[string]string{}, truth: map[string][]count{}}
-	body, err := s.kube.CoreV1().RESTClient().Get().AbsPath("/apis/atoll.dev/v1alpha1/bundles").Do(ctx).Raw()
-	if err != nil {
-		return nil, fmt.Errorf("list Bundles: %w", err)
-	}
-	var list v1alpha1.BundleList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("list Bundles: %w", err)
-	}
-	for _, o := range list.Items {
-		l.uids[o.Namespace+"/"+o.Name] = string(o.UID)
-	}
-	return l, nil
+func (s *stage) newLagging(b *bundles, apps []app) *lagging {
+	return &lagging{stage: s, bundles: b, apps: apps, truth: map[string][]count{}}
 }
 
 // start to compare until stop.
@@ -120,7 +105,7 @@ func (l *lagging) now(ctx context.Context) (map[string]int, error) {
 	}
 	by := make(map[string]int, len(l.apps))
 	for _, a := range l.apps {
-		by[a.key()] = sum[l.uids[a.key()]]
+		by[a.key()] = sum[l.bundles.get(a.key()).uid]
 	}
 	return by, nil
 }
@@ -176,12 +161,8 @@ func (l *lagging) templates(ctx context.Context) (map[string]int, error) {
 		if i > 0 && l.apps[i-1].namespace == a.namespace {
 			continue
 		}
-		body, err := l.stage.kube.CoreV1().RESTClient().Get().AbsPath("/apis/apps/v1/namespaces/" + a.namespace + "/deployments").Do(ctx).Raw()
+		list, err := l.stage.kube.AppsV1().Deployments(a.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("list Deployments: %w", err)
-		}
-		var list appsv1.DeploymentList
-		if err := json.Unmarshal(body, &list); err != nil {
 			return nil, fmt.Errorf("list Deployments: %w", err)
 		}
 		for _, d := range list.Items {

@@ -43,10 +43,7 @@ func statusStorm(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	l, err := s.newLagging(ctx, b, apps)
-	if err != nil {
-		return err
-	}
+	l := s.newLagging(b, apps)
 	l.start(ctx)
 	p.start(ctx)
 	s.report.Mark("flips begin")
