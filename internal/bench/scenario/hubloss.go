@@ -90,23 +90,7 @@ func (s *stage) comeBack(ctx context.Context, h *hub) error {
 	count, share := s.fleets[0].count, s.fleets[0].count/len(s.hubs)
 	most := share + share/10 + 20
 	s.Progress.Step("the agents spread over all hubs again", count)
-	var spread []int
-	var since time.Time
-	err := until(ctx, "the agents spread over all hubs again", time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
-		now := make([]int, len(s.hubs))
-		for i, h := range s.hubs {
-			m, ok := metricsOf(ctx, h)
-			if !ok {
-				return false, nil
-			}
-			now[i] = int(m.Sum("atoll_gateway_streams"))
-		}
-		if !slices.Equal(now, spread) {
-			spread, since = now, time.Now()
-		}
-		s.Progress.Reach(count - max(0, slices.Max(now)-share))
-		return time.Since(since) >= spreadStill, nil
-	})
+	spread, since, err := s.spread(ctx)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -232,19 +216,38 @@ func (s *stage) leader(ctx context.Context) (*hub, error) {
 	return found, err
 }
 
-// noteSpread notes how many agents each hub serves.
-func (s *stage) noteSpread(ctx context.Context, when string) error {
-	total := 0.0
-	for _, h := range s.hubs {
-		m, ok := metricsOf(ctx, h)
-		if !ok {
-			continue
+// spread waits until no agent goes on to another hub, and gives how many each hub serves
+// and since when. A hub that does not run serves none.
+func (s *stage) spread(ctx context.Context) (streams []int, since time.Time, err error) {
+	err = until(ctx, "agents stay with their hubs", time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
+		now := make([]int, len(s.hubs))
+		for i, h := range s.hubs {
+			if m, ok := metricsOf(ctx, h); ok {
+				now[i] = int(m.Sum("atoll_gateway_streams"))
+			}
 		}
-		n := m.Sum("atoll_gateway_streams")
-		total += n
-		s.report.Count(fmt.Sprintf("streams_%s_of_%s", strings.ReplaceAll(when, " ", "_"), h.Name), n, "agents")
+		if !slices.Equal(now, streams) {
+			streams, since = now, time.Now()
+		}
+		return time.Since(since) >= spreadStill, nil
+	})
+	return streams, since, err
+}
+
+// noteSpread notes how many agents each hub serves, once they stay: hubs are asked one
+// after the other, so that one who goes on meanwhile would count twice.
+func (s *stage) noteSpread(ctx context.Context, when string) error {
+	s.Progress.Step("agents stay with their hubs", 0)
+	streams, _, err := s.spread(ctx)
+	if err != nil {
+		return err
 	}
-	s.report.Check("each agent has one stream ("+when+")", int(total) == s.fleets[0].count, "%.0f streams of %d agents", total, s.fleets[0].count)
+	total := 0
+	for i, h := range s.hubs {
+		total += streams[i]
+		s.report.Count(fmt.Sprintf("streams_%s_of_%s", strings.ReplaceAll(when, " ", "_"), h.Name), float64(streams[i]), "agents")
+	}
+	s.report.Check("each agent has one stream ("+when+")", total == s.fleets[0].count, "%d streams of %d agents", total, s.fleets[0].count)
 	return nil
 }
 
