@@ -3,15 +3,19 @@ package admission
 import (
 	"encoding/json"
 	"errors"
+	"math"
+	"reflect"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 
@@ -103,5 +107,92 @@ func TestAPolicyThatNoBundleCouldHoldIsRefused(t *testing.T) {
 	errs := checkSpecSize(&spec, field.NewPath("spec"))
 	if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "spec: Invalid value: has 1800") || !strings.Contains(errs[0].Error(), "1000000 are allowed") {
 		t.Errorf("100,000 clusters by name: %v", errs)
+	}
+}
+
+// What is told to be small is, however much longer it is as JSON.
+func TestWhatIsSmallIsSoAsJSON(t *testing.T) {
+	for what, v := range map[string]any{
+		"text": strings.Repeat("x", 1000), "markup": strings.Repeat("<", 1000), "bytes": strings.Repeat("\x00\xff", 500),
+		"numbers": []any{int64(math.MinInt64), -math.MaxFloat64, -1.2345678901234567e-6, true, nil}, "empty": map[string]any{"": map[string]any{}, "a": []any{}},
+	} {
+		obj := map[string]any{"<<<": v}
+		raw, err := json.Marshal(obj)
+		if n, _ := weigh(obj); err != nil || len(raw) > n*jsonOfCharacter {
+			t.Errorf("%s: %d bytes as JSON weigh %d, %v", what, len(raw), n, err)
+		}
+	}
+	messages := map[reflect.Type]bool{}
+	for _, typ := range scheme.Scheme.AllKnownTypes() {
+		messagesOf(typ, messages)
+	}
+	messagesOf(reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](), messages)
+	most := 0.0
+	for typ := range messages {
+		for i := range typ.NumField() {
+			// Who holds the message writes its length at least, in two bytes.
+			least := reflect.New(typ)
+			setLittle(least.Elem().Field(i))
+			raw, err := json.Marshal(least.Interface())
+			n := least.Interface().(sized).Size() + 2
+			if most = max(most, float64(len(raw))/float64(n)); err != nil || len(raw) > n*jsonOfProtobuf {
+				t.Errorf("%s with %s: %d bytes as JSON are %d as protobuf, %v", typ, typ.Field(i).Name, len(raw), n, err)
+			}
+		}
+	}
+	if len(messages) < 500 {
+		t.Errorf("only %d messages were found", len(messages))
+	}
+	t.Logf("%d messages, at most %.1f bytes of JSON of one of protobuf", len(messages), most)
+}
+
+type sized interface{ Size() int }
+
+// messagesOf a type: itself, and what its fields are made of.
+func messagesOf(typ reflect.Type, found map[reflect.Type]bool) {
+	switch typ.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		messagesOf(typ.Elem(), found)
+	case reflect.Struct:
+		if _, ok := reflect.New(typ).Interface().(sized); !ok || found[typ] {
+			return
+		}
+		found[typ] = true
+		for i := range typ.NumField() {
+			messagesOf(typ.Field(i).Type, found)
+		}
+	}
+}
+
+// setLittle sets a field to the least that is written of it, where its name counts most.
+func setLittle(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 { // bytes may have to be JSON
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.Zero(v.Type().Key()), reflect.Zero(v.Type().Elem()))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int32, reflect.Int64:
+		v.SetInt(1)
+	}
+}
+
+func TestTheLargestFieldIsNamed(t *testing.T) {
+	text := func(n int) string { return strings.Repeat("x", n) }
+	for want, obj := range map[string]map[string]any{
+		"data.a":             {"data": map[string]any{"a": text(900), "b": text(90)}, "metadata": map[string]any{"name": "c"}},
+		"data":               {"data": map[string]any{"a": text(300), "b": text(290), "c": text(310)}},
+		"spec.template.list": {"spec": map[string]any{"template": map[string]any{"list": []any{text(300), text(300), map[string]any{"a": text(900)}}}}},
+		"two":                {"one": text(300), "two": map[string]any{"a": text(200), "b": text(210)}, "three": text(300)},
+	} {
+		if got := largest(obj).String(); got != want {
+			t.Errorf("%s is named, not %s", got, want)
+		}
 	}
 }
