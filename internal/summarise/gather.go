@@ -138,6 +138,11 @@ func (r *Reconciler) reachable(clusterUID string) bool {
 	return r.Clusters.Online(clusterUID) || r.ready(clusterUID)
 }
 
+// looks like this, by its links alone.
+func (r *Reconciler) looks(clusterUID string) seenCluster {
+	return seenCluster{reachable: r.reachable(clusterUID), online: r.streams(clusterUID)}
+}
+
 // waited is about what waits for a cluster: one that has no stream is not waited
 // for, nor one that only checks in, but after a start of the hub those that were Ready
 // get time to come back.

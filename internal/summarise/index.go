@@ -263,13 +263,15 @@ func (x *index) moved(key atoll.ItemKey, t *unstructured.Unstructured) bool {
 }
 
 // turned tells whether a cluster can be reached, or holds a stream, other than it
-// was last seen.
-func (x *index) turned(uid string, reachable, online bool) (reach, stream bool) {
+// was last seen. It looks under the lock: of two who look at the same time the later one
+// would be believed, though it may have looked before.
+func (x *index) turned(uid string, look func(uid string) seenCluster) (reach, stream bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was, seen := x.clusters[uid]
-	x.clusters[uid] = seenCluster{reachable, online}
-	return !seen || was.reachable != reachable, !seen || was.online != online
+	is := look(uid)
+	x.clusters[uid] = is
+	return !seen || was.reachable != is.reachable, !seen || was.online != is.online
 }
 
 // wait remembers whether a removal waits in the Bundle.

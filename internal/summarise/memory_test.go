@@ -60,6 +60,9 @@ type memory struct {
 	writes  []string
 	failing map[string]error
 	said    []string
+	// afterLook is called once, between a look at a cluster's stream and what follows
+	// from it.
+	afterLook func()
 }
 
 func newMemory() *memory {
@@ -200,8 +203,13 @@ func (m memClusters) List() (out []*v1alpha1.Cluster) {
 
 func (m memClusters) Online(uid string) bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.online[uid]
+	is, fn := m.online[uid], m.afterLook
+	m.afterLook = nil
+	m.mu.Unlock()
+	if fn != nil {
+		fn()
+	}
+	return is
 }
 
 func (m memRevisions) OfBundle(uid string) []*enginev1.Revision {

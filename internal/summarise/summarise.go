@@ -197,7 +197,7 @@ func (r *Reconciler) open() priorityqueue.PriorityQueue[work] {
 	for _, c := range r.Clusters.List() {
 		uid := string(c.UID)
 		r.cluster[c.Name] = uid
-		r.index.turned(uid, r.reachable(uid), r.streams(uid))
+		r.index.turned(uid, r.looks)
 	}
 	return r.queue
 }
@@ -253,8 +253,9 @@ func (r *Reconciler) bundleChanged(uid string) {
 // reached or not any more; if only its stream came or went, at those of them where
 // a removal waits.
 func (r *Reconciler) clusterChanged(name string) {
-	c, ok := r.Clusters.Get(name)
 	r.mu.Lock()
+	// Under the lock, so that of two calls the later one notes what is newer.
+	c, ok := r.Clusters.Get(name)
 	running := r.queue != nil
 	was := r.cluster[name]
 	if delete(r.cluster, name); ok {
@@ -269,7 +270,7 @@ func (r *Reconciler) clusterChanged(name string) {
 		r.lookAt(was, false)
 	}
 	if now != "" {
-		if reachable, stream := r.index.turned(now, r.reachable(now), r.streams(now)); reachable || stream || was != now {
+		if reachable, stream := r.index.turned(now, r.looks); reachable || stream || was != now {
 			r.lookAt(now, !reachable && was == now)
 		}
 	}
