@@ -75,22 +75,25 @@ func newReports(ctx context.Context, o reportOptions) *reports {
 
 // offer a judged report. stored is what the row holds now.
 func (t *reports) offer(r report, stored *atoll.RowStatus, v session.Verdict) {
-	if !t.keep(r, stored, v) {
-		t.stored(r.status.UID, r.bundle, v.Ack)
+	if ack := t.keep(r, stored, v); ack > 0 {
+		t.stored(r.status.UID, r.bundle, ack)
 	}
 }
 
-// keep a report until it is written; false when there is nothing to write.
-func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) bool {
+// keep a report until it is written; ack when there is nothing to write.
+func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) (ack int64) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p, uid := t.bundles[r.bundle], r.status.UID
+	if v.Ack > 0 && p != nil && !p.writing {
+		v = t.judge(r)
+	}
 	if v.Ack > 0 && (p == nil || !p.writing) {
 		if p != nil && p.rows[uid].status.Seq <= r.status.Seq {
 			delete(p.rows, uid) // there and back again
 		}
-		return false
+		return v.Ack
 	}
 	if p == nil {
 		p = &pending{rows: map[string]report{}, rates: map[string]*rate{}, turns: newTurns()}
@@ -98,7 +101,7 @@ func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) boo
 	}
 	old, had := p.rows[uid]
 	if had && old.status.Seq > r.status.Seq {
-		return true
+		return 0
 	}
 	rate := p.rate(r.status, now, t.quiet)
 	// It may have been Ready before this hub knew of it.
@@ -119,7 +122,17 @@ func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) boo
 	if due, known := p.when(r); known {
 		t.plan(r.bundle, p, due)
 	}
-	return true
+	return 0
+}
+
+// judge a report by what its row says now: since it was judged, a write may have ended
+// that changed the row. The caller holds the lock.
+func (t *reports) judge(r report) session.Verdict {
+	row, ok := t.rows.Get(r.bundle, r.cluster)
+	if !ok || row.Spec.UID != r.status.UID {
+		return session.Verdict{} // it went meanwhile
+	}
+	return session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &r.status, Hash: r.hash})
 }
 
 // plan a flush at due or before, but not before the next write may be. The caller

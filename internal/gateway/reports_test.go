@@ -45,10 +45,16 @@ func newDesk(t *testing.T) *desk {
 
 // say that the cluster's row is so.
 func (d *desk) say(cluster string, s atoll.RowStatus) {
-	d.seq++
-	s.UID, s.Seq = "uid-"+cluster, d.seq
 	row, _ := d.rows.Get("b", cluster)
-	d.offer(report{bundle: "b", cluster: cluster, slice: row.Slice, status: s, every: d.every}, row.Status, session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &s}))
+	row.Cluster, row.Spec.UID = cluster, "uid-"+cluster
+	d.sayTo(row, s)
+}
+
+// sayTo that a row, as it was read, is so.
+func (d *desk) sayTo(row state.Row, s atoll.RowStatus) {
+	d.seq++
+	s.UID, s.Seq = row.Spec.UID, d.seq
+	d.offer(report{bundle: "b", cluster: row.Cluster, slice: row.Slice, status: s, every: d.every}, row.Status, session.Judge(&row.Spec, reported(row), session.Reported{RowStatus: &s}))
 }
 
 func (d *desk) acked(cluster string) int64 {
@@ -195,6 +201,28 @@ func TestSameAgainIsNotWritten(t *testing.T) {
 		defer d.reports.mu.Unlock()
 		if len(d.bundles) != 0 {
 			t.Errorf("%d bundles are remembered long after", len(d.bundles))
+		}
+	})
+}
+
+// TestAReportIsComparedWithWhatIsWritten: one that was judged by what its row said before
+// the write of another is not taken for what the store says already.
+func TestAReportIsComparedWithWhatIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.rows.set("b", map[string]atoll.RowSpec{"0": active("uid-0", "r1", 1)})
+		d.say("0", at(1, atoll.RowReady, 1))
+		pass(time.Second)
+		before, _ := d.rows.Get("b", "0")
+		d.say("0", at(1, atoll.RowDegraded, 1))
+		pass(time.Second)
+		if s := d.state("0"); s != atoll.RowDegraded {
+			t.Fatalf("the row is %s", s)
+		}
+		d.sayTo(before, at(1, atoll.RowReady, 1))
+		pass(time.Minute)
+		if s := d.state("0"); s != atoll.RowReady || d.acked("0") != d.seq {
+			t.Errorf("the row is %s, acknowledged %d of %d", s, d.acked("0"), d.seq)
 		}
 	})
 }
