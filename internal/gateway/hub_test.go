@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -130,6 +132,10 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		if t.Failed() {
 			t.Logf("log of the hub:\n%s", h.log)
 		}
+	})
+	// What is written between the list and the watch of the store in memory is missed.
+	eventually(t, "requests are watched", func() bool {
+		return slices.ContainsFunc(h.kube.Actions(), func(a ktesting.Action) bool { return a.GetVerb() == "watch" })
 	})
 	return h
 }
