@@ -54,13 +54,14 @@ func (s *stream) reconsider() {
 	}
 }
 
-// looked: what the agent's member is has been looked at.
+// looked: what the agent's member is has been looked at. How it is to keep in touch may
+// have changed before, when it could not be told yet.
 func (s *stream) looked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.visit.inventoried {
 		s.visit.inventoried = true
-		if s.visit.every > 0 {
+		if s.visit.every > 0 || s.checkIn() > 0 {
 			s.poke()
 		}
 	}

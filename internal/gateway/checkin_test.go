@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -104,6 +105,21 @@ func TestConnectionChangesDuringASession(t *testing.T) {
 	h.checksIn("shop", 0)
 	h.checksIn("shop", time.Hour)
 	eventually(t, "told of an hour again", a.got("Idle", 4))
+}
+
+// So is one that comes before the session's inventory was looked at, even if all else
+// was sent by then.
+func TestConnectionChangesBeforeTheInventory(t *testing.T) {
+	h := newTestHub(t)
+	h.inventory.when(nil, func(uid string) {
+		for deadline := time.Now().Add(time.Minute); !h.quiet(uid) && time.Now().Before(deadline); {
+			runtime.Gosched()
+		}
+	})
+	_, a := h.connected("shop")
+	h.checksIn("shop", time.Minute)
+	a.tellInventory()
+	eventually(t, "told of a minute", a.got("Idle", 1))
 }
 
 // Check-ins write nothing while nothing changes.

@@ -27,6 +27,7 @@ type memClusters struct {
 	byUID  map[types.UID]string
 	online map[string]bool
 	fns    []func(string)
+	onDown func()
 }
 
 func (t *memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
@@ -45,8 +46,24 @@ func (t *memClusters) ByUID(uid string) (*v1alpha1.Cluster, bool) {
 
 func (t *memClusters) SetOnline(uid string, on bool) {
 	t.mu.Lock()
+	fn := t.onDown
+	if !on {
+		t.onDown = nil
+	}
+	t.mu.Unlock()
+	if !on && fn != nil {
+		fn()
+	}
+	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.online[uid] = on
+}
+
+// whenDown calls fn before it is noted that a stream went, once.
+func (t *memClusters) whenDown(fn func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.onDown = fn
 }
 
 func (t *memClusters) isOnline(uid string) bool {
@@ -185,14 +202,40 @@ func (t *memRows) written() int {
 
 // memInventory notes what the gateway tells.
 type memInventory struct {
-	mu        sync.Mutex
-	up        map[string]int
-	seen      map[string][]*pb.Inventory
-	unclaimed map[string][]string
-	known     map[string]bool
+	mu              sync.Mutex
+	up              map[string]int
+	seen            map[string][]*pb.Inventory
+	unclaimed       map[string][]string
+	known           map[string]bool
+	onUp, onObserve func(uid string)
 }
 
-func (t *memInventory) StreamUp(uid string)                { t.count(uid, 1) }
+// when a stream comes, and when an inventory does, call these before it is noted.
+func (t *memInventory) when(up, observe func(uid string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.onUp, t.onObserve = up, observe
+}
+
+func (t *memInventory) hooks() (up, observe func(uid string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	up, observe = t.onUp, t.onObserve
+	if up == nil {
+		up = func(string) {}
+	}
+	if observe == nil {
+		observe = func(string) {}
+	}
+	return up, observe
+}
+
+func (t *memInventory) StreamUp(uid string) {
+	up, _ := t.hooks()
+	up(uid)
+	t.count(uid, 1)
+}
+
 func (t *memInventory) StreamDown(uid string, _ time.Time) { t.count(uid, -1) }
 
 func (t *memInventory) count(uid string, n int) {
@@ -202,6 +245,8 @@ func (t *memInventory) count(uid string, n int) {
 }
 
 func (t *memInventory) Observe(uid string, i *pb.Inventory) {
+	_, observe := t.hooks()
+	observe(uid)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen[uid] = append(t.seen[uid], i)
