@@ -82,7 +82,9 @@ func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 		}
 		return errors.Join(rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Refused{Refused: refused}}), status.Error(codes.PermissionDenied, refused.Message))
 	}
-	s := &stream{g: g, id: id, cluster: c.Name, grpc: rpc, hangUp: hangUp(rpc.Context()), ended: make(chan struct{})}
+	// From when it can be found it has a sender, which is about to answer Hello: nobody
+	// may begin another one beside it.
+	s := &stream{g: g, id: id, cluster: c.Name, grpc: rpc, hangUp: hangUp(rpc.Context()), ended: make(chan struct{}), sending: true}
 	hello, err := s.greeting()
 	if err != nil {
 		return err
@@ -92,9 +94,6 @@ func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 	g.enter(s)
 	defer g.leave(s)
 	g.seen(s, hello)
-	s.mu.Lock()
-	s.sending = true
-	s.mu.Unlock()
 	go s.open(hello)
 	return s.receive()
 }

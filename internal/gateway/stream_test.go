@@ -55,6 +55,27 @@ func TestDenyCutsOffAtOnce(t *testing.T) {
 	}
 }
 
+// TestOneSenderPerStream: what happens to a stream before it has answered Hello is left
+// to whoever answers. gRPC allows for one at a time.
+func TestOneSenderPerStream(t *testing.T) {
+	h := newTestHub(t)
+	alone := make(chan bool, 1)
+	h.inventory.when(func(uid string) {
+		s := h.sessions.of(uid)
+		s.mu.Lock()
+		alone <- s.sending
+		s.mu.Unlock()
+		h.Supersede(uid, "10.0.0.2:6444")
+	}, nil)
+	_, id := h.cluster("tokyo")
+	a := h.agent(id, "one")
+	a.connect()
+	<-a.closed
+	if !<-alone || a.refused.GetReason() != "Elsewhere" {
+		t.Errorf("a sender could be begun beside the one that answers Hello, or the agent was not told: %v, %v", a.refused, a.err)
+	}
+}
+
 func TestRemovedClusterIsCutOff(t *testing.T) {
 	h := newTestHub(t)
 	_, a := h.connected("tokyo")
