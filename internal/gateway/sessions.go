@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -23,6 +24,11 @@ type sessions struct {
 	byName map[string]*stream
 	rivals map[string]*rivalry
 	asked  map[string]time.Time // by UID, to go on to another hub
+
+	// turns, by a hash of the UID: others are told that a cluster's streams came and went
+	// in the order in which they did. Who holds one may take mu, not the other way round.
+	turns [256]sync.Mutex
+	seed  maphash.Seed
 }
 
 // rivalry counts how often another process took a cluster's stream.
@@ -32,7 +38,12 @@ type rivalry struct {
 }
 
 func newSessions() *sessions {
-	return &sessions{byUID: map[string]*stream{}, byName: map[string]*stream{}, rivals: map[string]*rivalry{}, asked: map[string]time.Time{}}
+	return &sessions{byUID: map[string]*stream{}, byName: map[string]*stream{}, rivals: map[string]*rivalry{}, asked: map[string]time.Time{}, seed: maphash.MakeSeed()}
+}
+
+// turn of a cluster: what is done in it, for that cluster, is not done at the same time.
+func (t *sessions) turn(uid string) *sync.Mutex {
+	return &t.turns[maphash.String(t.seed, uid)%uint64(len(t.turns))]
 }
 
 func (t *sessions) of(uid string) *stream {
@@ -104,7 +115,7 @@ func (t *sessions) remove(s *stream, now time.Time) (last bool) {
 
 // enter makes s the session of its cluster. An older one ends.
 func (g *Gateway) enter(s *stream) {
-	old, rivals := g.sessions.put(s, time.Now())
+	old, rivals := g.come(s)
 	if old != nil {
 		old.end(&pb.Refused{Reason: "Superseded", Message: "a newer stream of this cluster's agent took over"})
 	} else {
@@ -116,8 +127,6 @@ func (g *Gateway) enter(s *stream) {
 			"instances", []string{old.instance, s.instance}, "from", address(s.grpc.Context()))
 	}
 	s.log().Log(s.grpc.Context(), s.level(), "an agent's stream is up", "from", address(s.grpc.Context()), "instance", s.instance)
-	g.o.Clusters.SetOnline(s.id.uid, true)
-	g.o.Inventory.StreamUp(s.id.uid)
 	// The Cluster may have changed since it was read and before it could be found.
 	if _, refused := g.admit(s.id); refused != nil {
 		s.end(refused)
@@ -127,6 +136,17 @@ func (g *Gateway) enter(s *stream) {
 	}
 }
 
+// come puts the stream into its place and tells that it is up.
+func (g *Gateway) come(s *stream) (old *stream, rivals bool) {
+	turn := g.sessions.turn(s.id.uid)
+	turn.Lock()
+	defer turn.Unlock()
+	old, rivals = g.sessions.put(s, time.Now())
+	g.o.Clusters.SetOnline(s.id.uid, true)
+	g.o.Inventory.StreamUp(s.id.uid)
+	return old, rivals
+}
+
 // leave takes s out when it is over.
 func (g *Gateway) leave(s *stream) {
 	s.end(nil)
@@ -134,13 +154,24 @@ func (g *Gateway) leave(s *stream) {
 	g.metrics.unclaimed.Sub(float64(s.counted))
 	s.counted = 0
 	s.mu.Unlock()
-	if !g.sessions.remove(s, time.Now()) {
-		return
+	if g.gone(s) {
+		g.metrics.streams.Dec()
+		s.log().Log(s.grpc.Context(), s.level(), "an agent's stream is down")
 	}
-	g.metrics.streams.Dec()
-	s.log().Log(s.grpc.Context(), s.level(), "an agent's stream is down")
+}
+
+// gone takes the stream from its place and tells that it is down, unless another has
+// taken its place.
+func (g *Gateway) gone(s *stream) bool {
+	turn := g.sessions.turn(s.id.uid)
+	turn.Lock()
+	defer turn.Unlock()
+	if !g.sessions.remove(s, time.Now()) {
+		return false
+	}
 	g.o.Clusters.SetOnline(s.id.uid, false)
 	g.o.Inventory.StreamDown(s.id.uid, heard(s.grpc.Context()))
+	return true
 }
 
 // seen takes from Hello what concerns the whole hub.

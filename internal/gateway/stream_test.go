@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -113,6 +114,37 @@ func TestNewestWinsAndRivalsAreLogged(t *testing.T) {
 	if h.inventory.up[uid] < 1 {
 		t.Error("the inventory believes the stream to be down")
 	}
+}
+
+// TestAStreamThatComesWhileAnotherGoesIsUp: that the old one went is told before.
+func TestAStreamThatComesWhileAnotherGoesIsUp(t *testing.T) {
+	h := newTestHub(t)
+	streams := func(uid string) int {
+		h.inventory.mu.Lock()
+		defer h.inventory.mu.Unlock()
+		return h.inventory.up[uid]
+	}
+	uid, id := h.cluster("tokyo")
+	goes := make(chan struct{})
+	h.clusters.whenDown(func() {
+		close(goes)
+		for until := time.Now().Add(time.Second); streams(uid) < 2 && time.Now().Before(until); {
+			runtime.Gosched() // the new one may not come before this is told
+		}
+	})
+	old, a := h.agent(id, "one"), h.agent(id, "one")
+	old.connect()
+	eventually(t, "it is welcome", func() bool { return old.see(func() bool { return old.welcome != nil }) })
+	old.cut()
+	<-goes
+	a.connect()
+	eventually(t, "the next is welcome", func() bool { return a.see(func() bool { return a.welcome != nil }) })
+	eventually(t, "and the only one", func() bool { return streams(uid) == 1 })
+	if !h.clusters.isOnline(uid) {
+		t.Error("the cluster is offline though an agent is connected")
+	}
+	a.cut()
+	eventually(t, "it is gone", func() bool { return streams(uid) == 0 && !h.clusters.isOnline(uid) })
 }
 
 // TestSameAgentReconnects: a new stream of the same process is no rival.
