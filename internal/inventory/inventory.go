@@ -233,7 +233,7 @@ func (m *member) missesOne(grace time.Duration) time.Time {
 func (r *Reconciler) Observe(uid string, i *pb.Inventory) {
 	r.mu.Lock()
 	m := r.member(uid)
-	m.inventory, m.fresh, m.answers, m.trouble = i, true, i.GetMemberReady(), i.GetMemberMessage()
+	m.inventory, m.fresh, m.answers, m.trouble = i, true, i.GetMemberReady(), brief(i.GetMemberMessage())
 	if n := len(i.GetApis()); n > 0 && n <= apisLimit {
 		m.apis = i.GetApis()
 	}
