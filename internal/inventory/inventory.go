@@ -407,7 +407,7 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 func (r *Reconciler) newborn(c *v1alpha1.Cluster, m *member, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(c.Status.Conditions) > 0 || !c.Spec.Accepted || m.up && m.fresh {
+	if len(c.Status.Conditions) > 0 || !c.Spec.Accepted || m.fresh {
 		return 0
 	}
 	return m.met.Add(settle).Sub(now)

@@ -67,7 +67,7 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 		set(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "WaitsForAdministrator", "on the hub run: atoll accept "+c.Name)
 	}
 	switch {
-	case f.up || joined(c):
+	case f.up || f.fresh || joined(c): // who checks in may be gone again
 		set(v1alpha1.ClusterJoined, metav1.ConditionTrue, "AgentConnected", "")
 	case c.Spec.Accepted:
 		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, "WaitsForAgent", "the agent has not connected yet; see its log in the member")
