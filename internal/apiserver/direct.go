@@ -39,7 +39,7 @@ func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus
 		if err != nil {
 			return fmt.Errorf("find out how %s are stored: %w", resource, err)
 		}
-		store, closed, err := direct.Open(one.kind, resource, options, writes)
+		store, closed, err := direct.Open(one.kind, resource, options, s.store.client, writes)
 		if err != nil {
 			return err
 		}

@@ -18,11 +18,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"reflect"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +34,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 )
 
 // timeout of a write, which is that of the API's requests.
@@ -43,6 +46,9 @@ type Store struct {
 	kind     schema.GroupVersionKind
 	resource schema.GroupResource
 	prefix   string
+	root     string // of all keys
+	etcd     clientv3.KV
+	cipher   value.Transformer // nil: nothing is encrypted
 	storage  storage.Interface
 	writes   *prometheus.CounterVec
 }
@@ -88,9 +94,9 @@ func (codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object
 	return o, &kind, nil
 }
 
-// Open the store of a kind with the options by which the API server stores it; close
-// ends it. writes, labelled as in NewWrites, counts what succeeds.
-func Open(kind schema.GroupVersionKind, resource schema.GroupResource, options generic.RESTOptions, writes *prometheus.CounterVec) (s *Store, closed func(), err error) {
+// Open the store of a kind with the options by which the API server stores it, on the
+// same etcd; closed ends it. writes, labelled as in NewWrites, counts what succeeds.
+func Open(kind schema.GroupVersionKind, resource schema.GroupResource, options generic.RESTOptions, etcd clientv3.KV, writes *prometheus.CounterVec) (s *Store, closed func(), err error) {
 	config := *options.StorageConfig
 	config.Codec = codec{}
 	prefix := "/" + options.ResourcePrefix
@@ -101,7 +107,10 @@ func Open(kind schema.GroupVersionKind, resource schema.GroupResource, options g
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the store of %s: %w", resource, err)
 	}
-	return &Store{kind: kind, resource: resource, prefix: prefix, storage: inner, writes: writes}, destroy, nil
+	return &Store{
+		kind: kind, resource: resource, prefix: prefix, root: config.Prefix, etcd: etcd, cipher: config.Transformer,
+		storage: inner, writes: writes,
+	}, destroy, nil
 }
 
 // NewWrites makes the counter of writes, labelled as the API server labels requests.
@@ -161,13 +170,17 @@ func (s *Store) update(ctx context.Context, o Object, part string, change func(*
 	defer cancel()
 	name := o.Meta.Name
 	change = s.fenced(o.Meta, change)
+	var before runtime.Object // none: it is read with the write
+	if seen := s.seen(ctx, o.Meta); seen != nil {
+		before = seen
+	}
 	var out stored
 	err := s.storage.GuaranteedUpdate(ctx, s.key(name), &out, false, nil,
 		func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 			now := in.(*stored)
 			now.ResourceVersion = strconv.FormatUint(res.ResourceVersion, 10)
 			return now, nil, change(now)
-		}, nil)
+		}, before)
 	if err != nil {
 		return storeerr.InterpretUpdateError(err, s.resource, name)
 	}
@@ -182,6 +195,32 @@ func (s *Store) update(ctx context.Context, o Object, part string, change func(*
 		return fmt.Errorf("decode %s %s: %w", s.resource, name, err)
 	}
 	return nil
+}
+
+// seen gives the object as it is stored in the version that the caller has seen, nil where
+// that cannot be had at once. It is read where etcd answers without waiting for writes
+// that are on their way, which would double what an update takes; the update itself is
+// refused when the version is not the last any more.
+func (s *Store) seen(ctx context.Context, meta *metav1.ObjectMeta) *stored {
+	key := path.Join("/", s.root, s.key(meta.Name))
+	resp, err := s.etcd.Get(ctx, key, clientv3.WithSerializable())
+	if err != nil || len(resp.Kvs) == 0 || strconv.FormatInt(resp.Kvs[0].ModRevision, 10) != meta.ResourceVersion {
+		return nil
+	}
+	data := resp.Kvs[0].Value
+	if s.cipher != nil {
+		var stale bool
+		data, stale, err = s.cipher.TransformFromStorage(ctx, data, value.DefaultContext(key))
+		if err != nil || stale { // a write with the newest key is due, also of what is equal
+			return nil
+		}
+	}
+	var o stored
+	if _, _, err := (codec{}).Decode(data, nil, &o); err != nil {
+		return nil
+	}
+	o.ResourceVersion = meta.ResourceVersion
+	return &o
 }
 
 // fenced makes the change only of the version that the caller has seen, and only of what
