@@ -38,8 +38,10 @@ const (
 	settle = 5 * time.Second
 	// apisLimit is how many APIs a set may list.
 	apisLimit = 20_000
-	// workers write at a time: a write takes as long as the disk, and no hand of the hub.
-	workers = 24
+	// workers write at a time: a write waits for the store, which takes many at once, far
+	// longer than it works. With fewer than there are joins under way, statuses fall
+	// behind them.
+	workers = 64
 )
 
 // Clusters is the table of members.
