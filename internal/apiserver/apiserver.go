@@ -25,11 +25,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/apiserver/conversion"
 	"atoll.dev/atoll/internal/apiserver/datadir"
+	"atoll.dev/atoll/internal/apiserver/direct"
 	"atoll.dev/atoll/internal/apiserver/keys"
 )
 
@@ -76,6 +78,8 @@ type Options struct {
 	// authorization, for HTTP endpoints of the hub itself.
 	Handlers func(http.Handler) http.Handler
 
+	// Metrics of what goes past the API are registered here; default: nowhere.
+	Metrics prometheus.Registerer
 	// Version is the version of Atoll that runs, as vMAJOR.MINOR.PATCH.
 	// Required.
 	Version string
@@ -94,6 +98,7 @@ type Server struct {
 	keys       *keys.Set
 	store      *store
 	identities *identities
+	direct     direct.Stores
 	// definitions is set once the server of custom resources is built.
 	definitions *Late[conversion.Backend]
 	loopback    *rest.Config

@@ -78,6 +78,9 @@ func (s *Server) build(ctx context.Context, listener net.Listener) (func(context
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
 	s.adjust(config)
+	if err := s.openDirect(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter); err != nil {
+		return nil, err
+	}
 	s.loopback = config.KubeAPIs.ControlPlane.Generic.LoopbackClientConfig
 	completed, err := config.Complete()
 	if err != nil {

@@ -37,6 +37,7 @@ type tokenDesk struct {
 	waiting map[string][]*reservation // by token id; present while a worker runs
 	granted map[string]grant          // by token id and key
 	ahead   map[string]*allotment     // by token id
+	owed    map[string]int            // uses that go back to the token of that id
 }
 
 // reservation of one use.
@@ -56,7 +57,7 @@ type grant struct {
 }
 
 func newTokenDesk(ctx context.Context, c client.Client, log *slog.Logger) *tokenDesk {
-	return &tokenDesk{ctx: ctx, client: c, log: log, waiting: map[string][]*reservation{}, granted: map[string]grant{}, ahead: map[string]*allotment{}}
+	return &tokenDesk{ctx: ctx, client: c, log: log, waiting: map[string][]*reservation{}, granted: map[string]grant{}, ahead: map[string]*allotment{}, owed: map[string]int{}}
 }
 
 // reserve one use of the token for a cluster of that name with that key. Call
@@ -93,7 +94,9 @@ func (d *tokenDesk) spend(token trust.Token, keyHash string) {
 	delete(d.granted, token.ID+keyHash)
 }
 
-// work serves reservations of one token until none waits.
+// work serves reservations of one token, and gives back what is owed to it, until there
+// is nothing to do. It alone writes the token, so that the desk does not conflict with
+// itself.
 func (d *tokenDesk) work(id string) {
 	for {
 		d.mu.Lock()
@@ -105,15 +108,16 @@ func (d *tokenDesk) work(id string) {
 			}
 			return ok
 		})
-		if len(batch) == 0 {
+		b := bill{batch: batch, back: d.owed[id], more: d.demand(id)}
+		delete(d.owed, id)
+		if len(batch) == 0 && b.back == 0 {
 			delete(d.waiting, id)
 			d.mu.Unlock()
 			return
 		}
 		d.waiting[id] = nil
-		more := d.demand(id)
 		d.mu.Unlock()
-		granted, refused, more, err := d.charge(id, batch, more)
+		granted, refused, more, err := d.charge(id, b)
 		d.mu.Lock()
 		now := time.Now()
 		if len(granted) > 0 {
@@ -135,6 +139,9 @@ func (d *tokenDesk) work(id string) {
 			r.done <- fmt.Errorf("%w: %w", errToken, reason)
 		}
 		if err != nil {
+			if b.back > 0 {
+				d.log.Warn("uses of a join token that were reserved ahead are lost", "token", id, "uses", b.back, "err", err)
+			}
 			for _, r := range batch {
 				select {
 				case r.done <- err:
@@ -145,15 +152,22 @@ func (d *tokenDesk) work(id string) {
 	}
 }
 
-// charge takes as many uses as are left and wanted, in one write, and up to more of them
-// ahead, of which it gives how many it took.
-func (d *tokenDesk) charge(id string, batch []*reservation, more int) (granted []*reservation, refused map[*reservation]error, ahead int, err error) {
+// bill is what is wanted of a token: a use for each of the batch, and up to more of them
+// ahead; back is what it gets.
+type bill struct {
+	batch      []*reservation
+	back, more int
+}
+
+// charge takes as many uses as are left and wanted, in one write, and gives how many of
+// them it took ahead. What a token that is gone was to get back is gone with it.
+func (d *tokenDesk) charge(id string, b bill) (granted []*reservation, refused map[*reservation]error, ahead int, err error) {
 	for {
 		refused, granted = map[*reservation]error{}, nil
 		var secret corev1.Secret
 		err := d.client.Get(d.ctx, client.ObjectKey{Namespace: atoll.SystemNamespace, Name: handshake.TokenSecretName(id)}, &secret)
 		if apierrors.IsNotFound(err) {
-			for _, r := range batch {
+			for _, r := range b.batch {
 				refused[r] = errors.New("there is no such token; it was deleted, or never made on this hub. Make one with: atoll token create")
 			}
 			return nil, refused, 0, nil
@@ -162,8 +176,8 @@ func (d *tokenDesk) charge(id string, batch []*reservation, more int) (granted [
 			return nil, refused, 0, fmt.Errorf("read join token %s: %w", id, err)
 		}
 		stored, err := handshake.ParseTokenSecret(&secret)
-		left := stored.UsesLeft
-		for _, r := range batch {
+		left := stored.UsesLeft + b.back
+		for _, r := range b.batch {
 			if err != nil {
 				refused[r] = err
 			} else if why := check(stored, left, r, time.Now()); why != nil {
@@ -174,10 +188,12 @@ func (d *tokenDesk) charge(id string, batch []*reservation, more int) (granted [
 				granted = append(granted, r)
 			}
 		}
-		if len(granted) == 0 {
+		if err != nil || len(granted) == 0 && b.back == 0 {
 			return nil, refused, 0, nil
 		}
-		ahead = aheadOf(left, more)
+		if ahead = 0; len(granted) > 0 {
+			ahead = aheadOf(left, b.more)
+		}
 		handshake.SetUses(&secret, left-ahead)
 		err = d.client.Update(d.ctx, &secret)
 		if err == nil {

@@ -1,14 +1,8 @@
 package gateway
 
 import (
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -16,6 +10,9 @@ const (
 	// aheadLife is how long uses that were reserved ahead are given out. For as long a
 	// token that was deleted is still honoured; then what is not spent goes back.
 	aheadLife = 2 * time.Second
+	// aheadRest is for how long what is not spent then waits for the next who asks, whose
+	// write takes it over.
+	aheadRest = aheadLife / 4
 	// mostAhead of one token.
 	mostAhead = 500
 	// Nothing is reserved ahead where not so many times as much is left, and fewUses
@@ -57,13 +54,14 @@ func (d *tokenDesk) fromAhead(r *reservation) (handshake.StoredToken, bool) {
 }
 
 // demand for a token's uses in the time of an allotment, by what was spent since the last
-// write. The caller holds the lock.
+// write, beyond those that are left of it. The caller holds the lock.
 func (d *tokenDesk) demand(id string) int {
 	a := d.ahead[id]
 	if a == nil {
 		return 0
 	}
-	return min(int(int64(a.spent)*int64(aheadLife)/int64(max(time.Since(a.since), aheadLife/20))), mostAhead)
+	rate := int(int64(a.spent) * int64(aheadLife) / int64(max(time.Since(a.since), aheadLife/20)))
+	return max(min(rate, mostAhead)-a.uses, 0)
 }
 
 // allot uses that were reserved ahead; what was left of those before is added. The caller
@@ -74,50 +72,35 @@ func (d *tokenDesk) allot(id string, token handshake.StoredToken, spent, uses in
 	if a == nil {
 		a = &allotment{}
 		d.ahead[id] = a
-		time.AfterFunc(aheadLife, func() { d.giveBack(id) })
+		time.AfterFunc(aheadLife+aheadRest, func() { d.giveBack(id) })
 	}
 	a.token, a.until = token, now.Add(aheadLife)
 	a.spent, a.since = spent, now
 	a.uses += uses
 }
 
-// giveBack what was not spent, once nobody has asked for a while.
+// giveBack what was not spent, once nobody has asked for a while. A worker writes it, this
+// one where none runs.
 func (d *tokenDesk) giveBack(id string) {
 	d.mu.Lock()
 	a := d.ahead[id]
-	if left := time.Until(a.until); left > 0 {
+	if left := time.Until(a.until) + aheadRest; left > 0 {
 		d.mu.Unlock()
 		time.AfterFunc(left, func() { d.giveBack(id) })
 		return
 	}
 	delete(d.ahead, id)
-	d.mu.Unlock()
 	if a.uses == 0 || d.ctx.Err() != nil {
+		d.mu.Unlock()
 		return
 	}
-	if err := d.credit(id, a.uses); err != nil {
-		d.log.Warn("uses of a join token that were reserved ahead are lost", "token", id, "uses", a.uses, "err", err)
+	d.owed[id] += a.uses
+	_, running := d.waiting[id]
+	if !running {
+		d.waiting[id] = nil
 	}
-}
-
-// credit uses to a token.
-func (d *tokenDesk) credit(id string, uses int) error {
-	for {
-		var secret corev1.Secret
-		err := d.client.Get(d.ctx, client.ObjectKey{Namespace: atoll.SystemNamespace, Name: handshake.TokenSecretName(id)}, &secret)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read join token %s: %w", id, err)
-		}
-		stored, err := handshake.ParseTokenSecret(&secret)
-		if err != nil {
-			return err
-		}
-		handshake.SetUses(&secret, stored.UsesLeft+uses)
-		if err = d.client.Update(d.ctx, &secret); !apierrors.IsConflict(err) {
-			return err
-		}
+	d.mu.Unlock()
+	if !running {
+		d.work(id)
 	}
 }

@@ -67,6 +67,7 @@ func Run(ctx context.Context, o Options) error {
 	h := &hub{o: o, log: o.API.Logger, late: newLateParts(), began: time.Now()}
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
 	h.o.API.NoControllers = h.several()
+	h.o.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))
 	if err := h.registerMetrics(legacyregistry.Registerer()); err != nil {
 		return fmt.Errorf("register the hub's metrics: %w", err)

@@ -8,11 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/apiserver/direct"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bind"
 	"atoll.dev/atoll/internal/bind/defaulting"
@@ -46,13 +48,23 @@ type parts struct {
 // ctx is the gateway's life. On a hub that does not lead, those that decide are there
 // to be asked.
 func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
-	st, err := state.New(leader.Fenced(clientConfig(h.server), t.tenure, t.presence), h.server.Keys().HubKey)
+	cfg := leader.Fenced(clientConfig(h.server), t.tenure, t.presence)
+	deciding, err := h.client(cfg, func(report bool) error {
+		if report {
+			return t.presence.May()
+		}
+		return t.tenure.May()
+	})
+	if err != nil {
+		return nil, err
+	}
+	st, err := state.New(deciding, cfg, h.server.Keys().HubKey)
 	if err != nil {
 		return nil, err
 	}
 	p := &parts{togetherness: t, state: st, log: h.log, door: h.door}
-	if p.serving, err = client.New(t.presence.Fenced(clientConfig(h.server)), client.Options{Scheme: state.Scheme()}); err != nil {
-		return nil, fmt.Errorf("client of what any hub writes: %w", err)
+	if p.serving, err = h.client(t.presence.Fenced(clientConfig(h.server)), func(bool) error { return t.presence.May() }); err != nil {
+		return nil, err
 	}
 	p.rewinds = newRewinds(st, p.serving, t.leads, h.log.With("component", "rewind"))
 	p.recorder = summarise.NewRecorder(st.Client, st.Revisions, st.Templates, h.log.With("component", "events"))
@@ -76,6 +88,15 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	}
 	p.inventory = inventory.New(observed)
 	return p, p.newGateway(ctx, h.o, h.server)
+}
+
+// client of the hub's API, which writes the hub's own bookkeeping directly while it may.
+func (h *hub) client(cfg *rest.Config, may direct.May) (client.Client, error) {
+	c, err := client.New(cfg, client.Options{Scheme: state.Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("client of the hub's API: %w", err)
+	}
+	return h.server.Direct().Client(c, may), nil
 }
 
 // leads tells whether this hub decides, as far as it surely knows.

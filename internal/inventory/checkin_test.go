@@ -254,3 +254,26 @@ func TestAnOldTableIsWaitedFor(t *testing.T) {
 		})
 	})
 }
+
+// A session may be over before the hub comes to write what it told: the cluster has
+// joined all the same, in one write, and its next check-in is none.
+func TestAShortFirstSessionIsOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, every(15*time.Minute))
+		w.join(0, 1)
+		w.lose(0, 1)
+		w.run(func() {
+			c, _ := w.Get("c0")
+			if !joined(c) {
+				t.Errorf("after its first session: %+v", c.Status.Conditions)
+			}
+			w.expect("c0", "True AgentChecksIn")
+			pass(time.Minute)
+			w.visit(0, 1)
+			pass(time.Minute)
+			if n := w.writes.Load(); n != 1 {
+				t.Errorf("%d writes", n)
+			}
+		})
+	})
+}

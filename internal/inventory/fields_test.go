@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,13 +44,13 @@ func TestStatusFields(t *testing.T) {
 			}
 			ready := *meta.FindStatusCondition(s.Conditions, v1alpha1.ClusterReady)
 			broken := healthy()
-			broken.MemberReady, broken.MemberMessage = false, "connection refused"
+			broken.MemberReady, broken.MemberMessage = false, "connection refused "+strings.Repeat("é", 50_000)
 			pass(settle)
 			w.Observe("u0", broken)
 			synctest.Wait()
 			c, _ = w.Get("c0")
 			now := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
-			if now.Status != metav1.ConditionFalse || now.Reason != "MemberNotReady" || !strings.Contains(now.Message, "connection refused") || !now.LastTransitionTime.After(ready.LastTransitionTime.Time) {
+			if now.Status != metav1.ConditionFalse || now.Reason != "MemberNotReady" || !strings.Contains(now.Message, "connection refused") || len(now.Message) > troubleMost+len("…") || !utf8.ValidString(now.Message) || !now.LastTransitionTime.After(ready.LastTransitionTime.Time) {
 				t.Errorf("Ready turned from %+v to %+v", ready, now)
 			}
 		})

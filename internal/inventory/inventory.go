@@ -38,8 +38,10 @@ const (
 	settle = 5 * time.Second
 	// apisLimit is how many APIs a set may list.
 	apisLimit = 20_000
-	// workers write at a time: a write takes as long as the disk, and no hand of the hub.
-	workers = 24
+	// workers write at a time: a write waits for the store, which takes many at once, far
+	// longer than it works. With fewer than there are joins under way, statuses fall
+	// behind them.
+	workers = 64
 )
 
 // Clusters is the table of members.
@@ -233,7 +235,7 @@ func (m *member) missesOne(grace time.Duration) time.Time {
 func (r *Reconciler) Observe(uid string, i *pb.Inventory) {
 	r.mu.Lock()
 	m := r.member(uid)
-	m.inventory, m.fresh, m.answers, m.trouble = i, true, i.GetMemberReady(), i.GetMemberMessage()
+	m.inventory, m.fresh, m.answers, m.trouble = i, true, i.GetMemberReady(), brief(i.GetMemberMessage())
 	if n := len(i.GetApis()); n > 0 && n <= apisLimit {
 		m.apis = i.GetApis()
 	}
@@ -407,7 +409,7 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 func (r *Reconciler) newborn(c *v1alpha1.Cluster, m *member, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(c.Status.Conditions) > 0 || !c.Spec.Accepted || m.up && m.fresh {
+	if len(c.Status.Conditions) > 0 || !c.Spec.Accepted || m.fresh {
 		return 0
 	}
 	return m.met.Add(settle).Sub(now)

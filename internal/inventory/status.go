@@ -19,6 +19,10 @@ import (
 // that no row asks for.
 const ConditionUnclaimed = "Unclaimed"
 
+// troubleMost is how many bytes of an agent's own words the condition Ready repeats: what
+// the schema allows holds although nothing checks it when the hub writes.
+const troubleMost = 2000
+
 // unclaimedShown is how many bundles the condition names.
 const unclaimedShown = 20
 
@@ -63,7 +67,7 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 		set(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "WaitsForAdministrator", "on the hub run: atoll accept "+c.Name)
 	}
 	switch {
-	case f.up || joined(c):
+	case f.up || f.fresh || joined(c): // who checks in may be gone again
 		set(v1alpha1.ClusterJoined, metav1.ConditionTrue, "AgentConnected", "")
 	case c.Spec.Accepted:
 		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, "WaitsForAgent", "the agent has not connected yet; see its log in the member")
@@ -110,6 +114,14 @@ func ready(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason,
 		return metav1.ConditionUnknown, "WaitsForInventory", "the agent is connected and has not told yet what its member is"
 	}
 	return metav1.ConditionUnknown, "NeverConnected", ""
+}
+
+// brief gives the beginning of a text that an agent wrote.
+func brief(text string) string {
+	if len(text) <= troubleMost {
+		return text
+	}
+	return strings.ToValidUTF8(text[:troubleMost], "") + "…"
 }
 
 func unclaimedMessage(bundles []string) string {

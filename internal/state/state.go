@@ -57,20 +57,15 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// New makes the tables over the API server that cfg reaches; hubKey keys the
-// names of revisions. Nothing is read before Run.
-func New(cfg *rest.Config, hubKey []byte) (*State, error) {
-	scheme := Scheme()
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("state: client of the hub's API: %w", err)
-	}
+// New makes the tables over the API server that cfg reaches; c writes, and reads what
+// no table has, and hubKey keys the names of revisions. Nothing is read before Run.
+func New(c client.Client, cfg *rest.Config, hubKey []byte) (*State, error) {
 	revisions, err := newRevisions(c, hubKey)
 	if err != nil {
 		return nil, err
 	}
 	ch, err := cache.New(cfg, cache.Options{
-		Scheme: scheme,
+		Scheme: c.Scheme(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.Cluster{}:  {Transform: new(slimmer).slim},
 			&enginev1.Revision{}: {Transform: stripRevision},

@@ -78,8 +78,8 @@ type Writes map[string]float64
 
 var writing = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
-// Writes that the API server has done since it started: requests that changed the
-// store. Leases, reviews, dry runs and what failed are left out.
+// Writes that the hub has done since it started: requests that changed the store, and
+// what went straight to it. Leases, reviews, dry runs and what failed are left out.
 func (m Metrics) Writes() Writes {
 	counts := Writes{}
 	for _, s := range m.families["apiserver_request_total"].GetMetric() {
@@ -91,6 +91,14 @@ func (m Metrics) Writes() Writes {
 		case resource == "leases", strings.HasSuffix(resource, "reviews"):
 			continue
 		}
+		if label["subresource"] != "" {
+			resource += "/" + label["subresource"]
+		}
+		counts[label["verb"]+" "+resource] += s.GetCounter().GetValue()
+	}
+	for _, s := range m.families["atoll_direct_writes_total"].GetMetric() {
+		label := labelsOf(s)
+		resource := label["resource"]
 		if label["subresource"] != "" {
 			resource += "/" + label["subresource"]
 		}

@@ -124,5 +124,8 @@ func (p *Presence) Fenced(cfg *rest.Config) *rest.Config {
 	if p == nil {
 		return cfg
 	}
-	return fenced(cfg, func(*http.Request) error { return refusal(p.Holds(), ErrOutOfTouch) })
+	return fenced(cfg, func(*http.Request) error { return p.May() })
 }
+
+// May is nil while the hub is in touch, and otherwise why it may not write.
+func (p *Presence) May() error { return refusal(p.Holds(), ErrOutOfTouch) }

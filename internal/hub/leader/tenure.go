@@ -86,8 +86,11 @@ func (t *Tenure) Fenced(cfg *rest.Config) *rest.Config {
 	if t == nil {
 		return cfg
 	}
-	return fenced(cfg, func(*http.Request) error { return refusal(t.Leads(), ErrNotLeading) })
+	return fenced(cfg, func(*http.Request) error { return t.May() })
 }
+
+// May is nil while this hub leads, and otherwise why it may not write.
+func (t *Tenure) May() error { return refusal(t.Leads(), ErrNotLeading) }
 
 // Fenced gives the configuration with which clients write what agents report of rows
 // while the hub is in touch with the store, and all else while it leads. Without a
@@ -98,9 +101,9 @@ func Fenced(cfg *rest.Config, t *Tenure, p *Presence) *rest.Config {
 	}
 	return fenced(cfg, func(r *http.Request) error {
 		if reports(r.URL.Path) {
-			return refusal(p.Holds(), ErrOutOfTouch)
+			return p.May()
 		}
-		return refusal(t.Leads(), ErrNotLeading)
+		return t.May()
 	})
 }
 
