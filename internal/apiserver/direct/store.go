@@ -1,6 +1,6 @@
 // Package direct writes what the hub alone keeps of its own bookkeeping, the status of
-// Clusters and the rows of TargetSlices, straight to the store, past the API's handlers:
-// a write costs a tenth of what it does there.
+// Clusters and the rows of TargetSlices, straight to the store, past the API's handlers,
+// whose conversions and checks cost more than such a write itself.
 //
 // Contract: what is written lies under the key, in the encoding and behind the
 // transformers by which the API server would store it, so that reads, watches and later
