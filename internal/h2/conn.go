@@ -17,6 +17,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
+// past is a deadline that ends a read at once.
+var past = time.Unix(1, 0)
+
 // farewellTimeout bounds what is still written on a connection that is over.
 const farewellTimeout = time.Second
 
@@ -190,15 +193,17 @@ func (c *conn) failLocked(why error) {
 	for _, s := range c.streams {
 		s.endLocked(errGone)
 	}
+	c.poked = true
+	_ = c.nc.SetReadDeadline(past)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(farewellTimeout)) // else the wheel cuts it off
-	c.poke()
+	c.change.Broadcast()
 }
 
 // poke who reads, so that he looks up. The caller holds mu.
 func (c *conn) poke() {
 	if c.taken {
 		c.poked = true
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // a connection that takes none is closed, and reads end by that
+		_ = c.nc.SetReadDeadline(past) // a connection that takes none is closed, and reads end by that
 	}
 	c.change.Broadcast()
 }

@@ -141,9 +141,6 @@ func (c *Call) take(f *http2.SettingsFrame) error {
 	})
 }
 
-// firstBuffer of a message that comes in pieces; it grows with them.
-const firstBuffer = 64 << 10
-
 // inbox puts messages together out of frames.
 type inbox struct {
 	prefix [PrefixBytes]byte
@@ -180,7 +177,7 @@ func (in *inbox) take(data []byte, most int, handle func([]byte) error) error {
 			continue
 		}
 		if in.buffer == nil {
-			in.buffer = bufferOf(min(in.want, firstBuffer)) // what is announced may never come
+			in.buffer = bufferOf(in.want)
 		}
 		*in.buffer = append(*in.buffer, part...)
 		if len(*in.buffer) < in.want {
@@ -194,14 +191,6 @@ func (in *inbox) take(data []byte, most int, handle func([]byte) error) error {
 		}
 	}
 	return nil
-}
-
-// size of what has come of a message that is not whole.
-func (in *inbox) size() int64 {
-	if in.buffer == nil {
-		return int64(in.have)
-	}
-	return int64(in.have + len(*in.buffer))
 }
 
 // drop the buffer.

@@ -31,14 +31,12 @@ type stream struct {
 	cancel context.CancelFunc
 
 	// Under the connection's mu:
-	inbox      inbox
-	messages   []*[]byte // that are whole
-	held       int64     // bytes of them
-	reading    bool      // a handler waits for a message
-	ended      bool      // the peer says no more
-	silenced   bool      // nor listens
-	err        error     // why the call is over for the handler
-	recvLeft   int64     // what the peer may send
+	came       pile
+	reading    bool  // the handler waits for a message
+	ended      bool  // the peer says no more
+	silenced   bool  // nor listens
+	err        error // why the call is over for the handler
+	recvLeft   int64 // what the peer may send
 	sendWindow int64
 
 	// Under the connection's wmu:
@@ -101,11 +99,7 @@ func (s *stream) run() {
 	defer c.mu.Unlock()
 	s.endLocked(errHungUp)
 	c.remove(s)
-	for _, m := range s.messages {
-		keep(m)
-	}
-	s.messages = nil
-	s.inbox.drop()
+	s.came.drop()
 }
 
 func (s *stream) handle() error {
@@ -132,7 +126,9 @@ func (s *stream) finish(err error) {
 	defer c.wmu.Unlock()
 	c.mu.Lock()
 	ended, gone := s.ended, s.silenced || c.err != nil
-	c.patience.earn()
+	if !gone {
+		c.patience.earn()
+	}
 	c.mu.Unlock()
 	s.over = true
 	if gone {
@@ -279,39 +275,39 @@ func (s *stream) RecvMsg(m any) error {
 	if open > 0 {
 		s.open(open)
 	}
-	if err := proto.Unmarshal(*raw, message); err != nil {
+	if err := proto.Unmarshal((*raw)[PrefixBytes:], message); err != nil {
 		return status.Errorf(codes.Internal, "read %T: %v", m, err)
 	}
 	return nil
 }
 
-// next message, and how far the window is to be opened again. Messages that came before
-// the end of the connection are handed over; a call that is hung up ends at once.
+// next message with its prefix, and how far the window is to be opened again. Messages
+// that came before the end of the connection are handed over; a call that is hung up
+// ends at once.
 func (s *stream) next() (raw *[]byte, open uint32, err error) {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(s.messages) == 0 && !s.ended && s.err == nil && c.err == nil {
+	if !s.ready() {
 		s.reading = true
-		if open := s.opening(); open > 0 { // the rest of a message that is larger
+		if open := s.opening(); open > 0 { // for the rest of a message that is larger
 			c.mu.Unlock()
 			s.open(open)
 			c.mu.Lock()
 		}
-		c.await(func() bool { return len(s.messages) > 0 || s.ended || s.err != nil || c.err != nil })
+		c.await(s.ready)
 		s.reading = false
 	}
+	length, whole, err := s.came.first(c.server.o.MessageMost)
 	switch {
 	case s.err != nil && !errors.Is(s.err, errGone):
 		return nil, 0, s.err
-	case len(s.messages) > 0:
-		raw, s.messages[0] = s.messages[0], nil
-		if s.messages = s.messages[1:]; len(s.messages) == 0 {
-			s.messages = nil
-		}
-		s.held -= int64(PrefixBytes + len(*raw))
+	case err != nil:
+		return nil, 0, err
+	case whole:
+		raw = s.came.take(length)
 		return raw, s.opening(), nil
-	case s.ended && s.inbox.size() > 0:
+	case s.ended && s.came.size() > 0:
 		return nil, 0, status.Error(codes.Internal, io.ErrUnexpectedEOF.Error())
 	case s.ended:
 		return nil, 0, io.EOF
@@ -319,40 +315,31 @@ func (s *stream) next() (raw *[]byte, open uint32, err error) {
 	return nil, 0, errGone
 }
 
-// takeData of the peer. The caller holds the connection's mu.
-func (s *stream) takeData(data []byte, last bool) error {
-	if s.err == nil {
-		if err := s.inbox.take(data, s.c.server.o.MessageMost, s.keep); err != nil {
-			s.endLocked(err)
-		}
-	}
-	if last {
-		s.ended = true
-	}
-	if last || len(s.messages) > 0 {
-		s.c.change.Broadcast()
-	}
-	return nil
+// ready tells whether the handler need not wait for a message. The caller holds the
+// connection's mu.
+func (s *stream) ready() bool {
+	_, whole, err := s.came.first(s.c.server.o.MessageMost)
+	return whole || err != nil || s.ended || s.err != nil || s.c.err != nil
 }
 
-// keep a message until the handler asks for it.
-func (s *stream) keep(message []byte) error {
-	raw := bufferOf(len(message))
-	*raw = append(*raw, message...)
-	s.messages = append(s.messages, raw)
-	s.held += int64(PrefixBytes + len(message))
-	return nil
+// takeData of the peer. The caller holds the connection's mu.
+func (s *stream) takeData(data []byte, last bool) {
+	if s.err == nil {
+		s.came.add(data)
+	}
+	s.ended = s.ended || last
+	s.c.change.Broadcast()
 }
 
 // opening is how far the window is to be opened: it holds what the handler has not
 // read. While he waits for a message it holds none of it, so that a message may be
 // larger. The caller holds the connection's mu.
 func (s *stream) opening() uint32 {
-	held := s.held
-	if !s.reading {
-		held += s.inbox.size()
+	held := 0
+	if !s.reading || s.ready() {
+		held = s.came.size()
 	}
-	open := int64(s.c.server.o.Window) - held - s.recvLeft
+	open := int64(s.c.server.o.Window-held) - s.recvLeft
 	if s.ended || s.err != nil || open < int64(s.c.server.o.Window/2) {
 		return 0
 	}

@@ -129,9 +129,7 @@ func (c *conn) takeData(w *writer, f *http2.DataFrame) error {
 			return err
 		}
 	}
-	if err := s.takeData(data, f.StreamEnded()); err != nil {
-		return err
-	}
+	s.takeData(data, f.StreamEnded())
 	if open := s.opening(); open > 0 {
 		return w.framer.WriteWindowUpdate(s.id, open)
 	}
