@@ -42,15 +42,18 @@ const (
 // errBusy turns a connection away.
 var errBusy = errors.New("too many connections wait for their handshake")
 
-// doorman does TLS for the gRPC server, at the pace that turnstile allows. It keeps of
-// a connection only who it is. It is safe for concurrent use.
+// doorman does TLS for all who come, at the pace that turnstile allows. It keeps of a
+// connection only who it is. Agents are shown to the server that is theirs, everybody
+// else to gRPC's own. It is safe for concurrent use.
 type doorman struct {
 	config *tls.Config
 	turns  *turnstile
+	agents func(net.Conn, credentials.AuthInfo)
 }
 
-func (g *Gateway) doorman() *doorman {
+func (g *Gateway) doorman(agents func(net.Conn, credentials.AuthInfo)) *doorman {
 	return &doorman{
+		agents: agents,
 		config: &tls.Config{
 			MinVersion:   tls.VersionTLS13,
 			Certificates: []tls.Certificate{g.o.Serving},
@@ -93,10 +96,38 @@ func (l *line) Read(b []byte) (int, error) {
 // heard is when the connection gave something last, or was made.
 func (l *line) heard() time.Time { return time.Unix(0, l.last.Load()) }
 
+// guests are the connections of a listener, for the doorman.
+type guests struct{ net.Listener }
+
+// guest is a connection that gRPC's own server may have to let go of: it sets deadlines
+// even then.
+type guest struct {
+	*line
+	gone bool
+}
+
+// Accept a connection.
+func (l guests) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &guest{line: &line{Conn: raw}}, nil
+}
+
+// SetDeadline of a connection that is not an agent's.
+func (g *guest) SetDeadline(t time.Time) error {
+	if g.gone {
+		return nil
+	}
+	return g.line.SetDeadline(t)
+}
+
 // AuthType names the protocol.
 func (*visitor) AuthType() string { return "tls" }
 
-// ServerHandshake waits for its turn and does TLS.
+// ServerHandshake waits for its turn and does TLS. An agent's connection is served
+// elsewhere from then on, by a goroutine whose stack no handshake has grown.
 func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	wait, ok := d.turns.take(time.Now())
 	if !ok {
@@ -106,12 +137,12 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if wait > 0 {
 		<-time.After(wait)
 	}
-	if err := raw.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+	from := raw.(*guest)
+	if err := from.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
 		return nil, nil, fmt.Errorf("bound the handshake: %w", err)
 	}
-	l := &line{Conn: raw}
-	l.last.Store(time.Now().UnixNano())
-	conn := tls.Server(l, d.config)
+	from.last.Store(time.Now().UnixNano())
+	conn := tls.Server(from.line, d.config)
 	if err := conn.Handshake(); err != nil {
 		conn.Close()
 		return nil, nil, err
@@ -121,7 +152,13 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		conn.Close()
 		return nil, nil, errors.New("the other end does not speak HTTP/2")
 	}
-	return conn, visitorOf(state, l), nil
+	v := visitorOf(state, from.line)
+	if v.uid == "" {
+		return conn, v, nil
+	}
+	from.gone = true
+	go d.agents(conn, v)
+	return nil, nil, credentials.ErrConnDispatched
 }
 
 func visitorOf(state tls.ConnectionState, l *line) *visitor {

@@ -211,7 +211,7 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 // Serve agents on the listener, and sign approved requests, until the Gateway's
 // context ends. Streams then end without waiting for what is queued.
 func (g *Gateway) Serve(l net.Listener) error {
-	server := g.server()
+	agents, others := g.servers()
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -219,10 +219,11 @@ func (g *Gateway) Serve(l net.Listener) error {
 		case <-g.running.Done():
 		case <-done:
 		}
-		server.Stop()
+		agents.Stop()
+		others.Stop()
 	})
 	wg.Go(func() { g.signApproved(g.running) })
-	err := server.Serve(l)
+	err := others.Serve(guests{l})
 	close(done)
 	wg.Wait()
 	if g.running.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/h2"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
@@ -25,14 +26,32 @@ const (
 	windowBytes = 64 << 10
 	// writeBuffer is shared by all streams that write at the moment.
 	writeBuffer = 4 << 10
+	// streamsMost of one agent's connection at a time: its session, and tunnels.
+	streamsMost = 100
+	// fieldsMost bounds the header fields of a call, in bytes.
+	fieldsMost = 16 << 10
+	// writeTimeout is how long an agent may take in nothing of what is written.
+	writeTimeout = 20 * time.Second
 )
 
-// server makes the gRPC server. Client certificates are optional for TLS, since
-// Registration has none; Connect demands one. Reads are not buffered, since TLS
-// records are.
-func (g *Gateway) server() *grpc.Server {
-	s := grpc.NewServer(
-		grpc.Creds(g.doorman()),
+// servers makes the two servers of one port: agents' connections, which are many and
+// quiet, are carried by the one that costs little while nothing happens; all others, and
+// whoever joins, by gRPC's own. Client certificates are optional for TLS, since
+// Registration has none; Connect demands one. Reads are not buffered, since TLS records
+// are.
+func (g *Gateway) servers() (agents *h2.Server, others *grpc.Server) {
+	agents = h2.NewServer(g.running, h2.ServerOptions{
+		Inline:      func(method string) bool { return method == pb.Session_Connect_FullMethodName },
+		MessageMost: session.MaxFrameBytes,
+		Window:      windowBytes,
+		Streams:     streamsMost,
+		FieldsMost:  fieldsMost,
+		PingAfter:   session.KeepaliveHubTime, PingTimeout: session.KeepaliveHubTimeout,
+		PingsApart:   session.KeepaliveMinTime,
+		WriteTimeout: writeTimeout,
+	})
+	others = grpc.NewServer(
+		grpc.Creds(g.doorman(agents.Serve)),
 		grpc.InTapHandle(withHangUp),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: session.KeepaliveHubTime, Timeout: session.KeepaliveHubTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: session.KeepaliveMinTime, PermitWithoutStream: true}),
@@ -44,12 +63,14 @@ func (g *Gateway) server() *grpc.Server {
 		grpc.MaxRecvMsgSize(session.MaxFrameBytes),
 		grpc.ConnectionTimeout(queueLimit+dialTimeout),
 	)
-	pb.RegisterSessionServer(s, g)
-	pb.RegisterRegistrationServer(s, g)
-	if g.o.Several.Register != nil {
-		g.o.Several.Register(s)
+	for _, s := range []grpc.ServiceRegistrar{agents, others} {
+		pb.RegisterSessionServer(s, g)
+		pb.RegisterRegistrationServer(s, g)
+		if g.o.Several.Register != nil {
+			g.o.Several.Register(s)
+		}
 	}
-	return s
+	return agents, others
 }
 
 type hangUpKey struct{}
@@ -62,6 +83,9 @@ func withHangUp(ctx context.Context, _ *tap.Info) (context.Context, error) {
 
 // hangUp of a call.
 func hangUp(ctx context.Context) context.CancelFunc {
+	if end := h2.HangUp(ctx); end != nil {
+		return end
+	}
 	return ctx.Value(hangUpKey{}).(context.CancelFunc)
 }
 

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -134,6 +135,22 @@ func (f idleFleet) start(t testing.TB) (stop func()) {
 		io.Copy(io.Discard, out)
 		cmd.Wait()
 	}
+}
+
+// TestIdleStreamsAreOneGoroutine each: stacks are the most of what a quiet fleet costs.
+func TestIdleStreamsAreOneGoroutine(t *testing.T) {
+	const agents = 5
+	h := newTestHub(t)
+	for i := range agents {
+		_, id := h.cluster(fmt.Sprintf("c%d", i))
+		h.agent(id, "one").connect()
+	}
+	all := make([]byte, 8<<20)
+	eventually(t, "each stream has the goroutine of its connection and no other", func() bool {
+		stacks := string(all[:runtime.Stack(all, true)])
+		return strings.Count(stacks, "h2.(*conn).serve(") == agents && strings.Count(stacks, "gateway.(*stream).receive(") == agents &&
+			!strings.Contains(stacks, "gateway.(*stream).sendLoop(") && !strings.Contains(stacks, "transport.(*http2Server)")
+	})
 }
 
 // TestIdleClients is the process of the agents.

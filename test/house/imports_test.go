@@ -32,6 +32,10 @@ var layers = []layer{
 		why: "the protocol must not change because a type of the program changes",
 	},
 	{
+		name: "carriage", packages: []string{"internal/h2"}, below: nil,
+		why: "how gRPC is carried knows nothing of what it carries",
+	},
+	{
 		name:     "cores",
 		packages: []string{"internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session", "internal/rewind"},
 		below:    []string{"api", "vocabulary", "wire"},
@@ -58,7 +62,7 @@ var layers = []layer{
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
-		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust", "state"},
+		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "cores", "trust", "state"},
 		why: "the gateway sends what the store says, whoever wrote it",
 	},
 	{
@@ -111,7 +115,7 @@ var layers = []layer{
 		why: "the root only mounts",
 	},
 	{
-		name: "lab", packages: []string{"internal/lab/..."}, below: []string{"api", "vocabulary", "wire", "trust", "cores", "agent report"},
+		name: "lab", packages: []string{"internal/lab/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "trust", "cores", "agent report"},
 		why: "the lab drives the built binaries from outside, like a user would",
 	},
 	{

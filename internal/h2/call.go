@@ -84,7 +84,7 @@ func Open(conn net.Conn, o *Options) (*Call, error) {
 			http2.Setting{ID: http2.SettingInitialWindowSize, Val: window},
 		),
 		w.framer.WriteWindowUpdate(0, window-windowStart),
-		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: streamID, EndHeaders: true, BlockFragment: request(o)}),
+		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: streamID, EndHeaders: true, BlockFragment: requestFields(o)}),
 	)
 	if err == nil {
 		err = c.write(w)

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// request is the block of header fields that opens the call, without any table.
-func request(o *Options) []byte {
+// requestFields is the block of header fields that opens the call, without any table.
+func requestFields(o *Options) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	e.SetMaxDynamicTableSize(0)
