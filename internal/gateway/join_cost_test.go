@@ -150,7 +150,7 @@ func TestUsesReservedAheadComeBack(t *testing.T) {
 		if n := left(); n >= uses-clusters {
 			t.Fatalf("%d uses are left: none was reserved ahead", n)
 		}
-		pass(aheadLife)
+		pass(aheadLife + aheadRest)
 		if n := left(); n != uses-clusters {
 			t.Fatalf("%d uses are left once nobody asks: what nobody spent did not come back", n)
 		}
