@@ -32,7 +32,7 @@ const (
 	// roomBytes is what heap and stacks of a busy hub may always grow to. Collecting
 	// costs what lives, as often as the room above it is filled; but spans in which a
 	// burst has left something stay, so that room is not for nothing either.
-	roomBytes = 1 << 30
+	roomBytes = 768 << 20
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
 	busyPercent, quietPercent = 50, 20
