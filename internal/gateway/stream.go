@@ -22,8 +22,9 @@ const (
 	helloTimeout = 10 * time.Second
 	// resyncTimeout gives a resync's place to others, whether or not it is done.
 	resyncTimeout = 5 * time.Second
-	// farewellTimeout is how long an agent may take to read why it is cut off.
-	farewellTimeout = time.Second
+	// farewellTimeout is how long an agent may take to read why it is cut off, and a hub
+	// that is busy to say so. Nothing else is sent or taken meanwhile.
+	farewellTimeout = 5 * time.Second
 	// generationLimit is above every generation that a hub gives out; JSON numbers
 	// are exact up to it.
 	generationLimit = 1 << 53
