@@ -80,10 +80,11 @@ func (h *hole) carry(to io.Writer, from io.Reader) {
 	}
 }
 
-// TestHalfOpenLinksAreFound by the hub, in the time that the design gives it.
+// TestHalfOpenLinksAreFound by the hub, in the time that the design gives it, and what a
+// slow machine may add.
 func TestHalfOpenLinksAreFound(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 13 s of real time")
+		t.Skip("takes 20 s of real time")
 	}
 	t.Parallel()
 	h := newTestHub(t)
@@ -105,7 +106,7 @@ func TestHalfOpenLinksAreFound(t *testing.T) {
 	}
 	eventually(t, "the stream is up", func() bool { return h.clusters.isOnline(uid) })
 	relay.swallow.Store(true)
-	within(t, session.KeepaliveHubTime+session.KeepaliveHubTimeout+3*time.Second, "the half-open link is found", func() bool { return !h.clusters.isOnline(uid) })
+	within(t, session.KeepaliveHubTime+session.KeepaliveHubTimeout+10*time.Second, "the half-open link is found", func() bool { return !h.clusters.isOnline(uid) })
 }
 
 // TestSilentCallers: a stream that does not begin with Hello is ended.

@@ -4,11 +4,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"atoll.dev/atoll/internal/atoll"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
 // beside others, a hub whose switches the test sets.
@@ -86,8 +89,31 @@ func TestAnAgentThatWasToldMoreIsComparedLater(t *testing.T) {
 	h.rows.set("b1", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", 1)})
 	a.connect()
 	eventually(t, "it is welcome", func() bool { return a.see(func() bool { return a.welcome != nil }) })
-	if n := b.looks.Load(); n != 3 {
-		t.Errorf("it was welcome after %d looks at a table that was behind at three", n)
+	if b.looks.Load() == 0 {
+		t.Error("nobody looked whether the table shows what it was told")
+	}
+}
+
+func TestATableThatIsBehindIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		behind int // looks
+		want   time.Duration
+	}{
+		"not behind": {0, 0}, "catches up": {3, 3 * lookLag}, "does not": {1000, tableLag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				looks, begin := 0, time.Now()
+				g := &Gateway{o: Options{Several: Several{Behind: func(revision int64) bool {
+					looks++
+					return revision == 10 && looks <= c.behind
+				}}}}
+				g.catchUp(t.Context(), &pb.Position{Revision: 10})
+				if d := time.Since(begin); d != c.want {
+					t.Errorf("it was waited for %s, want %s", d, c.want)
+				}
+			})
+		})
 	}
 }
 
