@@ -8,6 +8,7 @@ package agenttest
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -74,7 +75,7 @@ func start(dir string) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, held, err := freePort()
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +94,7 @@ func start(dir string) (stop func(), err error) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		_ = logs.Close()
+		_ = held.Close()
 	}
 	err = wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		_, err := os.Stat(filepath.Join(home, "ready"))
@@ -127,13 +129,25 @@ func lab(dir string) (string, error) {
 
 // freePort is one that nobody listens on, below those that outgoing connections and
 // listeners that do not care get, so that it is still free when the member takes it.
-func freePort() (port int, err error) {
+// Other tests that look for one do not get it either, until held is closed.
+func freePort() (port int, held io.Closer, err error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("atoll-agent-test-ports-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, nil, err
+	}
 	for range 100 {
 		port = 10000 + rand.IntN(4000)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
+		var hold *os.File
+		if hold, err = os.Create(filepath.Join(dir, strconv.Itoa(port))); err != nil {
+			return 0, nil, err
 		}
+		if err = syscall.Flock(int(hold.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			var l net.Listener
+			if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+				return port, hold, l.Close()
+			}
+		}
+		_ = hold.Close()
 	}
-	return 0, fmt.Errorf("found no free port: %w", err)
+	return 0, nil, fmt.Errorf("found no free port: %w", err)
 }
