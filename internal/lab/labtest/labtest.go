@@ -8,6 +8,8 @@
 package labtest
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +31,9 @@ func Binaries(t testing.TB, names ...string) string {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	dir := filepath.Join(cache, "atoll-test-binaries")
+	root := moduleRoot(t)
+	// One for each tree: tests of one may not run another's binaries.
+	dir := filepath.Join(cache, "atoll-test-binaries", fmt.Sprintf("%x", sha256.Sum256([]byte(root)))[:12])
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatalf("directory for test binaries: %v", err)
 	}
@@ -41,7 +45,6 @@ func Binaries(t testing.TB, names ...string) string {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatalf("lock of test binaries: %v", err)
 	}
-	root := moduleRoot(t)
 	args := []string{"build", "-ldflags", versionFlags(t, root), "-o", dir + "/"}
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
