@@ -12,19 +12,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// requestFields is the block of header fields that opens the call, without any table.
+// requestFields is the block of header fields that opens the call.
 func requestFields(o *Options) []byte {
-	var b bytes.Buffer
-	e := hpack.NewEncoder(&b)
-	e.SetMaxDynamicTableSize(0)
-	for _, f := range []hpack.HeaderField{
+	return encoded([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: o.Method},
 		{Name: ":authority", Value: o.Authority}, {Name: "content-type", Value: "application/grpc"},
 		{Name: "user-agent", Value: "atoll-fleet"}, {Name: "te", Value: "trailers"},
-	} {
+	}).Bytes()
+}
+
+// encoded is a block of header fields, without any table.
+func encoded(fields []hpack.HeaderField) *bytes.Buffer {
+	var b bytes.Buffer
+	e := hpack.NewEncoder(&b)
+	e.SetMaxDynamicTableSize(0)
+	for _, f := range fields {
 		_ = e.WriteField(f) // a buffer takes everything
 	}
-	return b.Bytes()
+	return &b
 }
 
 // headersMost bounds the fields of one answer.

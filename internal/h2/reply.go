@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"strconv"
@@ -69,14 +68,9 @@ func percent(message string) string {
 	return b.String()
 }
 
-// fields writes header fields of a stream, last or not, without any table.
+// fields writes header fields of a stream, last or not.
 func (w *writer) fields(id uint32, last bool, fields []hpack.HeaderField) error {
-	var b bytes.Buffer
-	e := hpack.NewEncoder(&b)
-	e.SetMaxDynamicTableSize(0)
-	for _, f := range fields {
-		_ = e.WriteField(f) // a buffer takes everything
-	}
+	b := encoded(fields)
 	first := b.Next(frameMost)
 	err := w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: b.Len() == 0, EndStream: last, BlockFragment: first})
 	for b.Len() > 0 {
