@@ -217,14 +217,20 @@ func (s *stage) leader(ctx context.Context) (*hub, error) {
 }
 
 // spread waits until no agent goes on to another hub, and gives how many each hub serves
-// and since when. A hub that does not run serves none.
+// and since when. A hub that does not run serves none; one that runs and cannot be asked
+// is asked again.
 func (s *stage) spread(ctx context.Context) (streams []int, since time.Time, err error) {
 	err = until(ctx, "agents stay with their hubs", time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
 		now := make([]int, len(s.hubs))
 		for i, h := range s.hubs {
-			if m, ok := metricsOf(ctx, h); ok {
-				now[i] = int(m.Sum("atoll_gateway_streams"))
+			if state, _ := h.State(); state != process.Running {
+				continue
 			}
+			m, ok := metricsOf(ctx, h)
+			if !ok {
+				return false, nil
+			}
+			now[i] = int(m.Sum("atoll_gateway_streams"))
 		}
 		if !slices.Equal(now, streams) {
 			streams, since = now, time.Now()
