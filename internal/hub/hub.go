@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -59,6 +60,15 @@ type hub struct {
 	door   *door
 	late   *lateParts
 	began  time.Time
+	tables atomic.Pointer[state.State] // nil until they are made
+}
+
+// fleet counts the clusters that the tables have.
+func (h *hub) fleet() int {
+	if st := h.tables.Load(); st != nil {
+		return st.Clusters.Len()
+	}
+	return 0
 }
 
 // Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
@@ -83,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	defer h.door.close()
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watch(gctx, h.server) })
-	group.Go(func() error { return memory.Keep(gctx) })
+	group.Go(func() error { return memory.Keep(gctx, h.fleet) })
 	if h.several() {
 		group.Go(func() error { return h.share(gctx) })
 	} else {

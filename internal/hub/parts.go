@@ -62,6 +62,7 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.tables.Store(st)
 	p := &parts{togetherness: t, state: st, log: h.log, door: h.door}
 	if p.serving, err = h.client(t.presence.Fenced(clientConfig(h.server)), func(bool) error { return t.presence.May() }); err != nil {
 		return nil, err

@@ -45,6 +45,13 @@ func (c *Clusters) ByUID(uid string) (*v1alpha1.Cluster, bool) {
 	return v, ok
 }
 
+// Len counts the Clusters.
+func (c *Clusters) Len() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.byName)
+}
+
 // List all Clusters by name.
 func (c *Clusters) List() []*v1alpha1.Cluster {
 	c.mu.RLock()

@@ -2,11 +2,10 @@
 // while there is work.
 //
 // Contract: while the hub is busy, heap and stacks may grow to roomBytes, or the heap by
-// half of what lives where that is more, before it is collected; a quiet hub keeps a
-// fifth. What a
-// burst leaves, such as a fleet that joins, goes back to the system once the hub is
-// quiet again; one that has been quiet for long is left alone. Who sets GOGC decides
-// for himself how much garbage there may be.
+// half of what lives or by clusterRoom for each cluster where that is more, before it is
+// collected; a quiet hub keeps a fifth. What a burst leaves, such as a fleet that joins,
+// goes back to the system once the hub is quiet again; one that has been quiet for long is
+// left alone. Who sets GOGC decides for himself how much garbage there may be.
 package memory
 
 import (
@@ -33,6 +32,11 @@ const (
 	// costs what lives, as often as the room above it is filled; but spans in which a
 	// burst has left something stay, so that room is not for nothing either.
 	roomBytes = 768 << 20
+	// clusterRoom is room for garbage that each cluster brings along. A fleet makes
+	// garbage by its size, joins and check-ins, and has more that lives: with half of
+	// that as room, a quarter of what 100,000 clusters cost while they joined was
+	// collecting.
+	clusterRoom = 16 << 10
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
 	busyPercent, quietPercent = 50, 20
@@ -78,6 +82,7 @@ type footprint struct {
 	live   uint64 // in the heap, when it was collected last
 	stacks uint64 // of goroutines
 	roots  uint64 // what is in use of stacks, and globals
+	fleet  int    // clusters
 }
 
 // percent of live and roots that may be garbage, as the runtime counts it.
@@ -85,7 +90,7 @@ func (f footprint) percent(quiet bool) int {
 	if quiet {
 		return quietPercent
 	}
-	room := roomBytes - int64(f.live) - int64(f.stacks)
+	room := max(roomBytes-int64(f.live)-int64(f.stacks), int64(f.fleet)*clusterRoom)
 	return int(min(max(room*100/max(int64(f.live+f.roots), 1), busyPercent), mostPercent))
 }
 
@@ -104,14 +109,15 @@ func read(samples []metrics.Sample) (allocated uint64, f footprint) {
 	return n(0), footprint{live: n(1), stacks: n(2), roots: n(3) + n(4)}
 }
 
-// Keep the process small until ctx ends.
-func Keep(ctx context.Context) error {
+// Keep the process of a hub small until ctx ends; fleet counts its clusters.
+func Keep(ctx context.Context, fleet func() int) error {
 	var b bursts
 	steers, now, all := os.Getenv("GOGC") == "", 0, samples()
 	tick := time.NewTicker(lookAtMemory)
 	defer tick.Stop()
 	for {
 		allocated, f := read(all)
+		f.fleet = fleet()
 		quiet, over := b.look(allocated)
 		if want := f.percent(quiet); steers && (want-now >= percentStep || now-want >= percentStep) {
 			now = want

@@ -53,22 +53,28 @@ func TestMemoryIsGivenBackOnceABurstIsOver(t *testing.T) {
 func TestABusyHubHasRoom(t *testing.T) {
 	for _, x := range []struct {
 		live, stacks, roots uint64
+		fleet               int
 		quiet               bool
 		want                int
 	}{
-		{0, 0, 0, false, mostPercent},
-		{100 * mib, 20 * mib, 10 * mib, false, mostPercent},
-		{200 * mib, 168 * mib, 0, false, 200},
-		{300 * mib, 68 * mib, 100 * mib, false, 100},
-		{400 * mib, 48 * mib, 100 * mib, false, 64},
-		{400 * mib, 300 * mib, 100 * mib, false, busyPercent},
-		{5000 * mib, 0, 0, false, busyPercent},
-		{100 * mib, 0, 0, true, quietPercent},
-		{5000 * mib, 0, 0, true, quietPercent},
+		{0, 0, 0, 0, false, mostPercent},
+		{100 * mib, 20 * mib, 10 * mib, 0, false, mostPercent},
+		{200 * mib, 168 * mib, 0, 0, false, 200},
+		{300 * mib, 68 * mib, 100 * mib, 0, false, 100},
+		{400 * mib, 48 * mib, 100 * mib, 0, false, 64},
+		{400 * mib, 300 * mib, 100 * mib, 0, false, busyPercent},
+		{5000 * mib, 0, 0, 0, false, busyPercent},
+		{100 * mib, 0, 0, 0, true, quietPercent},
+		{5000 * mib, 0, 0, 0, true, quietPercent},
+		{600 * mib, 50 * mib, 50 * mib, 1000, false, 50}, // a small fleet brings less than that
+		{640 * mib, 0, 0, 100 * 1024, false, 250},
+		{1500 * mib, 50 * mib, 100 * mib, 100 * 1024, false, 100},
+		{200 * mib, 0, 0, 100 * 1024, false, mostPercent},
+		{640 * mib, 0, 0, 100 * 1024, true, quietPercent},
 	} {
-		f := footprint{x.live, x.stacks, x.roots}
+		f := footprint{x.live, x.stacks, x.roots, x.fleet}
 		if got := f.percent(x.quiet); got != x.want {
-			t.Errorf("%d MB live, %d of stacks, quiet %t: %d %%, want %d", x.live/mib, x.stacks/mib, x.quiet, got, x.want)
+			t.Errorf("%d MB live, %d of stacks, %d clusters, quiet %t: %d %%, want %d", x.live/mib, x.stacks/mib, x.fleet, x.quiet, got, x.want)
 		}
 	}
 }
