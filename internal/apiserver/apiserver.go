@@ -32,6 +32,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/conversion"
 	"atoll.dev/atoll/internal/apiserver/datadir"
 	"atoll.dev/atoll/internal/apiserver/direct"
+	"atoll.dev/atoll/internal/apiserver/inprocess"
 	"atoll.dev/atoll/internal/apiserver/keys"
 )
 
@@ -102,6 +103,7 @@ type Server struct {
 	// definitions is set once the server of custom resources is built.
 	definitions *Late[conversion.Backend]
 	loopback    *rest.Config
+	inside      *inprocess.Transport
 	kubeconfig  string
 	address     string
 
@@ -200,11 +202,11 @@ func (o *Options) complete() error {
 }
 
 // LoopbackConfig returns a new configuration for clients of the hub's own
-// controllers. Its identity may do everything and sees everything, other than
-// the API server's own identity, which does not see what must not act on the
-// hub.
+// controllers, which need no connection. Its identity may do everything and sees
+// everything, other than the API server's own identity, which does not see what
+// must not act on the hub.
 func (s *Server) LoopbackConfig() *rest.Config {
-	c := s.identities.config(s.loopback, HubUser)
+	c := s.config(HubUser)
 	// The API server's own speaks protobuf, which custom resources do not.
 	c.ContentType, c.AcceptContentTypes = "", ""
 	return c

@@ -20,6 +20,8 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
+
+	"atoll.dev/atoll/internal/apiserver/inprocess"
 )
 
 // drainTimeout bounds how long requests that have begun may take on shutdown.
@@ -42,6 +44,8 @@ func (s *Server) serve(ctx context.Context) error {
 		return err
 	}
 
+	s.inside = inprocess.New(context.WithoutCancel(ctx))
+	s.onStop(func(context.Context) { s.inside.Close() })
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	prepared, err := s.build(run, listener)
 	if err != nil {
@@ -51,11 +55,13 @@ func (s *Server) serve(ctx context.Context) error {
 	}
 	go func() {
 		defer close(s.served)
+		defer s.inside.Close()
 		if err := prepared(run); err != nil {
 			s.serveErr = fmt.Errorf("the API server has failed: %w", err)
 		}
 	}()
 	s.onStop(func(ctx context.Context) {
+		s.inside.Stop()
 		stop()
 		select {
 		case <-s.served:
@@ -136,6 +142,14 @@ func (s *Server) chain(config kubeapiserver.CompletedConfig) (*aggregator.APIAgg
 	if err != nil {
 		return nil, fmt.Errorf("build the aggregator: %w", err)
 	}
+	// Hooks run once the server takes requests.
+	err = front.GenericAPIServer.AddPostStartHook("atoll-inside", func(genericapiserver.PostStartHookContext) error {
+		s.inside.Open(front.GenericAPIServer.Handler)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("let requests of this process in: %w", err)
+	}
 	return front, nil
 }
 
@@ -163,9 +177,9 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 	return server.GenericAPIServer, nil
 }
 
-// awaitReady returns when /readyz passes.
+// awaitReady returns when /readyz passes, asked by a connection like those of others.
 func (s *Server) awaitReady(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
+	client, err := kubernetes.NewForConfig(s.identities.config(s.loopback, HubUser))
 	if err != nil {
 		return fmt.Errorf("make loopback client: %w", err)
 	}

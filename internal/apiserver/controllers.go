@@ -122,7 +122,7 @@ func (s *Server) startControllers(ctx context.Context) {
 }
 
 func (s *Server) newControllers() (*controllers, error) {
-	config := s.identities.config(s.loopback, sharedController)
+	config := s.config(sharedController)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client of the controllers: %w", err)
@@ -191,7 +191,7 @@ func (o objectInformers) Start(stop <-chan struct{}) {
 
 // clients returns clients with an identity of their own.
 func (c *controllers) clients(name string) (*rest.Config, kubernetes.Interface, metadata.Interface, error) {
-	config := c.server.identities.config(c.server.loopback, name)
+	config := c.server.config(name)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make client of %s: %w", name, err)

@@ -55,6 +55,14 @@ func (i *identities) config(loopback *rest.Config, name string) *rest.Config {
 	return c
 }
 
+// config is for clients of the API in this process, under one of its identities. They
+// call the API server's handlers, all of them, without a connection.
+func (s *Server) config(name string) *rest.Config {
+	c := s.identities.config(s.loopback, name)
+	c.Transport, c.TLSClientConfig = s.inside, rest.TLSClientConfig{}
+	return c
+}
+
 // Own tells whether a user is the hub itself: its API server, its controllers, or
 // upstream's controllers in it. For admission plugins, which exist before a Server.
 func Own(u user.Info) bool {
