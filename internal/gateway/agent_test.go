@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,9 @@ type testAgent struct {
 	h   *testHub
 	id  tls.Certificate
 	key crypto.Signer
+	// tickets to come back by; nil: none are kept.
+	tickets tls.ClientSessionCache
+	resumed atomic.Bool // the last handshake was by a ticket
 
 	mu      sync.Mutex
 	core    *session.Agent
@@ -78,7 +82,14 @@ func (a *testAgent) object(_, hash string) (json.RawMessage, bool) {
 // connect opens a session and serves it in the background.
 func (a *testAgent) connect() {
 	a.h.t.Helper()
-	conn := a.h.dial(&tls.Config{MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1", RootCAs: a.h.keys.ClusterCA.Pool(), Certificates: []tls.Certificate{a.id}})
+	conn := a.h.dial(&tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1", RootCAs: a.h.keys.ClusterCA.Pool(), Certificates: []tls.Certificate{a.id},
+		ClientSessionCache: a.tickets,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			a.resumed.Store(s.DidResume)
+			return nil
+		},
+	})
 	ctx, cancel := context.WithCancel(a.h.t.Context())
 	stream, err := pb.NewSessionClient(conn).Connect(ctx)
 	if err != nil {

@@ -110,10 +110,23 @@ func (h *testHub) idleFleet(agents, bundles int) idleFleet {
 // start the process of the agents; stop ends it.
 func (f idleFleet) start(t testing.TB) (stop func()) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestIdleClients$", "-test.timeout=30m")
-	cmd.Env = append(os.Environ(), idleClients+"=1")
+	in, lines, stop := helper(t, "TestIdleClients", idleClients)
+	if err := json.NewEncoder(in).Encode(f); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() && lines.Text() != "all in step" {
+	}
+	return stop
+}
+
+// helper starts this program again as the named test, which variable marks; stop ends
+// its input, and waits for it.
+func helper(t testing.TB, test, variable string) (in io.Writer, lines *bufio.Scanner, stop func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=30m")
+	cmd.Env = append(os.Environ(), variable+"=1")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	to, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,14 +137,8 @@ func (f idleFleet) start(t testing.TB) (stop func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.NewEncoder(in).Encode(f); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && lines.Text() != "all in step" {
-	}
-	return func() {
-		in.Close()
+	return to, bufio.NewScanner(out), func() {
+		to.Close()
 		io.Copy(io.Discard, out)
 		cmd.Wait()
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"atoll.dev/atoll/internal/agent/apply"
@@ -100,7 +101,10 @@ func (m *member) becomesReady(bundle string) {
 
 // begun is when a session began, and when the agent had said that it would; that is
 // in 1970 for the first one.
-type begun struct{ at, said time.Time }
+type begun struct {
+	at, said time.Time
+	resumed  bool // by a ticket
+}
 
 // hub speaks the hub's end by the real core.
 type hub struct {
@@ -128,7 +132,8 @@ func (h *hub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) er
 		return err
 	}
 	h.mu.Lock()
-	h.begun = append(h.begun, begun{time.Now(), h.next()})
+	who, _ := peer.FromContext(rpc.Context())
+	h.begun = append(h.begun, begun{time.Now(), h.next(), who.AuthInfo.(credentials.TLSInfo).State.DidResume})
 	h.tell, h.inventoried, h.idle = rpc.Send, false, false
 	_ = rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{ClusterName: "shop", ClusterUid: "uid", CheckInSeconds: h.every}}})
 	var wants []session.Entry
@@ -309,8 +314,8 @@ func TestCheckIns(t *testing.T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := 1; i < len(h.begun); i++ {
-		if b := h.begun[i]; b.at.Before(b.said) {
-			t.Errorf("a session began at %s, before its turn at %s", b.at, b.said)
+		if b := h.begun[i]; b.at.Before(b.said) || !b.resumed {
+			t.Errorf("a session began at %s, its turn was at %s; resumed is %t", b.at, b.said, b.resumed)
 		}
 		if i < first+2 {
 			continue
@@ -353,6 +358,19 @@ func TestCheckInsRenewInTime(t *testing.T) {
 	h.eventually("renewed and over", func() bool { return h.renewed == 1 && h.ended == 1 })
 	if after, err := m.Identity(t.Context()); err != nil || string(after.CertificatePEM) == string(before) {
 		t.Errorf("the certificate is not kept: %v", err)
+	}
+}
+
+// A session by a ticket would speak for the certificate before.
+func TestARenewedCertificateIsShown(t *testing.T) {
+	t.Parallel()
+	// The first certificate is due at once; the one after it is not.
+	h, _, _ := linked(t, 2, 25*time.Second)
+	h.eventually("renewed at the first, and two more", func() bool { return h.ended >= 3 })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewed != 1 || h.begun[1].resumed || !h.begun[2].resumed {
+		t.Errorf("%d renewals; resumed: %+v", h.renewed, h.begun)
 	}
 }
 

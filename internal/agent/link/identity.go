@@ -118,6 +118,7 @@ func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
 	l.mu.Lock()
 	l.id.CertificatePEM, l.id.cert, l.id.known = certPEM, cert, true
 	l.mu.Unlock()
+	l.ticket.drop()
 	return l.o.Store.PutIdentity(ctx, l.id.Identity)
 }
 
@@ -261,5 +262,8 @@ func (l *Link) sessionTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{pair},
+		ClientSessionCache: l.ticket.with(l.hub()),
+	}, nil
 }

@@ -77,6 +77,7 @@ type Link struct {
 	id     *identity
 	hubs   []string
 	at     int // of hubs; only the goroutine of Run uses it
+	ticket ticket
 
 	manifests chan struct{} // capacity 1: there are manifests to store
 	changed   chan struct{} // capacity 1: there are statuses to report

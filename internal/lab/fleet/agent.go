@@ -39,6 +39,7 @@ type agent struct {
 	core     *session.Agent // nil while it sleeps
 	used     int64          // when the core was used last, Unix seconds
 	draws    uint64
+	ticket   ticket
 
 	// Its way to the hub.
 	hub     int // that is dialled next
@@ -359,4 +360,5 @@ func (a *agent) remember(t tombstone) {
 func (a *agent) newInstance() {
 	a.instance++
 	a.core = nil
+	a.ticket = ticket{}
 }

@@ -87,26 +87,18 @@ func (s *sim) dial(ctx context.Context, a *agent) error {
 	}
 	hub, identity := a.hub, a.identity
 	a.mu.Unlock()
-	id, err := identity.get()
-	if err != nil {
-		return err
-	}
-	certificate, err := id.certificate()
-	if err != nil {
-		return err
-	}
 	host, _, err := net.SplitHostPort(s.Hubs[hub])
 	if err != nil {
 		return fmt.Errorf("the hub's address %q is not HOST:PORT: %w", s.Hubs[hub], err)
 	}
 	w, conn, err := s.connect(ctx, s.Hubs[hub], &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: s.roots, NextProtos: protocols,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return identity.certificate() },
+		ClientSessionCache:   ticketOf{a, hub},
 	})
 	if err != nil {
 		return fmt.Errorf("dial %s: %w", s.Hubs[hub], err)
 	}
-	certificate = nil // the connection keeps its configuration as long as it lives
 	call, err := h2.Open(slim{conn, w}, &s.options[hub])
 	if err != nil {
 		w.cut()

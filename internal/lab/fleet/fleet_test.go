@@ -105,12 +105,18 @@ func TestFaults(t *testing.T) {
 			t.Errorf("silent %t: from %+v to %+v", silent, was, now)
 		}
 	}
-	was := must(control.Stats(t.Context()))
+	was, resumed := must(control.Stats(t.Context())), h.resumed.Load()
+	if resumed == 0 {
+		t.Error("nobody came back by a ticket")
+	}
 	s.agents[5].restart()
 	until(t, "it is back", func() bool { return must(control.Stats(t.Context())).Connects == was.Connects+1 })
 	until(t, "and in step", settled(t, control, agents, 2*agents))
 	if now := must(control.Stats(t.Context())); now.Upserts != was.Upserts || now.Reports != was.Reports {
 		t.Errorf("a restart costs orders or reports: from %+v to %+v", was, now)
+	}
+	if h.resumed.Load() != resumed {
+		t.Error("a process that is new came by a ticket")
 	}
 	if err := control.Rates(t.Context(), Rates{FlipsPerMinute: 60}); err != nil {
 		t.Fatal(err)
@@ -154,8 +160,12 @@ func TestCheckIns(t *testing.T) {
 		s := must(control.Stats(t.Context()))
 		return s.CheckIns >= 3*agents && s.RowsHealthy == 2*agents
 	})
-	if s := must(control.Stats(t.Context())); s.Upserts != 2*agents || s.Failures != 0 {
+	s := must(control.Stats(t.Context()))
+	if s.Upserts != 2*agents || s.Failures != 0 {
 		t.Errorf("%+v", s)
+	}
+	if resumed := h.resumed.Load(); resumed < s.CheckIns-agents {
+		t.Errorf("%d of %d check-ins were by a ticket: all are but an agent's first", resumed, s.CheckIns)
 	}
 	until(t, "nobody stays", func() bool { return h.streams.Load() == 0 })
 }

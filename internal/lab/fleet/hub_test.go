@@ -45,7 +45,7 @@ type testHub struct {
 	server     *grpc.Server
 	checkIn    uint32
 
-	joins, streams atomic.Int64
+	joins, streams, resumed atomic.Int64
 
 	mu       sync.Mutex
 	rows     []atoll.Manifest
@@ -132,6 +132,9 @@ func (h *testHub) Join(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, err
 func (h *testHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) error {
 	p, _ := peer.FromContext(rpc.Context())
 	info := p.AuthInfo.(credentials.TLSInfo)
+	if info.State.DidResume {
+		h.resumed.Add(1)
+	}
 	uid := strings.TrimPrefix(info.State.VerifiedChains[0][0].Subject.CommonName, atoll.UserClusterPrefix)
 	first, err := rpc.Recv()
 	if err != nil {

@@ -81,15 +81,6 @@ func (id *identity) key() (*ecdsa.PrivateKey, error) {
 	return own, nil
 }
 
-// certificate for TLS.
-func (id *identity) certificate() (*tls.Certificate, error) {
-	key, err := id.key()
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Certificate{Certificate: id.Chain, PrivateKey: key}, nil
-}
-
 // place of an identity on disk: a fleet's keys and certificates would fill memory.
 type place struct {
 	file   *os.File
@@ -191,4 +182,19 @@ func (p place) get() (*identity, error) {
 		return nil, fmt.Errorf("read a kept identity: %w", err)
 	}
 	return id, nil
+}
+
+// certificate for TLS of a kept identity. It is read when a hub asks for it, which it
+// does not where a ticket is good: the connection keeps its configuration as long as it
+// lives.
+func (p place) certificate() (*tls.Certificate, error) {
+	id, err := p.get()
+	if err != nil {
+		return nil, err
+	}
+	key, err := id.key()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: id.Chain, PrivateKey: key}, nil
 }
