@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	defer h.door.close()
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watch(gctx, h.server) })
-	group.Go(func() error { return memory.Keep(gctx) })
+	group.Go(func() error { return memory.Keep(gctx, h.late.clusters) })
 	if h.several() {
 		group.Go(func() error { return h.share(gctx) })
 	} else {

@@ -56,3 +56,12 @@ func (l *lateParts) handlers(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// clusters that the hub has; none before it has its parts.
+func (l *lateParts) clusters() int {
+	p, ok := l.parts.Get()
+	if !ok {
+		return 0
+	}
+	return p.state.Clusters.Len()
+}

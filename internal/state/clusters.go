@@ -57,6 +57,13 @@ func (c *Clusters) List() []*v1alpha1.Cluster {
 	return out
 }
 
+// Len is how many Clusters there are.
+func (c *Clusters) Len() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.byName)
+}
+
 // Online tells whether the cluster of that UID can be counted on: it holds a stream,
 // or it checks in and has not missed two check-ins.
 func (c *Clusters) Online(uid string) bool {

@@ -1,9 +1,9 @@
 // Package memory keeps the hub's process small, and lets it spend memory on speed
 // while there is work.
 //
-// Contract: while the hub is busy, heap and stacks may grow to roomBytes, or the heap by
-// half of what lives where that is more, before it is collected; a quiet hub keeps a
-// fifth. What a
+// Contract: while the hub is busy, heap and stacks may grow to roomBytes, and more by
+// roomPerCluster where there are many, or the heap by half of what lives where that is
+// more, before it is collected; a quiet hub keeps a fifth. What a
 // burst leaves, such as a fleet that joins, goes back to the system once the hub is
 // quiet again; one that has been quiet for long is left alone. Who sets GOGC decides
 // for himself how much garbage there may be.
@@ -33,6 +33,11 @@ const (
 	// costs what lives, as often as the room above it is filled; but spans in which a
 	// burst has left something stay, so that room is not for nothing either.
 	roomBytes = 768 << 20
+	// roomPerCluster is what heap and stacks may grow to where that is more: coming and
+	// going, a large fleet makes garbage all the time, and what lives for each of its
+	// clusters would be looked at ever more often. A fifth of what
+	// a cluster with ten applications may take in all.
+	roomPerCluster = 16 << 10
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
 	busyPercent, quietPercent = 50, 20
@@ -78,6 +83,8 @@ type footprint struct {
 	live   uint64 // in the heap, when it was collected last
 	stacks uint64 // of goroutines
 	roots  uint64 // what is in use of stacks, and globals
+
+	clusters int
 }
 
 // percent of live and roots that may be garbage, as the runtime counts it.
@@ -85,7 +92,7 @@ func (f footprint) percent(quiet bool) int {
 	if quiet {
 		return quietPercent
 	}
-	room := roomBytes - int64(f.live) - int64(f.stacks)
+	room := max(roomBytes, int64(f.clusters)*roomPerCluster) - int64(f.live) - int64(f.stacks)
 	return int(min(max(room*100/max(int64(f.live+f.roots), 1), busyPercent), mostPercent))
 }
 
@@ -104,14 +111,15 @@ func read(samples []metrics.Sample) (allocated uint64, f footprint) {
 	return n(0), footprint{live: n(1), stacks: n(2), roots: n(3) + n(4)}
 }
 
-// Keep the process small until ctx ends.
-func Keep(ctx context.Context) error {
+// Keep the process small until ctx ends. clusters tells how many the hub has.
+func Keep(ctx context.Context, clusters func() int) error {
 	var b bursts
 	steers, now, all := os.Getenv("GOGC") == "", 0, samples()
 	tick := time.NewTicker(lookAtMemory)
 	defer tick.Stop()
 	for {
 		allocated, f := read(all)
+		f.clusters = clusters()
 		quiet, over := b.look(allocated)
 		if want := f.percent(quiet); steers && (want-now >= percentStep || now-want >= percentStep) {
 			now = want

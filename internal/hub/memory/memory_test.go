@@ -54,21 +54,27 @@ func TestABusyHubHasRoom(t *testing.T) {
 	for _, x := range []struct {
 		live, stacks, roots uint64
 		quiet               bool
+		clusters            int
 		want                int
 	}{
-		{0, 0, 0, false, mostPercent},
-		{100 * mib, 20 * mib, 10 * mib, false, mostPercent},
-		{200 * mib, 168 * mib, 0, false, 200},
-		{300 * mib, 68 * mib, 100 * mib, false, 100},
-		{400 * mib, 48 * mib, 100 * mib, false, 64},
-		{400 * mib, 300 * mib, 100 * mib, false, busyPercent},
-		{5000 * mib, 0, 0, false, busyPercent},
-		{100 * mib, 0, 0, true, quietPercent},
-		{5000 * mib, 0, 0, true, quietPercent},
+		{0, 0, 0, false, 1000, mostPercent},
+		{100 * mib, 20 * mib, 10 * mib, false, 1000, mostPercent},
+		{200 * mib, 168 * mib, 0, false, 1000, 200},
+		{300 * mib, 68 * mib, 100 * mib, false, 1000, 100},
+		{400 * mib, 48 * mib, 100 * mib, false, 1000, 64},
+		{400 * mib, 300 * mib, 100 * mib, false, 1000, busyPercent},
+		{5000 * mib, 0, 0, false, 1000, busyPercent},
+		{100 * mib, 0, 0, true, 1000, quietPercent},
+		{5000 * mib, 0, 0, true, 1000, quietPercent},
+		{100 * mib, 0, 0, true, 100_000, quietPercent},
+		{400 * mib, 100 * mib, 0, false, 49_152, 67},
+		{400 * mib, 100 * mib, 0, false, 64_000, 125},
+		{400 * mib, 100 * mib, 100 * mib, false, 96_000, 200},
+		{5000 * mib, 0, 0, false, 100_000, busyPercent},
 	} {
-		f := footprint{x.live, x.stacks, x.roots}
+		f := footprint{x.live, x.stacks, x.roots, x.clusters}
 		if got := f.percent(x.quiet); got != x.want {
-			t.Errorf("%d MB live, %d of stacks, quiet %t: %d %%, want %d", x.live/mib, x.stacks/mib, x.quiet, got, x.want)
+			t.Errorf("%d MB live, %d of stacks, quiet %t, %d clusters: %d %%, want %d", x.live/mib, x.stacks/mib, x.quiet, x.clusters, got, x.want)
 		}
 	}
 }
