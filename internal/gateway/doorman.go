@@ -34,7 +34,7 @@ const (
 	handshakesPerCore = 250
 	// resumedSpares is the part of a full handshake's work that one by a ticket does not
 	// cost the hub, as BenchmarkHandshake tells.
-	resumedSpares = 0.4
+	resumedSpares = 0.35
 	// handshakesAtOnce may begin without waiting.
 	handshakesAtOnce = 100
 	// queueLimit is how long a connection waits for its handshake at most. Agents

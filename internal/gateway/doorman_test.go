@@ -41,3 +41,32 @@ func TestTurnstile(t *testing.T) {
 		t.Errorf("much later: %s, %t", wait, ok)
 	}
 }
+
+// TestWhoComesByATicketTakesLessOfATurn, so that the others' come sooner, and no sooner
+// than the burst allows.
+func TestWhoComesByATicketTakesLessOfATurn(t *testing.T) {
+	const rate, atOnce = 100, 1
+	now := time.Unix(1000, 0)
+	full, resumed := newTurnstile(rate, atOnce), newTurnstile(rate, atOnce)
+	var last, lastResumed time.Duration
+	for range 100 + 1 {
+		last, _ = full.take(now)
+		lastResumed, _ = resumed.take(now)
+		resumed.refund(0.5)
+	}
+	// A hundred turns take a second, or half of it, less the one that may be at once.
+	if burst := atOnce * time.Second / rate; last != time.Second-burst || lastResumed != time.Second/2-burst {
+		t.Errorf("after a hundred the next waits for %s, by tickets for %s", last, lastResumed)
+	}
+	idle := newTurnstile(rate, atOnce)
+	for range 10 {
+		idle.refund(1)
+	}
+	unused := newTurnstile(rate, atOnce)
+	for i := range 5 {
+		wait, _ := idle.take(now)
+		if want, _ := unused.take(now); wait != want {
+			t.Errorf("what was given back is saved up: number %d waits for %s, not %s", i, wait, want)
+		}
+	}
+}

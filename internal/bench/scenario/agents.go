@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -112,8 +113,14 @@ func connected(t fleet.Stats) int {
 func (s *stage) awaitAgents(ctx context.Context, a *agents, what string, patience time.Duration, count func(fleet.Stats) int) error {
 	s.Progress.Step(what, a.count)
 	var last fleet.Stats
+	var looks looks
+	notYet := errors.New("nothing is known of the agents yet")
 	err := a.process.WaitReady(ctx, patience, func(ctx context.Context) error {
+		if !looks.due(time.Now()) {
+			return notYet
+		}
 		stats, err := a.control.Stats(ctx)
+		looks.looked(time.Now())
 		if err != nil {
 			return err
 		}
@@ -121,7 +128,8 @@ func (s *stage) awaitAgents(ctx context.Context, a *agents, what string, patienc
 		n := count(stats)
 		s.Progress.Reach(n)
 		if n < a.count {
-			return fmt.Errorf("%d of %d agents", n, a.count)
+			notYet = fmt.Errorf("%d of %d agents", n, a.count)
+			return notYet
 		}
 		return nil
 	})
@@ -129,6 +137,30 @@ func (s *stage) awaitAgents(ctx context.Context, a *agents, what string, patienc
 		return fmt.Errorf("%s: %w; last refusal: %q, last failure: %q", what, err, last.LastRefusal, last.LastFailure)
 	}
 	return nil
+}
+
+// looks at a fleet cost the simulator time, the more the larger the fleet is: they take a
+// part of it only.
+type looks struct{ began, next time.Time }
+
+const (
+	// looksApart is the pause after a look, in times of what it took.
+	looksApart = 20
+	// looksApartMost bounds it, so that moments are known well enough.
+	looksApartMost = time.Second
+)
+
+// due tells whether to look now; then looked is to be called.
+func (l *looks) due(now time.Time) bool {
+	if now.Before(l.next) {
+		return false
+	}
+	l.began = now
+	return true
+}
+
+func (l *looks) looked(now time.Time) {
+	l.next = now.Add(min(looksApart*now.Sub(l.began), looksApartMost))
 }
 
 // simulators that were started so far.

@@ -36,13 +36,18 @@ func register(ctx context.Context, s *stage) error {
 	// reached[i] is when that many tenths had joined; the first agents wait for the
 	// simulator to start.
 	var reached [parts + 1]time.Time
+	var looks looks
 	s.Progress.Step(fmt.Sprintf("%d agents join", count), count)
 	err = until(ctx, "all agents join", 50*time.Millisecond, joinPatience, func(ctx context.Context) (bool, error) {
+		if !looks.due(time.Now()) {
+			return false, nil
+		}
 		stats, err := a.control.Stats(ctx)
+		now := time.Now()
+		looks.looked(now)
 		if err != nil {
 			return false, nil // it starts
 		}
-		now := time.Now()
 		if stats.Joined > 0 && reached[0].IsZero() {
 			reached[0] = now
 		}

@@ -33,8 +33,10 @@ const (
 	// files that it may open.
 	streamsPerProcess  = 15_000
 	checkInsPerProcess = 50_000
-	// gcPercent trades time of the simulator for its memory.
-	gcPercent = 40
+	// Time of the simulator is traded for its memory: where agents hold streams what
+	// lives is most of what they cost, and where they check in little lives of each, and
+	// what is garbage of their comings and goings is most.
+	gcPercentStreams, gcPercentCheckIns = 40, 300
 )
 
 // Options of a fleet.
@@ -116,7 +118,11 @@ func (o Options) processes() int {
 
 // runHere simulates in this process.
 func runHere(ctx context.Context, c crew) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	percent := gcPercentStreams
+	if c.CheckIn > 0 {
+		percent = gcPercentCheckIns
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	s, err := newSim(c)
 	if err != nil {
 		return err
