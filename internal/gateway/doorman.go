@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -77,50 +76,6 @@ type visitor struct {
 
 // Subject of the certificate of who is no agent; nil where none was shown.
 func (v *visitor) Subject() *pkix.Name { return v.subject }
-
-// line is a connection that knows when it gave something last.
-type line struct {
-	net.Conn
-	last atomic.Int64 // Unix nanoseconds
-}
-
-func (l *line) Read(b []byte) (int, error) {
-	n, err := l.Conn.Read(b)
-	if n > 0 {
-		l.last.Store(time.Now().UnixNano())
-	}
-	return n, err
-}
-
-// heard is when the connection gave something last, or was made.
-func (l *line) heard() time.Time { return time.Unix(0, l.last.Load()) }
-
-// guests are the connections of a listener, for the doorman.
-type guests struct{ net.Listener }
-
-// guest is a connection that gRPC's own server may have to let go of: it sets deadlines
-// even then.
-type guest struct {
-	*line
-	gone bool
-}
-
-// Accept a connection.
-func (l guests) Accept() (net.Conn, error) {
-	raw, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &guest{line: &line{Conn: raw}}, nil
-}
-
-// SetDeadline of a connection that is not an agent's.
-func (g *guest) SetDeadline(t time.Time) error {
-	if g.gone {
-		return nil
-	}
-	return g.line.SetDeadline(t)
-}
 
 // AuthType names the protocol.
 func (*visitor) AuthType() string { return "tls" }

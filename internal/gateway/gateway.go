@@ -223,7 +223,7 @@ func (g *Gateway) Serve(l net.Listener) error {
 		others.Stop()
 	})
 	wg.Go(func() { g.signApproved(g.running) })
-	err := others.Serve(guests{l})
+	err := others.Serve(g.guests(l))
 	close(done)
 	wg.Wait()
 	if g.running.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {

@@ -20,9 +20,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,6 +130,11 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
+		}
+		// One that is counted for ever would in the end leave no room for anybody.
+		closed := func(context.Context) (bool, error) { return testutil.ToFloat64(h.metrics.connections) == 0, nil }
+		if wait.PollUntilContextTimeout(context.WithoutCancel(ctx), 5*time.Millisecond, time.Minute, true, closed) != nil {
+			t.Errorf("%v connections are still counted", testutil.ToFloat64(h.metrics.connections))
 		}
 		if t.Failed() {
 			t.Logf("log of the hub:\n%s", h.log)

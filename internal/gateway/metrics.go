@@ -9,19 +9,20 @@ import (
 )
 
 type metrics struct {
-	streams    prometheus.Gauge
-	unclaimed  prometheus.Gauge
-	messages   *prometheus.CounterVec
-	bytes      *prometheus.CounterVec
-	resyncs    *prometheus.CounterVec
-	renders    prometheus.Counter
-	encodes    prometheus.Counter
-	hits       prometheus.Counter
-	cacheBytes prometheus.Gauge
-	writes     *prometheus.CounterVec
-	written    prometheus.Counter
-	waited     prometheus.Counter
-	refused    *prometheus.CounterVec
+	connections prometheus.Gauge
+	streams     prometheus.Gauge
+	unclaimed   prometheus.Gauge
+	messages    *prometheus.CounterVec
+	bytes       *prometheus.CounterVec
+	resyncs     *prometheus.CounterVec
+	renders     prometheus.Counter
+	encodes     prometheus.Counter
+	hits        prometheus.Counter
+	cacheBytes  prometheus.Gauge
+	writes      *prometheus.CounterVec
+	written     prometheus.Counter
+	waited      prometheus.Counter
+	refused     *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -35,22 +36,23 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "atoll", Subsystem: "gateway", Name: name, Help: help})
 	}
 	m := &metrics{
-		streams:    gauge("streams", "Agents that hold a stream."),
-		unclaimed:  gauge("unclaimed_bundles", "Bundles that connected members hold and no row asks for."),
-		messages:   vec("messages_total", "Frames by direction and kind.", "direction", "kind"),
-		bytes:      vec("bytes_total", "Bytes of frames by direction and kind.", "direction", "kind"),
-		resyncs:    vec("resyncs_total", "Comparisons with agents, by whether digests were equal.", "equal"),
-		renders:    counter("renders_total", "Manifests rendered."),
-		encodes:    counter("encodes_total", "Manifests encoded."),
-		hits:       counter("render_cache_hits_total", "Manifests found rendered."),
-		cacheBytes: gauge("render_cache_bytes", "Bytes of rendered content in the cache."),
-		writes:     vec("status_writes_total", "Writes of reported statuses per bundle, by result.", "result"),
-		written:    counter("reports_written_total", "Reports that were written."),
-		waited:     counter("reports_waited_seconds_total", "For how long those reports had waited, from when they came to the end of their write."),
-		refused:    vec("refused_total", "Joins, streams and frames refused, by reason.", "what", "reason"),
+		connections: gauge("connections", "Open connections of agents, of who joins, and of other hubs."),
+		streams:     gauge("streams", "Agents that hold a stream."),
+		unclaimed:   gauge("unclaimed_bundles", "Bundles that connected members hold and no row asks for."),
+		messages:    vec("messages_total", "Frames by direction and kind.", "direction", "kind"),
+		bytes:       vec("bytes_total", "Bytes of frames by direction and kind.", "direction", "kind"),
+		resyncs:     vec("resyncs_total", "Comparisons with agents, by whether digests were equal.", "equal"),
+		renders:     counter("renders_total", "Manifests rendered."),
+		encodes:     counter("encodes_total", "Manifests encoded."),
+		hits:        counter("render_cache_hits_total", "Manifests found rendered."),
+		cacheBytes:  gauge("render_cache_bytes", "Bytes of rendered content in the cache."),
+		writes:      vec("status_writes_total", "Writes of reported statuses per bundle, by result.", "result"),
+		written:     counter("reports_written_total", "Reports that were written."),
+		waited:      counter("reports_waited_seconds_total", "For how long those reports had waited, from when they came to the end of their write."),
+		refused:     vec("refused_total", "Joins, streams and frames refused, by reason.", "what", "reason"),
 	}
 	if r != nil {
-		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused)
+		r.MustRegister(m.connections, m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused)
 	}
 	return m
 }
