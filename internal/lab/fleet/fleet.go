@@ -36,7 +36,7 @@ const (
 	// Time of the simulator is traded for its memory: where agents hold streams what
 	// lives is most of what they cost, and where they check in little lives of each, and
 	// what is garbage of their comings and goings is most.
-	gcPercentStreams, gcPercentCheckIns = 40, 300
+	gcPercentStreams, gcPercentCheckIns = 40, 200
 )
 
 // Options of a fleet.
