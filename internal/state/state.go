@@ -1,5 +1,6 @@
 // Package state holds what the hub knows in memory: tables with indexes, fed by
-// watches of the hub's own API server, and the fenced writers of engine objects.
+// watches of the hub's own API server, or of its store where that costs less, and the
+// fenced writers of engine objects.
 //
 // Contract: readers never block on the network (Revisions.Content may, once per
 // revision) and get shared values that they must not change. Every table tells
