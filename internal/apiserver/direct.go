@@ -8,13 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 
-	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver/direct"
 )
 
-// openDirect opens what the hub writes without the API's handlers, by the options with
-// which they store custom resources.
+// openDirect opens what the hub writes and reads without the API's handlers, by the
+// options with which they store custom resources.
 func (s *Server) openDirect(getter generic.RESTOptionsGetter) error {
 	writes := direct.NewWrites()
 	if s.options.Metrics != nil {
@@ -27,19 +25,21 @@ func (s *Server) openDirect(getter generic.RESTOptionsGetter) error {
 
 func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus.CounterVec) error {
 	for _, one := range []struct {
-		kind     schema.GroupVersionKind
-		resource string
-		store    **direct.Store
+		kind  direct.Kind
+		store **direct.Store
 	}{
-		{v1alpha1.GroupVersion.WithKind("Cluster"), clusters, &s.direct.Clusters},
-		{enginev1.GroupVersion.WithKind("TargetSlice"), "targetslices", &s.direct.Slices},
+		{direct.Clusters(), &s.direct.Clusters},
+		{direct.Slices(), &s.direct.Slices},
+		{direct.Revisions(), &s.direct.Revisions},
 	} {
-		resource := schema.GroupResource{Group: one.kind.Group, Resource: one.resource}
+		resource := schema.GroupResource{Group: one.kind.Group, Resource: one.kind.Resource}
 		options, err := getter.GetRESTOptions(resource, nil)
 		if err != nil {
 			return fmt.Errorf("find out how %s are stored: %w", resource, err)
 		}
-		store, closed, err := direct.Open(one.kind, resource, options, s.store.client, writes)
+		store, closed, err := direct.Open(one.kind, direct.Access{
+			Options: options, Etcd: s.store.client, Writes: writes, Log: s.options.Logger.With("component", "direct"),
+		})
 		if err != nil {
 			return err
 		}
@@ -49,5 +49,5 @@ func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus
 	return nil
 }
 
-// Direct gives the stores of what the hub writes without the API's handlers.
+// Direct gives the stores of what the hub writes and reads without the API's handlers.
 func (s *Server) Direct() direct.Stores { return s.direct }

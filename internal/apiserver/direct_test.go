@@ -140,6 +140,12 @@ func directStatus(t *testing.T, one, other *apiserver.Server) {
 	if err != nil || len(raw.Kvs) != 1 || !bytes.HasPrefix(raw.Kvs[0].Value, []byte("k8s:enc:secretbox:")) {
 		t.Errorf("not stored in the configured encryption: %v %v", raw, err)
 	}
+	for who, hub := range map[string]*apiserver.Server{"this hub": one, "another hub": other} {
+		list, err := hub.Direct().Clusters.List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.(*v1alpha1.ClusterList).Items) != 1 || !reflect.DeepEqual(list.(*v1alpha1.ClusterList).Items[0], read) {
+			t.Errorf("%s reads directly %+v, %v", who, list, err)
+		}
+	}
 
 	read.Status.AgentVersion = "v2"
 	if err := api.Status().Update(ctx, &read); err != nil {

@@ -1,5 +1,6 @@
 // Package state holds what the hub knows in memory: tables with indexes, fed by
-// watches of the hub's own API server, and the fenced writers of engine objects.
+// watches of the hub's own API server, or of its store where that costs less, and the
+// fenced writers of engine objects.
 //
 // Contract: readers never block on the network (Revisions.Content may, once per
 // revision) and get shared values that they must not change. Every table tells
@@ -13,6 +14,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -57,9 +59,14 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// New makes the tables over the API server that cfg reaches; c writes, and reads what
-// no table has, and hubKey keys the names of revisions. Nothing is read before Run.
-func New(c client.Client, cfg *rest.Config, hubKey []byte) (*State, error) {
+// Source gives what lists and watches the objects of the example's kind for a table,
+// where that is another than the API server, which is api.
+type Source func(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher
+
+// New makes the tables over the API server that cfg reaches, and of kinds that come from
+// elsewhere over their source; c writes, and reads what no table has, and hubKey keys the
+// names of revisions. Nothing is read before Run.
+func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*State, error) {
 	revisions, err := newRevisions(c, hubKey)
 	if err != nil {
 		return nil, err
@@ -71,6 +78,9 @@ func New(c client.Client, cfg *rest.Config, hubKey []byte) (*State, error) {
 			&enginev1.Revision{}: {Transform: stripRevision},
 		},
 		DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer: func(api toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return toolscache.NewSharedIndexInformer(source(example, api), example, resync, indexers)
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("state: cache of the hub's API: %w", err)

@@ -3,14 +3,28 @@ package direct
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Stores of what the hub writes directly.
-type Stores struct{ Clusters, Slices *Store }
+// Stores of what the hub writes and reads directly.
+type Stores struct{ Clusters, Slices, Revisions *Store }
+
+// of the example's kind; nil without one.
+func (s Stores) of(example runtime.Object) *Store {
+	switch example.(type) {
+	case *v1alpha1.Cluster:
+		return s.Clusters
+	case *enginev1.TargetSlice:
+		return s.Slices
+	case *enginev1.Revision:
+		return s.Revisions
+	}
+	return nil
+}
 
 // May tells whether a write may happen now; report: it is the status of a TargetSlice.
 type May func(report bool) error

@@ -1,6 +1,7 @@
 // Package direct writes what the hub alone keeps of its own bookkeeping, the status of
-// Clusters and the rows of TargetSlices, straight to the store, past the API's handlers,
-// whose conversions and checks cost more than such a write itself.
+// Clusters and the rows of TargetSlices, straight to the store, and reads the most
+// numerous kinds straight from it, past the API's handlers, whose conversions and checks
+// cost more than such a write, or the reading of such an event, itself.
 //
 // Contract: what is written lies under the key, in the encoding and behind the
 // transformers by which the API server would store it, so that reads, watches and later
@@ -8,6 +9,14 @@
 // was computed from, and fails with a conflict as the API's does. What is not written,
 // fields' owners among it, stays byte for byte. Admission, the schema's validation and
 // the audit log do not see these writes: callers write only what their own types make.
+//
+// What is read is equal to what the API gives, in the version of the hub's types: the
+// schema's defaults, resource versions, pages, selectors, the stream of a watch and the
+// errors by which a reader knows that it must list again. An object that is stored in
+// another version, or otherwise not as those types are, is never guessed at: from then
+// on the kind's readers ask the API, which converts it. Nothing that is read holds on to
+// the bytes that it was read from. The audit log, the API's limits and its metrics of
+// requests do not see these reads.
 // Safe for concurrent use.
 package direct
 
@@ -17,10 +26,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"path"
 	"reflect"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +53,7 @@ const timeout = 60 * time.Second
 // Store of the objects of one cluster-scoped kind, which have a spec, a status and
 // nothing else.
 type Store struct {
-	kind     schema.GroupVersionKind
+	kind     Kind
 	resource schema.GroupResource
 	prefix   string
 	root     string // of all keys
@@ -51,6 +61,20 @@ type Store struct {
 	cipher   value.Transformer // nil: nothing is encrypted
 	storage  storage.Interface
 	writes   *prometheus.CounterVec
+	log      *slog.Logger
+	byAPI    atomic.Bool   // readers ask the API
+	progress time.Duration // between bookmarks
+}
+
+// Access to where the API server stores a kind.
+type Access struct {
+	// Options by which it stores it.
+	Options generic.RESTOptions
+	// Etcd is the same one.
+	Etcd clientv3.KV
+	// Writes, labelled as in NewWrites, counts what succeeds.
+	Writes *prometheus.CounterVec
+	Log    *slog.Logger
 }
 
 // Object of the Store's kind, in parts. A nil part is none of the caller's business.
@@ -59,58 +83,22 @@ type Object struct {
 	Spec, Status any // pointers
 }
 
-// stored is an object as it lies in the store.
-type stored struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              json.RawMessage `json:"spec,omitempty"`
-	Status            json.RawMessage `json:"status,omitempty"`
-}
-
-// DeepCopyObject makes it a runtime.Object. Its parts are never changed, only replaced.
-func (s *stored) DeepCopyObject() runtime.Object {
-	out := *s
-	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	return &out
-}
-
-// codec of stored objects: the JSON that the API server stores custom resources in.
-type codec struct{}
-
-func (codec) Encode(obj runtime.Object, w io.Writer) error { return json.NewEncoder(w).Encode(obj) }
-
-func (codec) Identifier() runtime.Identifier { return "atoll.dev/direct" }
-
-func (codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	o, ok := into.(*stored)
-	if !ok {
-		return nil, nil, fmt.Errorf("decode %T directly", into)
+// Open the store of a kind; closed ends it.
+func Open(kind Kind, access Access) (s *Store, closed func(), err error) {
+	config, resource := *access.Options.StorageConfig, kind.groupResource()
+	s = &Store{
+		kind: kind, resource: resource, prefix: "/" + access.Options.ResourcePrefix, root: config.Prefix,
+		etcd: access.Etcd, cipher: config.Transformer, writes: access.Writes, log: access.Log, progress: progressEvery,
 	}
-	*o = stored{}
-	if err := json.Unmarshal(data, o); err != nil {
-		return nil, nil, fmt.Errorf("decode a stored object: %w", err)
-	}
-	kind := o.GroupVersionKind()
-	return o, &kind, nil
-}
-
-// Open the store of a kind with the options by which the API server stores it, on the
-// same etcd; closed ends it. writes, labelled as in NewWrites, counts what succeeds.
-func Open(kind schema.GroupVersionKind, resource schema.GroupResource, options generic.RESTOptions, etcd clientv3.KV, writes *prometheus.CounterVec) (s *Store, closed func(), err error) {
-	config := *options.StorageConfig
-	config.Codec = codec{}
-	prefix := "/" + options.ResourcePrefix
-	inner, destroy, err := factory.Create(config,
-		func() runtime.Object { return &stored{} },
-		func() runtime.Object { return nil }, // nothing is listed here
-		prefix)
+	config.Codec = codec{kind, s.unreadable}
+	s.storage, closed, err = factory.Create(config,
+		func() runtime.Object { return kind.New() },
+		func() runtime.Object { return kind.NewList() },
+		s.prefix)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the store of %s: %w", resource, err)
 	}
-	return &Store{
-		kind: kind, resource: resource, prefix: prefix, root: config.Prefix, etcd: etcd, cipher: config.Transformer,
-		storage: inner, writes: writes,
-	}, destroy, nil
+	return s, closed, nil
 }
 
 // NewWrites makes the counter of writes, labelled as the API server labels requests.
@@ -128,7 +116,7 @@ func (s *Store) Create(ctx context.Context, o Object) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	in := &stored{ObjectMeta: *o.Meta.DeepCopy()}
-	in.SetGroupVersionKind(s.kind)
+	in.SetGroupVersionKind(s.kind.GroupVersionKind)
 	in.UID, in.CreationTimestamp, in.Generation = uuid.NewUUID(), metav1.Now(), 1
 	in.ManagedFields = nil
 	if err := errors.Join(encode(o.Spec, &in.Spec), encode(o.Status, &in.Status)); err != nil {
@@ -227,7 +215,7 @@ func (s *Store) seen(ctx context.Context, meta *metav1.ObjectMeta) *stored {
 // is stored in the version of the API that the caller's types are.
 func (s *Store) fenced(seen *metav1.ObjectMeta, change func(*stored) error) func(*stored) error {
 	return func(now *stored) error {
-		if now.GroupVersionKind() != s.kind {
+		if now.GroupVersionKind() != s.kind.GroupVersionKind {
 			return fmt.Errorf("%s %s is stored as %s, and this hub writes %s", s.resource, seen.Name, now.GroupVersionKind(), s.kind)
 		}
 		if now.ResourceVersion != seen.ResourceVersion || seen.UID != "" && now.UID != seen.UID {

@@ -1,0 +1,84 @@
+package direct
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	casesensitive "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// stored is an object as it lies in the store, for who writes a part of it.
+type stored struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              json.RawMessage `json:"spec,omitempty"`
+	Status            json.RawMessage `json:"status,omitempty"`
+}
+
+// DeepCopyObject makes it a runtime.Object. Its parts are never changed, only replaced.
+func (s *stored) DeepCopyObject() runtime.Object {
+	out := *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// codec of objects of a kind: the JSON that the API server stores custom resources in.
+type codec struct {
+	kind Kind
+	// unreadable is told why an object cannot be read.
+	unreadable func(error)
+}
+
+func (codec) Encode(obj runtime.Object, w io.Writer) error { return json.NewEncoder(w).Encode(obj) }
+
+func (codec) Identifier() runtime.Identifier { return "atoll.dev/direct" }
+
+// Decode for who writes into a *stored, and for who reads into the kind's own type.
+func (c codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, ok := into.(*stored)
+	if !ok {
+		return c.read(data, into)
+	}
+	*o = stored{}
+	if err := json.Unmarshal(data, o); err != nil {
+		return nil, nil, fmt.Errorf("decode a stored object: %w", err)
+	}
+	kind := o.GroupVersionKind()
+	return o, &kind, nil
+}
+
+// read an object as the API would give it: by the rules of its clients' decoder, with
+// the schema's defaults, and without what the type does not know, which the schema,
+// being made of the type, does not know either.
+func (c codec) read(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, ok := into.(client.Object)
+	if !ok {
+		if into != nil {
+			return nil, nil, fmt.Errorf("decode %T directly", into)
+		}
+		obj = c.kind.New()
+	}
+	err := casesensitive.Unmarshal(data, obj)
+	kind := obj.GetObjectKind().GroupVersionKind()
+	if err == nil && kind != c.kind.GroupVersionKind {
+		err = fmt.Errorf("it is stored as %s, and this hub reads %s", kind, c.kind)
+	}
+	if err != nil {
+		err = fmt.Errorf("decode %s %q directly: %w", c.kind.groupResource(), obj.GetName(), err)
+		c.unreadable(err)
+		return nil, nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	if obj.GetGeneration() == 0 { // as the API repairs it
+		obj.SetGeneration(1)
+	}
+	if c.kind.Default != nil {
+		c.kind.Default(obj)
+	}
+	return obj, &kind, nil
+}
