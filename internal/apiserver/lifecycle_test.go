@@ -249,9 +249,12 @@ func TestOperatorsFiles(t *testing.T) {
 	if err := u.configmap("default", "audited"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the write is audited", func(context.Context) (bool, string) {
+	if err := newUser(t, s.LoopbackConfig()).configmap("default", "audited-inside"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the writes are audited", func(context.Context) (bool, string) {
 		content, err := os.ReadFile(o.AuditLogPath)
-		return strings.Contains(string(content), `"name":"audited"`), string(content) + errText(err)
+		return strings.Contains(string(content), `"name":"audited"`) && strings.Contains(string(content), `"name":"audited-inside"`), string(content) + errText(err)
 	})
 	var status int
 	u.kube.RESTClient().Get().AbsPath("/healthz/gateway").Do(t.Context()).StatusCode(&status)

@@ -103,13 +103,13 @@ func start(t *testing.T, o apiserver.Options) *apiserver.Server {
 
 // user is a client of a hub, as an administrator unless changed.
 type user struct {
-	t       *testing.T
+	t       testing.TB
 	config  *rest.Config
 	kube    *kubernetes.Clientset
 	objects *dynamic.DynamicClient
 }
 
-func admin(t *testing.T, s *apiserver.Server) *user {
+func admin(t testing.TB, s *apiserver.Server) *user {
 	t.Helper()
 	c, err := clientcmd.BuildConfigFromFlags("", s.AdminKubeconfigPath())
 	if err != nil {
@@ -118,7 +118,7 @@ func admin(t *testing.T, s *apiserver.Server) *user {
 	return newUser(t, c)
 }
 
-func newUser(t *testing.T, c *rest.Config) *user {
+func newUser(t testing.TB, c *rest.Config) *user {
 	t.Helper()
 	c.QPS = -1
 	kube, err := kubernetes.NewForConfig(c)
@@ -191,7 +191,7 @@ func (u *user) resource(group, version, resource string) dynamic.NamespaceableRe
 }
 
 // eventually waits until f holds, with what it last said if it never does.
-func eventually(t *testing.T, what string, f func(context.Context) (bool, string)) {
+func eventually(t testing.TB, what string, f func(context.Context) (bool, string)) {
 	t.Helper()
 	var last string
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
