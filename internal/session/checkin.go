@@ -18,8 +18,11 @@ import (
 // between two check-ins, not before a fifth of the interval is over. So a fleet in
 // which everything turns all the time checks in twice as often, never more.
 //
-// Nobody has to keep to the interval who cannot reach the hub: he tries on, more and
-// more seldom, at least RetryMost apart at the end.
+// Nobody has to keep to the interval who cannot reach the hub, or whose session ended
+// before its time: he tries on, at first after RetryFirst, then more and more seldom, until
+// a session ends as it should. Agents that hold their stream may dial again at once, since
+// few lose it at a time; of those that check in, each lost session would be one more at the
+// moment at which the hub has more of them than it can serve, and that would last.
 const (
 	// patienceMost is how long a session waits for health, or a fifth of the
 	// interval where that is less.
@@ -35,6 +38,8 @@ const (
 	fraction = 5
 	// twentieth of the interval for which a session lingers at most.
 	twentieth = 20
+	// sixtieth of the interval after which an agent tries again first.
+	sixtieth = 60
 )
 
 // CheckIn is the rhythm of one agent: values in, values out. The zero value holds its
@@ -122,6 +127,16 @@ func (c CheckIn) Hasten(r Rest, now time.Time) Rest {
 
 // Next regular check-in of an agent that had a session just now.
 func (c CheckIn) Next(now time.Time) time.Time { return c.turn.Next(now) }
+
+// RetryFirst is how long an agent that lost its session waits at least before it dials
+// again; 0 for one that holds its stream.
+func (c CheckIn) RetryFirst() time.Duration { return c.Interval / sixtieth }
+
+// Lasted tells whether a session that was lost lasted for so long that the link works, and
+// the agent's pauses begin anew. Of those that check in a session has to come to its end.
+func (c CheckIn) Lasted(session, steady time.Duration) bool {
+	return c.Interval <= 0 && session > steady
+}
 
 // RetryMost is how long an agent that cannot reach the hub waits at most before it
 // tries again; 0 for one that holds its stream.

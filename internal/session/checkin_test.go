@@ -159,3 +159,17 @@ func TestWorkOfAnAgent(t *testing.T) {
 		t.Errorf("Idle is lost: %+v", out)
 	}
 }
+
+func TestALostSessionOfACheckInIsNoSignThatTheHubIsWell(t *testing.T) {
+	const steady = 10 * time.Second
+	stream, checksIn := CheckIn{}, NewCheckIn(15*time.Minute, "uid")
+	if !stream.Lasted(steady+1, steady) || stream.Lasted(steady, steady) {
+		t.Error("a stream that lasted for longer than steady shows that the link works, a shorter one does not")
+	}
+	if checksIn.Lasted(time.Hour, steady) {
+		t.Error("a check-in that was lost shows nothing, however long it lasted")
+	}
+	if stream.RetryFirst() != 0 || checksIn.RetryFirst() != 15*time.Second {
+		t.Errorf("tries begin after %s and %s; want 0 and 15 s", stream.RetryFirst(), checksIn.RetryFirst())
+	}
+}

@@ -3,6 +3,8 @@ package link
 import (
 	"math/rand/v2"
 	"time"
+
+	"atoll.dev/atoll/internal/session"
 )
 
 const (
@@ -14,13 +16,13 @@ const (
 	backoffMost = 3 * time.Second
 )
 
-// backoff doubles from backoffFirst to backoffMost, or to what agents that check in
-// wait at most where that is more; each wait is spread over its upper half, so that
+// backoff doubles from backoffFirst to backoffMost, or between what agents that check in
+// wait at first and at most where that is more; each wait is spread over its upper half, so that
 // agents that were cut off together come back apart.
 type backoff struct{ current time.Duration }
 
-func (b *backoff) next(most time.Duration) time.Duration {
-	b.current = min(max(backoffMost, most), max(backoffFirst, 2*b.current))
+func (b *backoff) next(rhythm session.CheckIn) time.Duration {
+	b.current = min(max(backoffMost, rhythm.RetryMost()), max(backoffFirst, rhythm.RetryFirst(), 2*b.current))
 	return b.current/2 + time.Duration(rand.Int64N(int64(b.current/2)+1))
 }
 

@@ -152,7 +152,7 @@ func (l *Link) join(ctx context.Context) error {
 			}
 			continue
 		}
-		d := wait.next(0)
+		d := wait.next(session.CheckIn{})
 		switch status.Code(err) {
 		case codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument:
 			d = l.o.RefusedPause

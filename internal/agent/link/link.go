@@ -198,7 +198,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 			if err := l.join(ctx); err != nil {
 				if ctx.Err() == nil {
 					l.o.Log.Error("cannot keep the identity that the hub gave; trying on", "err", err)
-					pause.For(ctx, wait.next(0))
+					pause.For(ctx, wait.next(session.CheckIn{}))
 				}
 				continue
 			}
@@ -214,7 +214,10 @@ func (l *Link) connectLoop(ctx context.Context) {
 			l.rest(ctx, time.Since(begin))
 			continue
 		}
-		if time.Since(begin) > steady {
+		l.mu.Lock()
+		rhythm := l.rhythm.CheckIn
+		l.mu.Unlock()
+		if rhythm.Lasted(time.Since(begin), steady) {
 			wait.reset()
 			told = ""
 		}
@@ -225,9 +228,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 				continue
 			}
 		}
-		l.mu.Lock()
-		d := wait.next(l.rhythm.RetryMost())
-		l.mu.Unlock()
+		d := wait.next(rhythm)
 		var refused *refusedError
 		switch {
 		case moved != nil: // by a hub that it has hardly come to

@@ -298,7 +298,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 				return
 			}
 			l.o.Log.Warn("a manifest cannot be stored in the member; trying on", "bundle", m.Bundle, "err", err)
-			if !pause.For(ctx, wait.next(0)) {
+			if !pause.For(ctx, wait.next(session.CheckIn{})) {
 				return
 			}
 			continue

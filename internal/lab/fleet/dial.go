@@ -115,7 +115,8 @@ var protocols = []string{"h2"}
 // again dials after a pause: at least so long, and by the agent's backoff. The caller
 // holds mu.
 func (a *agent) again(least time.Duration) {
-	a.wait = min(max(backoffMost, a.rhythm().RetryMost()), max(backoffFirst, 2*a.wait))
+	rhythm := a.rhythm()
+	a.wait = min(max(backoffMost, rhythm.RetryMost()), max(backoffFirst, rhythm.RetryFirst(), 2*a.wait))
 	a.dialIn(max(least, a.wait/2+time.Duration(a.draw()*float64(a.wait/2))))
 }
 
@@ -150,7 +151,7 @@ func (a *agent) ended(l *link, err error) {
 	}
 	a.link, a.renewing = nil, false
 	a.core = nil // the next session begins with what the member stores
-	if time.Since(l.began) > steady {
+	if a.rhythm().Lasted(time.Since(l.began), steady) {
 		a.wait = 0
 	}
 	switch r := l.refused; {
