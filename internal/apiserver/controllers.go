@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	cacheddiscovery "k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/util/keyutil"
-	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/bootstrap"
 	"k8s.io/kubernetes/pkg/controller/certificates/cleaner"
@@ -156,39 +154,6 @@ func dropManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// bare keeps of an object's metadata what tells its identity, owners and
-// finalizers: the annotation of kubectl apply alone is a whole manifest.
-func bare(obj any) (any, error) {
-	if o, err := meta.Accessor(obj); err == nil {
-		o.SetManagedFields(nil)
-		o.SetAnnotations(nil)
-		o.SetLabels(nil)
-	}
-	return obj, nil
-}
-
-// objectInformers gives bare metadata of every kind but those that a reader
-// needs whole.
-type objectInformers struct {
-	metadatainformer.SharedInformerFactory
-	typed informers.SharedInformerFactory
-	whole map[schema.GroupResource]bool
-}
-
-var _ informerfactory.InformerFactory = objectInformers{}
-
-func (o objectInformers) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	if o.whole[resource.GroupResource()] {
-		return o.typed.ForResource(resource)
-	}
-	return o.SharedInformerFactory.ForResource(resource), nil
-}
-
-func (o objectInformers) Start(stop <-chan struct{}) {
-	o.SharedInformerFactory.Start(stop)
-	o.typed.Start(stop)
-}
-
 // clients returns clients with an identity of their own.
 func (c *controllers) clients(name string) (*rest.Config, kubernetes.Interface, metadata.Interface, error) {
 	config := c.server.config(name)
@@ -226,8 +191,12 @@ func (c *controllers) addGarbageCollector(ctx context.Context) error {
 		return fmt.Errorf("make discovery client of the garbage collector: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cacheddiscovery.NewMemCacheClient(disco))
+	clusters, err := c.server.newClusterInformer(objects)
+	if err != nil {
+		return err
+	}
 	gc, err := garbagecollector.NewGarbageCollector(ctx, client, objects, mapper, garbagecollector.DefaultIgnoredResources(),
-		objectInformers{SharedInformerFactory: c.objects, typed: c.shared}, c.started)
+		objectInformers{SharedInformerFactory: c.objects, typed: c.shared, clusters: clusters}, c.started)
 	if err != nil {
 		return fmt.Errorf("build the garbage collector: %w", err)
 	}

@@ -229,12 +229,3 @@ func BenchmarkClusterWrites(b *testing.B) {
 		})
 	}
 }
-
-// cpu time of this process.
-func cpu(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
