@@ -82,8 +82,8 @@ const (
 
 // Condition types of a Bundle.
 const (
-	// BundleBound is false while a kind of the Bundle's objects cannot be read on the
-	// hub, so that no Revision is cut. It is there once that has happened.
+	// BundleBound is false while a kind of the Bundle's objects, or their namespace, cannot
+	// be read on the hub, so that no Revision is cut. It is there once that has happened.
 	BundleBound = "Bound"
 	// BundleScheduled is false while no cluster fits.
 	BundleScheduled = "Scheduled"

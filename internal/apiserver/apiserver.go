@@ -34,6 +34,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/direct"
 	"atoll.dev/atoll/internal/apiserver/inprocess"
 	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/apiserver/upstreamlog"
 )
 
 // Options say where and how the API server runs. The zero value of a field is
@@ -137,7 +138,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.quiet.Store(true)
 	s.options.Logger = slog.New(quietable{o.Logger.Handler(), &s.quiet})
-	redirectKlog(s.options.Logger.With("component", "apiserver").Handler())
+	upstreamlog.Redirect(s.options.Logger.With("component", "apiserver").Handler())
 	defer func() {
 		if err != nil {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)

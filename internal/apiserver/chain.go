@@ -22,6 +22,7 @@ import (
 	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 
 	"atoll.dev/atoll/internal/apiserver/inprocess"
+	"atoll.dev/atoll/internal/apiserver/storesize"
 )
 
 // drainTimeout bounds how long requests that have begun may take on shutdown.
@@ -84,6 +85,7 @@ func (s *Server) build(ctx context.Context, listener net.Listener) (func(context
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
 	s.adjust(config)
+	storesize.Publish(s.store.client)
 	if err := s.openDirect(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter); err != nil {
 		return nil, err
 	}

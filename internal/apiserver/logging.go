@@ -4,16 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
-
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
 )
-
-// redirectKlog sends what upstream logs to handler. What upstream calls info is
-// of interest to its developers, so it becomes debug here.
-func redirectKlog(handler slog.Handler) {
-	klog.SetLoggerWithOptions(logr.FromSlogHandler(handler).V(4), klog.ContextualLogger(true))
-}
 
 // quietable is a handler that turns every record into debug once quiet is set:
 // while the parts of the server come up or go down one after the other, they

@@ -109,15 +109,16 @@ const owner = client.FieldOwner("atoll-hub")
 // Binder keeps Bundles and their Revisions as templates and policies want them.
 type Binder struct {
 	Options
-	index   *Index
-	claims  *claims
-	inbox   *inbox
-	queue   workqueue.TypedRateLimitingInterface[BundleID]
-	quiet   *debouncer[BundleID]
-	reports *reporter
-	unread  *unread
-	prints  prints
-	loaded  atomic.Bool
+	index    *Index
+	claims   *claims
+	inbox    *inbox
+	queue    workqueue.TypedRateLimitingInterface[BundleID]
+	quiet    *debouncer[BundleID]
+	reports  *reporter
+	unread   *unread
+	homeless *homeless
+	prints   prints
+	loaded   atomic.Bool
 
 	// Only the goroutine that handles events touches these.
 	overridden map[policyKey]kindSet    // what override policies select
@@ -131,7 +132,7 @@ type Binder struct {
 // them at once and acts in Run.
 func New(o Options) *Binder {
 	b := &Binder{
-		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newUnread(),
+		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newUnread(), homeless: newHomeless(),
 		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(

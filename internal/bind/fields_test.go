@@ -260,7 +260,7 @@ func newShell(t *testing.T, objects ...client.Object) (*Binder, *bundles, *polic
 	x, y := &bundles{}, &policies{}
 	b := &Binder{claims: newClaims(), Options: Options{
 		Templates: readInFull{}, Bundles: x, Policies: y, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.PropagationPolicy{}).Build(),
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.PropagationPolicy{}, &v1alpha1.Bundle{}).Build(),
 	}}
 	b.reports = newReporter(b)
 	t.Cleanup(b.reports.queue.ShutDown)
@@ -368,7 +368,7 @@ func TestPolicyStatus(t *testing.T) {
 	if st, c := report(); st.Objects != 2 || c.Status != metav1.ConditionTrue || c.Reason != "Placed" {
 		t.Errorf("of a policy that holds two: %+v", st)
 	}
-	b.reports.problems(id, []Problem{{Key: obj("Deployment", "api"), Err: fmt.Errorf("it cannot be read")}})
+	b.reports.problems(id, reasonCannotSend, []Problem{{Key: obj("Deployment", "api"), Err: fmt.Errorf("it cannot be read")}})
 	if st, c := report(); st.Objects != 2 || c.Status != metav1.ConditionFalse || c.Reason != "CannotSend" || !strings.Contains(c.Message, "Deployment api: it cannot be read") {
 		t.Errorf("with something that cannot be sent: %+v", st)
 	}

@@ -64,8 +64,9 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		in.Overrides = b.Policies.Overrides(id.Namespace)
 		in.Namespace = b.namespaceMeta(id.Namespace)
 		if in.Namespace == nil && len(claimed) > 0 {
-			return nil // objects came before their namespace, whose coming touches the Bundle
+			return b.awaitNamespace(ctx, id, bundle, from, claimed)
 		}
+		b.homeless.found(id)
 	}
 	if exists {
 		var err error
@@ -90,7 +91,7 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 	if b.ReadOnly {
 		return nil
 	}
-	b.reports.problems(id, out.Problems)
+	b.reports.problems(id, reasonCannotSend, out.Problems)
 	if err := b.tell(ctx, bundle, from, out.Problems); err != nil {
 		return err
 	}

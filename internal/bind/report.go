@@ -47,8 +47,8 @@ func newReporter(b *Binder) *reporter {
 // touch a policy that may place other objects now.
 func (r *reporter) touch(key policyKey) { r.queue.AddAfter(key, reportAfter) }
 
-// problems notes what of a Bundle cannot become an item, and says it once.
-func (r *reporter) problems(id BundleID, problems []Problem) {
+// problems notes what of a Bundle cannot become an item, and says it once, for a reason.
+func (r *reporter) problems(id BundleID, reason string, problems []Problem) {
 	r.mu.Lock()
 	before := r.said[id]
 	if r.said[id] = problems; len(problems) == 0 {
@@ -59,7 +59,7 @@ func (r *reporter) problems(id BundleID, problems []Problem) {
 		if !slices.ContainsFunc(before, func(o Problem) bool { return o.Key == p.Key && o.Err.Error() == p.Err.Error() }) {
 			r.b.Log.Warn("a template cannot be sent as it is; members keep what they have", "bundle", id.String(), "template", p.Key.String(), "err", p.Err)
 			if r.b.Events != nil && p.Key.Kind != "" {
-				r.b.Events.Refused(p.Key, reasonCannotSend, fmt.Sprintf("%v; members keep what they have of it", p.Err))
+				r.b.Events.Refused(p.Key, reason, fmt.Sprintf("%v; members keep what they have of it", p.Err))
 			}
 		}
 	}

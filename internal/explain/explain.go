@@ -50,6 +50,8 @@ type Claim struct {
 	Why string `json:"why"`
 	// Others that select the object too, best first.
 	Others []Candidate `json:"others,omitempty"`
+	// Waits says why the winner has made nothing of it yet, where that takes long.
+	Waits string `json:"waits,omitempty"`
 	// Skipped says why the namespace's annotation leaves the object out.
 	Skipped string `json:"skipped,omitempty"`
 	// NeededBy names the Bundles that take the object along as a dependency.

@@ -149,6 +149,16 @@ func TestWholeBundle(t *testing.T) {
 	golden(t, "bundle", Explain(in).Text(false))
 }
 
+// What is placed by a policy and in no Bundle yet says what it waits for, where that takes
+// long.
+func TestWhatIsPlacedAndWaitsSaysWhy(t *testing.T) {
+	in := ask(web)
+	in.Claim.Waits = "namespace shop is not known"
+	if got, want := Explain(in).Verdict, " is not placed by PropagationPolicy web yet: namespace shop is not known."; !strings.HasSuffix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A cluster that checks in is not away: it says when it comes.
 func TestClustersThatCheckIn(t *testing.T) {
 	b := shop()

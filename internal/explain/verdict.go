@@ -106,6 +106,8 @@ func (e Explanation) unplaced() string {
 		return "is no object that is placed"
 	case c.Winner != nil && e.nowhere():
 		return "is in no cluster: that is what " + c.Winner.short() + " asks for"
+	case c.Winner != nil && c.Waits != "":
+		return fmt.Sprintf("is not placed by %s yet: %s", c.Winner.short(), c.Waits)
 	case c.Winner != nil:
 		return fmt.Sprintf("is about to be placed by %s", c.Winner.short())
 	case c.Skipped != "":

@@ -9,7 +9,11 @@ const (
 	// nanoseconds, timers for each would cost memory and a wake-up.
 	wheelTurns = time.Second
 	// standInAfter so long a handler that keeps the connection from being read is
-	// stood in for.
+	// stood in for. With the turn of the wheel that is after 4 s at most, and only where
+	// no goroutine of the connection waits for a message or for a window. What comes late
+	// by that can: answers to pings, for which a peer must give more than these 4 s; what
+	// is beyond a window; another call; that the peer has gone or ended the call, of which
+	// a handler learns when it receives next.
 	standInAfter = 3 * time.Second
 )
 

@@ -186,7 +186,7 @@ func (x *explainer) claim(ctx context.Context, key atoll.ItemKey, why bind.Expla
 	c := &explain.Claim{Why: why.Why, Skipped: why.Skipped}
 	if why.Winner != nil {
 		winner := candidate(*why.Winner)
-		c.Winner = &winner
+		c.Winner, c.Waits = &winner, x.parts.bind.Homeless(why.Bundle)
 	}
 	for i, o := range why.Others {
 		other := candidate(o)

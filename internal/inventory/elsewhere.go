@@ -19,8 +19,8 @@ func (r *Reconciler) Lead() {
 // Elsewhere tells that another hub holds a stream of the member's agent, or that none
 // does any more, and when the agent was heard of last there. What this hub was told of the member before is out of date then.
 func (r *Reconciler) Elsewhere(uid string, on bool, heard time.Time) {
-	c, known := r.o.Clusters.ByUID(uid)
 	r.mu.Lock()
+	c, known := r.o.Clusters.ByUID(uid)
 	m := r.member(uid)
 	if m.elsewhere == on {
 		r.mu.Unlock()
@@ -37,6 +37,8 @@ func (r *Reconciler) Elsewhere(uid string, on bool, heard time.Time) {
 		release = r.release(uid, time.Now())
 	} else if !m.up && known {
 		r.lose(m, &c.Spec, heard)
+	} else if !m.up {
+		delete(r.members, uid) // its Cluster is gone
 	}
 	every := m.every
 	r.mu.Unlock()

@@ -44,7 +44,8 @@ const (
 	workers = 64
 )
 
-// Clusters is the table of members.
+// Clusters is the table of members. It is read under the Reconciler's lock: it must hold
+// none of its own while it calls subscribers.
 type Clusters interface {
 	Get(name string) (*v1alpha1.Cluster, bool)
 	ByUID(uid string) (*v1alpha1.Cluster, bool)
@@ -178,11 +179,13 @@ func (r *Reconciler) StreamUp(uid string) {
 // StreamDown tells that the stream is gone and no other took its place, and when the
 // agent was heard of last. An agent that checks in is expected to be back in time.
 func (r *Reconciler) StreamDown(uid string, heard time.Time) {
-	c, known := r.o.Clusters.ByUID(uid)
 	r.mu.Lock()
+	c, known := r.o.Clusters.ByUID(uid)
 	m := r.member(uid)
 	m.up = false
 	switch {
+	case !known && !m.elsewhere: // its Cluster is gone, which ended the stream
+		delete(r.members, uid)
 	case m.elsewhere:
 		m.facts, m.apis = facts{}, nil
 	case known:
@@ -303,10 +306,12 @@ func (r *Reconciler) enqueue(uids ...string) {
 	}
 }
 
-// note follows the table: who is in the fleet, and who is gone from it.
+// note follows the table: who is in the fleet, and who is gone from it. The table is read
+// under the lock, here and wherever a member is made of what it shows: of two who look
+// at the same time, the later one has read what is newer.
 func (r *Reconciler) note(name string) {
-	c, ok := r.o.Clusters.Get(name)
 	r.mu.Lock()
+	c, ok := r.o.Clusters.Get(name)
 	uid, had := r.uids[name]
 	if had && (!ok || string(c.UID) != uid) {
 		if m := r.members[uid]; m != nil {
@@ -353,12 +358,13 @@ func (r *Reconciler) work(ctx context.Context) {
 
 // reconcile one Cluster; after tells when to look again, 0 for at the next change.
 func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Duration, err error) {
+	r.mu.Lock()
 	c, ok := r.o.Clusters.Get(name)
 	if !ok {
+		r.mu.Unlock()
 		return 0, nil
 	}
 	uid, now := string(c.UID), time.Now()
-	r.mu.Lock()
 	m := r.member(uid)
 	if r.others(m) || m.outdated == c.ResourceVersion {
 		r.mu.Unlock()

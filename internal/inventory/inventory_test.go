@@ -38,6 +38,9 @@ type world struct {
 	mu     sync.Mutex
 	byName map[string]*v1alpha1.Cluster
 	fns    []func(string)
+	// meanwhile happens once, between the next reading of the table and what the reader
+	// does with it.
+	meanwhile func()
 }
 
 func newWorld(t *testing.T, clusters int, adjust ...func(*v1alpha1.Cluster)) *world {
@@ -93,8 +96,13 @@ func (w *world) run(fn func()) {
 
 func (w *world) Get(name string) (*v1alpha1.Cluster, bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	c, ok := w.byName[name]
+	happens := w.meanwhile
+	w.meanwhile = nil
+	w.mu.Unlock()
+	if happens != nil {
+		happens()
+	}
 	return c, ok
 }
 
@@ -123,6 +131,16 @@ func (w *world) see(c *v1alpha1.Cluster) {
 	w.mu.Unlock()
 	for _, fn := range w.fns {
 		fn(c.Name)
+	}
+}
+
+// drop a Cluster that is deleted.
+func (w *world) drop(name string) {
+	w.mu.Lock()
+	delete(w.byName, name)
+	w.mu.Unlock()
+	for _, fn := range w.fns {
+		fn(name)
 	}
 }
 
@@ -421,4 +439,58 @@ func TestAPIsAreStoredOnce(t *testing.T) {
 			}
 		})
 	})
+}
+
+// What is read of a Cluster that is deleted at the same time leaves nothing behind: who
+// does not exist must not count in the fleet, nor as silent in it.
+func TestNothingIsLeftOfAClusterThatGoesWhileItIsRead(t *testing.T) {
+	joined := func(c *v1alpha1.Cluster) {
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterJoined, Status: metav1.ConditionTrue, Reason: "AgentConnected"})
+	}
+	for what, read := range map[string]func(*world) error{
+		"noted": func(w *world) error { w.note("c0"); return nil },
+		"reconciled": func(w *world) error {
+			_, err := w.reconcile(w.t.Context(), "c0")
+			return err
+		},
+		"told of": func(w *world) error {
+			w.drop("c0")
+			w.StreamDown("u0", time.Now())
+			return nil
+		},
+		"told of by another hub": func(w *world) error {
+			w.Elsewhere("u0", true, time.Now())
+			w.drop("c0")
+			w.Elsewhere("u0", true, time.Now())
+			w.Elsewhere("u0", false, time.Now())
+			return nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, 1, joined)
+			defer w.queue.ShutDown()
+			w.note("c0")
+			gone := make(chan struct{})
+			w.meanwhile = func() {
+				free := w.Reconciler.mu.TryLock()
+				if free {
+					w.Reconciler.mu.Unlock()
+				}
+				go func() {
+					w.drop("c0")
+					close(gone)
+				}()
+				if free { // else it waits for the reader
+					<-gone
+				}
+			}
+			if err := read(w); err != nil {
+				t.Fatal(err)
+			}
+			<-gone
+			if len(w.fleet) > 0 || len(w.members) > 0 || len(w.uids) > 0 {
+				t.Errorf("left are %d in the fleet, %d members and %d names", len(w.fleet), len(w.members), len(w.uids))
+			}
+		})
+	}
 }

@@ -79,6 +79,9 @@ func (l *Link) report(ctx context.Context, bundle string) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if gone, was := l.memory.Gone[bundle]; was && s.Generation <= gone.Generation {
+		return nil // forgotten since it was looked at; nobody would forget it again
+	}
 	out := l.core.Report(bundle, s, seq)
 	s.Seq = l.core.Seq(bundle)
 	l.remember(bundle, prev, s, now)

@@ -134,10 +134,11 @@ func (s *stage) use(h *hub) error {
 }
 
 // start one hub, and return how long it took to serve. The first one that serves is
-// the user's.
+// the user's. One that starts again listens where it did, unless somebody else has taken
+// its port meanwhile: who went on to ask there would hear nothing of this hub.
 func (s *stage) start(ctx context.Context, h *hub) (time.Duration, error) {
 	s.Progress.Step("starting the hub", 0)
-	begin := time.Now()
+	begin, was := time.Now(), h.kube
 	kubeconfig := filepath.Join(h.dir, "hub.kubeconfig")
 	// The file says where the hub listens; an old one would say it too early.
 	if err := os.Remove(kubeconfig); err != nil && !os.IsNotExist(err) {
@@ -163,7 +164,7 @@ func (s *stage) start(ctx context.Context, h *hub) (time.Duration, error) {
 		if err := kube.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 			return err
 		}
-		if h.kube == nil { // a hub that starts again listens where it did
+		if h.kube == nil || h.config.Host != config.Host {
 			h.config, h.kube = config, kube
 		}
 		return nil
@@ -172,7 +173,7 @@ func (s *stage) start(ctx context.Context, h *hub) (time.Duration, error) {
 		return 0, err
 	}
 	took := time.Since(begin)
-	if s.kube == nil {
+	if s.kube == was && h.kube != was { // the user's, or the first of all
 		return took, s.use(h)
 	}
 	return took, nil

@@ -1,0 +1,121 @@
+package storesize
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"k8s.io/apiserver/pkg/storage/etcd3/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"atoll.dev/atoll/internal/apiserver/etcd"
+)
+
+// read /metrics: how large the store is said to be, and whether anything is said of it.
+func read(t *testing.T) (size float64, told bool) {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "apiserver_storage_size_bytes" {
+			return f.GetMetric()[0].GetGauge().GetValue(), true
+		}
+	}
+	return 0, false
+}
+
+func TestTheSizeOfTheStoreIsTold(t *testing.T) {
+	metrics.Register()
+	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	client, err := server.Client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	Publish(client)
+	status, err := client.Status(t.Context(), server.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, told := read(t); !told || size < float64(status.DbSize) {
+		t.Errorf("the store has %d bytes and is told to have %v, %t", status.DbSize, size, told)
+	}
+}
+
+// store says how large it is, or is stuck and says nothing.
+type store struct {
+	pb.UnimplementedMaintenanceServer
+	stuck atomic.Bool
+}
+
+func (s *store) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	if s.stuck.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &pb.StatusResponse{DbSize: 4711}, nil
+}
+
+// counting is a listener that counts who comes.
+type counting struct {
+	net.Listener
+	came atomic.Int64
+}
+
+func (c *counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.came.Add(1)
+	}
+	return conn, err
+}
+
+// The store is not dialled for a reading, and one that is stuck holds none up for longer
+// than it wants to wait.
+func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
+	metrics.Register()
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, etcd, server := &counting{Listener: raw}, &store{}, grpc.NewServer()
+	pb.RegisterMaintenanceServer(server, etcd)
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{raw.Addr().String()}, Context: t.Context(), Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	Publish(client)
+	for range 3 {
+		if size, told := read(t); !told || size != 4711 {
+			t.Errorf("read %v, %t", size, told)
+		}
+	}
+	etcd.stuck.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if got, err := (monitor{client}).Monitor(ctx); err == nil {
+		t.Errorf("it told %+v", got)
+	}
+	if size, told := read(t); told {
+		t.Errorf("a store that says nothing is told to have %v bytes", size)
+	}
+	if n := listener.came.Load(); n != 1 {
+		t.Errorf("it was dialled %d times", n)
+	}
+}
