@@ -134,7 +134,16 @@ func (w *world) see(c *v1alpha1.Cluster) {
 	}
 }
 
-// drop a Cluster that is deleted.
+// remove a Cluster from the store; drop tells the table.
+func (w *world) remove(name string) {
+	c := &v1alpha1.Cluster{}
+	c.Name = name
+	if err := w.client.Delete(w.t.Context(), c); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// drop a Cluster that was removed from the table.
 func (w *world) drop(name string) {
 	w.mu.Lock()
 	delete(w.byName, name)
@@ -472,6 +481,7 @@ func TestNothingIsLeftOfAClusterThatGoesWhileItIsRead(t *testing.T) {
 			w.note("c0")
 			gone := make(chan struct{})
 			w.meanwhile = func() {
+				w.remove("c0") // no write can succeed any more, and be seen after the deletion
 				free := w.Reconciler.mu.TryLock()
 				if free {
 					w.Reconciler.mu.Unlock()
