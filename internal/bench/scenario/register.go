@@ -13,6 +13,8 @@ const (
 	joinsPerSecond = 150
 	// parts that a registration is cut into, to see whether it becomes slower.
 	parts = 10
+	// firstParts and lastParts of them are compared.
+	firstParts, lastParts = 3, 3
 	// rarely is how often agents check in where that is not what is measured.
 	rarely = 15 * time.Minute
 )
@@ -54,6 +56,9 @@ func register(ctx context.Context, s *stage) error {
 		for i := 1; i <= parts; i++ {
 			if stats.Joined*parts >= i*count && reached[i].IsZero() {
 				reached[i] = now
+				if i == firstParts || i == parts-lastParts {
+					s.profilePhase(ctx) // beginning and end can be compared
+				}
 			}
 		}
 		s.Progress.Reach(stats.Joined)
@@ -87,10 +92,10 @@ func (s *stage) noteJoins(after reading, count int, reached [parts + 1]time.Time
 		r := float64(count) / parts / max(reached[i].Sub(reached[i-1]).Seconds(), 0.05)
 		s.report.Put(report.Metric{Name: fmt.Sprintf("joins_per_second_in_tenth_%d", i), Value: r, Unit: "1/s", Group: report.Times})
 		switch {
-		case i <= 3:
-			first += r / 3
-		case i > parts-3:
-			last += r / 3
+		case i <= firstParts:
+			first += r / firstParts
+		case i > parts-lastParts:
+			last += r / lastParts
 		}
 	}
 	s.report.Time("join_p50", after.stats.JoinTime.P50)
