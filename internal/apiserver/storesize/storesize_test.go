@@ -101,9 +101,14 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 	}
 	defer client.Close()
 	Publish(client)
+	// gRPC may dial more than once until the connection is there.
+	dialled := int64(0)
 	for range 3 {
 		if size, told := read(t); !told || size != 4711 {
 			t.Errorf("read %v, %t", size, told)
+		}
+		if dialled == 0 {
+			dialled = listener.came.Load()
 		}
 	}
 	etcd.stuck.Store(true)
@@ -115,7 +120,7 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 	if size, told := read(t); told {
 		t.Errorf("a store that says nothing is told to have %v bytes", size)
 	}
-	if n := listener.came.Load(); n != 1 {
-		t.Errorf("it was dialled %d times", n)
+	if n := listener.came.Load(); n != dialled {
+		t.Errorf("it was dialled %d times for readings", n-dialled)
 	}
 }
