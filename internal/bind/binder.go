@@ -115,8 +115,8 @@ type Binder struct {
 	queue    workqueue.TypedRateLimitingInterface[BundleID]
 	quiet    *debouncer[BundleID]
 	reports  *reporter
-	unread   *unread
-	homeless *homeless
+	unread   *waits[schema.GroupKind]
+	homeless *waits[BundleID]
 	prints   prints
 	loaded   atomic.Bool
 
@@ -132,7 +132,7 @@ type Binder struct {
 // them at once and acts in Run.
 func New(o Options) *Binder {
 	b := &Binder{
-		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newUnread(), homeless: newHomeless(),
+		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[BundleID](),
 		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -4,44 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 )
 
 // reasonNoNamespace of conditions and Events.
 const reasonNoNamespace = "NamespaceUnknown"
-
-// homeless remembers since when Bundles wait for their namespace to be known. It is safe
-// for concurrent use.
-type homeless struct {
-	mu    sync.Mutex
-	since map[BundleID]time.Time
-}
-
-func newHomeless() *homeless { return &homeless{since: map[BundleID]time.Time{}} }
-
-// lost the namespace of a Bundle: since when.
-func (h *homeless) lost(id BundleID, now time.Time) time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.since[id]; !ok {
-		h.since[id] = now
-	}
-	return h.since[id]
-}
-
-// found the namespace, or nothing that needs it.
-func (h *homeless) found(id BundleID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.since, id)
-}
 
 // Homeless says since when a Bundle waits for its namespace to be known, and what to do;
 // empty where it does not, or has done so for too short a time to say so: objects may
@@ -50,8 +20,8 @@ func (b *Binder) Homeless(id BundleID) string {
 	if _, known := b.Namespaces.Get(id.Namespace); known || id.Namespace == "" {
 		return ""
 	}
-	since := b.homeless.lost(id, time.Now())
-	if time.Since(since) < unreadAfter {
+	since := b.homeless.begin(id, time.Now())
+	if time.Since(since) < waitsLong {
 		return ""
 	}
 	return fmt.Sprintf("namespace %s has objects and is not known to the hub since %s; what is placed stays as it is, and changes wait. Make the namespace anew if it was removed by force; else look at the hub's log for why it is not read",
@@ -67,7 +37,7 @@ func (b *Binder) awaitNamespace(ctx context.Context, id BundleID, bundle state.B
 	case b.ReadOnly:
 		return nil
 	case why == "":
-		b.queue.AddAfter(id, unreadAfter)
+		b.queue.AddAfter(id, waitsLong)
 		return nil
 	}
 	var problems []Problem
@@ -75,6 +45,5 @@ func (b *Binder) awaitNamespace(ctx context.Context, id BundleID, bundle state.B
 		problems = append(problems, Problem{Key: key, Err: errors.New(why)})
 	}
 	b.reports.problems(id, reasonNoNamespace, problems)
-	b.reports.touch(policyKey{from.source.Kind, policyNamespace(from.source.Kind, id), from.source.Name})
-	return b.say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reasonNoNamespace, Message: why})
+	return b.unbound(ctx, id, bundle, from, reasonNoNamespace, why)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,7 +71,7 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 				templates, spaces, told := &unreadTemplates{hubful: h}, someSpaces{}, events{}
 				table := &oneBundle{there: there}
 				b.Templates, b.Policies, b.Namespaces, b.Bundles, b.Revisions, b.Events = readInFull{}, rules{hubful: h}, spaces, table, noRevisions{}, told
-				b.unread, b.homeless = newUnread(), newHomeless()
+				b.unread, b.homeless = newWaits[schema.GroupKind](), newWaits[BundleID]()
 				b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[BundleID]())
 				defer b.queue.ShutDown()
 
@@ -87,7 +88,7 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 					t.Errorf("at once: %q, %v", why, told)
 				}
 				since := time.Now().UTC().Format(time.RFC3339)
-				time.Sleep(unreadAgain)
+				time.Sleep(waitsAgain)
 				synctest.Wait()
 				if n := b.queue.Len(); n != 1 { // it is looked at again by itself
 					t.Fatalf("%d bundles are to be looked at", n)

@@ -51,7 +51,7 @@ func TestNothingIsCutBeforeItsNamespaceIsKnown(t *testing.T) {
 		templates, spaces := &unreadTemplates{hubful: h}, someSpaces{}
 		b := &Binder{
 			Options: Options{Templates: templates, Policies: rules{hubful: h}, Namespaces: spaces, Bundles: noBundles{}, ReadOnly: true},
-			index:   &Index{}, claims: newClaims(), inbox: newInbox(), homeless: newHomeless(),
+			index:   &Index{}, claims: newClaims(), inbox: newInbox(), homeless: newWaits[BundleID](),
 			overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
 		}
 		var touched []BundleID

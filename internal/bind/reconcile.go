@@ -66,7 +66,7 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		if in.Namespace == nil && len(claimed) > 0 {
 			return b.awaitNamespace(ctx, id, bundle, from, claimed)
 		}
-		b.homeless.found(id)
+		b.homeless.end(id)
 	}
 	if exists {
 		var err error

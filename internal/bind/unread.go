@@ -3,7 +3,6 @@ package bind
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,64 +14,15 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-const (
-	// unreadAfter is how long a kind may take to be read before it is said: after a
-	// start all kinds are read anew, most of them at once.
-	unreadAfter = 10 * time.Second
-	// unreadAgain is how soon what was said is looked at again.
-	unreadAgain = time.Minute
-	// reasonUnread of conditions.
-	reasonUnread = "CannotRead"
-)
-
-// unread remembers since when kinds cannot be read. It is safe for concurrent use.
-type unread struct {
-	mu    sync.Mutex
-	since map[schema.GroupKind]time.Time
-	told  map[schema.GroupKind]bool
-}
-
-func newUnread() *unread {
-	return &unread{since: map[schema.GroupKind]time.Time{}, told: map[schema.GroupKind]bool{}}
-}
-
-// found unread: since when.
-func (u *unread) found(gk schema.GroupKind, now time.Time) time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if _, ok := u.since[gk]; !ok {
-		u.since[gk] = now
-	}
-	return u.since[gk]
-}
-
-// first tells whether nobody was told of the kind yet.
-func (u *unread) first(gk schema.GroupKind) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	told := u.told[gk]
-	u.told[gk] = true
-	return !told
-}
-
-// read forgets kinds that can be read now.
-func (u *unread) read(synced func(group, kind string) bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for gk := range u.since {
-		if synced(gk.Group, gk.Kind) {
-			delete(u.since, gk)
-			delete(u.told, gk)
-		}
-	}
-}
+// reasonUnread of conditions.
+const reasonUnread = "CannotRead"
 
 // why a kind is not read, since when and what to do; empty while it is too early to
 // say so, and once it is read.
 func (b *Binder) why(gk schema.GroupKind) string {
 	err := b.Templates.Unread(gk.Group, gk.Kind)
-	since := b.unread.found(gk, time.Now())
-	if err == nil || time.Since(since) < unreadAfter {
+	since := b.unread.begin(gk, time.Now())
+	if err == nil || time.Since(since) < waitsLong {
 		return ""
 	}
 	return fmt.Sprintf("objects of kind %s cannot be read since %s: %v; what is placed stays as it is, and changes wait. Look at the hub's log, and repair or remove what cannot be read",
@@ -87,20 +37,23 @@ func (b *Binder) await(ctx context.Context, id BundleID, bundle state.Bundle, fr
 	}
 	why := b.why(gk)
 	if why == "" {
-		b.queue.AddAfter(id, unreadAfter)
+		b.queue.AddAfter(id, waitsLong)
 		return nil
 	}
-	b.queue.AddAfter(id, unreadAgain)
+	b.queue.AddAfter(id, waitsAgain)
 	if b.unread.first(gk) {
 		b.Log.Error("a kind cannot be read; no revision is cut of a Bundle that has objects of it, other Bundles go on", "kind", gk.String(), "why", why)
 	}
-	b.reports.touch(policyKey{from.source.Kind, policyNamespace(from.source.Kind, id), from.source.Name})
-	return b.say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reasonUnread, Message: why})
+	return b.unbound(ctx, id, bundle, from, reasonUnread, why)
 }
 
 // resume takes back what await said.
 func (b *Binder) resume(ctx context.Context, bundle state.Bundle, from origin) error {
-	b.unread.read(b.Templates.Synced)
+	for _, gk := range b.unread.all() {
+		if b.Templates.Synced(gk.Group, gk.Kind) {
+			b.unread.end(gk)
+		}
+	}
 	c := meta.FindStatusCondition(bundle.Status.Conditions, v1alpha1.BundleBound)
 	if b.ReadOnly || c == nil || c.Status == metav1.ConditionTrue {
 		return nil

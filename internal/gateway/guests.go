@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -30,9 +30,8 @@ func connectionsOf(files uint64) int64 {
 type guests struct {
 	net.Listener
 	most int64
-	open atomic.Int64
-	// here is a gauge of open.
-	here prometheus.Gauge
+	// open is shared with the metrics.
+	open *atomic.Int64
 	// full is called for each that is turned away.
 	full func(most int64)
 }
@@ -44,22 +43,18 @@ func (g *Gateway) guests(l net.Listener) *guests {
 		g.o.Logger.Warn("cannot tell how many files may be open; agents' connections are not limited", "err", err)
 		files.Cur = 1 << 40
 	}
-	return &guests{Listener: l, most: connectionsOf(files.Cur), here: g.metrics.connections, full: sayFull(g.o.Logger, g.metrics)}
+	return &guests{Listener: l, most: connectionsOf(files.Cur), open: &g.metrics.connections, full: sayFull(g.o.Logger, g.metrics)}
 }
 
 // sayFull counts who is turned away, and says now and then that it happens.
 func sayFull(log *slog.Logger, m *metrics) func(int64) {
-	var mu sync.Mutex
-	var said time.Time
+	say := rate.Sometimes{Interval: fullEvery}
 	return func(most int64) {
 		m.refused.WithLabelValues("connection", "Full").Inc()
-		mu.Lock()
-		defer mu.Unlock()
-		if now := time.Now(); now.Sub(said) >= fullEvery {
-			said = now
+		say.Do(func() {
 			log.Warn("connections are turned away: as many are open as this process's limit of open files leaves; "+
 				"run another hub on the same etcd, or let clusters check in more seldom", "open", most)
-		}
+		})
 	}
 }
 
@@ -71,7 +66,6 @@ func (l *guests) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.open.Add(1) <= l.most {
-			l.here.Inc()
 			return &guest{line: &line{Conn: raw, closed: sync.OnceFunc(l.left)}}, nil
 		}
 		l.open.Add(-1)
@@ -80,10 +74,7 @@ func (l *guests) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *guests) left() {
-	l.open.Add(-1)
-	l.here.Dec()
-}
+func (l *guests) left() { l.open.Add(-1) }
 
 // guest is a connection that gRPC's own server may have to let go of: it sets deadlines
 // even then.

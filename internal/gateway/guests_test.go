@@ -19,12 +19,12 @@ func newRooms(t *testing.T, most int64) *rooms {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	r := &rooms{guests: guests{Listener: l, most: most, here: newMetrics(nil).connections}}
+	r := &rooms{guests: guests{Listener: l, most: most, open: &newMetrics(nil).connections}}
 	r.full = func(int64) { r.turned++ }
 	return r
 }
 
-// visit dials, and gives both ends where the visitor is let in.
+// visit dials; nobody has let the visitor in yet.
 func (r *rooms) visit(t *testing.T) net.Conn {
 	conn, err := net.Dial("tcp", r.Addr().String())
 	if err != nil {

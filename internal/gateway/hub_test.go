@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"k8s.io/apimachinery/pkg/types"
@@ -132,9 +131,9 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 			t.Errorf("Serve: %v", err)
 		}
 		// One that is counted for ever would in the end leave no room for anybody.
-		closed := func(context.Context) (bool, error) { return testutil.ToFloat64(h.metrics.connections) == 0, nil }
+		closed := func(context.Context) (bool, error) { return h.metrics.connections.Load() == 0, nil }
 		if wait.PollUntilContextTimeout(context.WithoutCancel(ctx), 5*time.Millisecond, time.Minute, true, closed) != nil {
-			t.Errorf("%v connections are still counted", testutil.ToFloat64(h.metrics.connections))
+			t.Errorf("%v connections are still counted", h.metrics.connections.Load())
 		}
 		if t.Failed() {
 			t.Logf("log of the hub:\n%s", h.log)

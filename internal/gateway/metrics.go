@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
@@ -9,7 +10,7 @@ import (
 )
 
 type metrics struct {
-	connections prometheus.Gauge
+	connections atomic.Int64 // open, which a gauge shows
 	streams     prometheus.Gauge
 	unclaimed   prometheus.Gauge
 	messages    *prometheus.CounterVec
@@ -36,23 +37,25 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "atoll", Subsystem: "gateway", Name: name, Help: help})
 	}
 	m := &metrics{
-		connections: gauge("connections", "Open connections of agents, of who joins, and of other hubs."),
-		streams:     gauge("streams", "Agents that hold a stream."),
-		unclaimed:   gauge("unclaimed_bundles", "Bundles that connected members hold and no row asks for."),
-		messages:    vec("messages_total", "Frames by direction and kind.", "direction", "kind"),
-		bytes:       vec("bytes_total", "Bytes of frames by direction and kind.", "direction", "kind"),
-		resyncs:     vec("resyncs_total", "Comparisons with agents, by whether digests were equal.", "equal"),
-		renders:     counter("renders_total", "Manifests rendered."),
-		encodes:     counter("encodes_total", "Manifests encoded."),
-		hits:        counter("render_cache_hits_total", "Manifests found rendered."),
-		cacheBytes:  gauge("render_cache_bytes", "Bytes of rendered content in the cache."),
-		writes:      vec("status_writes_total", "Writes of reported statuses per bundle, by result.", "result"),
-		written:     counter("reports_written_total", "Reports that were written."),
-		waited:      counter("reports_waited_seconds_total", "For how long those reports had waited, from when they came to the end of their write."),
-		refused:     vec("refused_total", "Joins, streams and frames refused, by reason.", "what", "reason"),
+		streams:    gauge("streams", "Agents that hold a stream."),
+		unclaimed:  gauge("unclaimed_bundles", "Bundles that connected members hold and no row asks for."),
+		messages:   vec("messages_total", "Frames by direction and kind.", "direction", "kind"),
+		bytes:      vec("bytes_total", "Bytes of frames by direction and kind.", "direction", "kind"),
+		resyncs:    vec("resyncs_total", "Comparisons with agents, by whether digests were equal.", "equal"),
+		renders:    counter("renders_total", "Manifests rendered."),
+		encodes:    counter("encodes_total", "Manifests encoded."),
+		hits:       counter("render_cache_hits_total", "Manifests found rendered."),
+		cacheBytes: gauge("render_cache_bytes", "Bytes of rendered content in the cache."),
+		writes:     vec("status_writes_total", "Writes of reported statuses per bundle, by result.", "result"),
+		written:    counter("reports_written_total", "Reports that were written."),
+		waited:     counter("reports_waited_seconds_total", "For how long those reports had waited, from when they came to the end of their write."),
+		refused:    vec("refused_total", "Joins, streams and frames refused, by reason.", "what", "reason"),
 	}
 	if r != nil {
-		r.MustRegister(m.connections, m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused)
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "atoll", Subsystem: "gateway", Name: "connections", Help: "Open connections of agents, of who joins, and of other hubs.",
+		}, func() float64 { return float64(m.connections.Load()) }))
+		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused)
 	}
 	return m
 }

@@ -79,8 +79,8 @@ const (
 	milestone
 )
 
-// rate of one row's writes.
-type rate struct {
+// allowance of writes of one row.
+type allowance struct {
 	generation int64     // of the last report
 	began      time.Time // of the generation, or of the last turn
 	last       time.Time // of the last write
@@ -89,12 +89,12 @@ type rate struct {
 	asOf       time.Time
 }
 
-// rate of the row that a report is about. An order renews it. The caller holds the
+// rate is the allowance of the row that a report is about. An order renews it. The caller holds the
 // lock.
-func (p *pending) rate(s atoll.RowStatus, now time.Time, quiet time.Duration) *rate {
+func (p *pending) rate(s atoll.RowStatus, now time.Time, quiet time.Duration) *allowance {
 	r := p.rates[s.UID]
 	if r == nil {
-		r = &rate{}
+		r = &allowance{}
 		p.rates[s.UID] = r
 	}
 	if r.generation != s.Generation || r.asOf.IsZero() {
@@ -107,7 +107,7 @@ func (p *pending) rate(s atoll.RowStatus, now time.Time, quiet time.Duration) *r
 }
 
 // wait tells for how long a report of that weight may wait.
-func (r *rate) wait(w weight, now time.Time, p pace) time.Duration {
+func (r *allowance) wait(w weight, now time.Time, p pace) time.Duration {
 	switch {
 	case w == milestone, w == turn && r.tokens >= 1:
 		return p.flushAfter
@@ -119,7 +119,7 @@ func (r *rate) wait(w weight, now time.Time, p pace) time.Duration {
 }
 
 // weigh what a report changes; stored is what the row says now.
-func (r *rate) weigh(stored *atoll.RowStatus, s atoll.RowStatus) weight {
+func (r *allowance) weigh(stored *atoll.RowStatus, s atoll.RowStatus) weight {
 	old := atoll.RowStatus{Generation: s.Generation, State: atoll.RowProgressing}
 	if stored != nil {
 		old = *stored

@@ -53,7 +53,7 @@ type reports struct {
 // pending reports of one bundle.
 type pending struct {
 	rows    map[string]report // by cluster UID
-	rates   map[string]*rate
+	rates   map[string]*allowance
 	timer   *time.Timer
 	due     time.Time // zero: nothing is planned
 	last    time.Time // of its writes
@@ -96,7 +96,7 @@ func (t *reports) keep(r report, stored *atoll.RowStatus, v session.Verdict) (ac
 		return v.Ack
 	}
 	if p == nil {
-		p = &pending{rows: map[string]report{}, rates: map[string]*rate{}, turns: newTurns()}
+		p = &pending{rows: map[string]report{}, rates: map[string]*allowance{}, turns: newTurns()}
 		t.bundles[r.bundle] = p
 	}
 	old, had := p.rows[uid]

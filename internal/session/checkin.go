@@ -19,10 +19,10 @@ import (
 // which everything turns all the time checks in twice as often, never more.
 //
 // Nobody has to keep to the interval who cannot reach the hub, or whose session ended
-// before its time: he tries on, at first after RetryFirst, then more and more seldom, until
-// a session ends as it should. Agents that hold their stream may dial again at once, since
-// few lose it at a time; of those that check in, each lost session would be one more at the
-// moment at which the hub has more of them than it can serve, and that would last.
+// before its time: he tries on, after pauses that grow (Retry), until a session ends as it
+// should. Agents that hold their stream may dial again at once, since few lose it at a
+// time; of those that check in, each lost session would be one more at the moment at which
+// the hub has more of them than it can serve, and that would last.
 const (
 	// patienceMost is how long a session waits for health, or a fifth of the
 	// interval where that is less.
@@ -128,19 +128,20 @@ func (c CheckIn) Hasten(r Rest, now time.Time) Rest {
 // Next regular check-in of an agent that had a session just now.
 func (c CheckIn) Next(now time.Time) time.Time { return c.turn.Next(now) }
 
-// RetryFirst is how long an agent that lost its session waits at least before it dials
-// again; 0 for one that holds its stream.
-func (c CheckIn) RetryFirst() time.Duration { return c.Interval / sixtieth }
+// Retry is the pause before an agent that lost its session, or found no hub, dials again:
+// twice the last one, at least first and at most most, which are those of an agent that holds
+// its stream. One that checks in waits a sixtieth of its interval at least where that is
+// more, and at most a fifth. last is 0 after a session that was as it should be. Who waits
+// spreads it over its upper half, so that agents that were cut off together come back apart.
+func (c CheckIn) Retry(last, first, most time.Duration) time.Duration {
+	return min(max(most, c.Interval/fraction), max(first, c.Interval/sixtieth, 2*last))
+}
 
 // Lasted tells whether a session that was lost lasted for so long that the link works, and
 // the agent's pauses begin anew. Of those that check in a session has to come to its end.
 func (c CheckIn) Lasted(session, steady time.Duration) bool {
 	return c.Interval <= 0 && session > steady
 }
-
-// RetryMost is how long an agent that cannot reach the hub waits at most before it
-// tries again; 0 for one that holds its stream.
-func (c CheckIn) RetryMost() time.Duration { return c.Interval / fraction }
 
 // MissedAfter is how long after an agent's last session it has missed two check-ins,
 // grace aside.

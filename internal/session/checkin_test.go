@@ -169,7 +169,22 @@ func TestALostSessionOfACheckInIsNoSignThatTheHubIsWell(t *testing.T) {
 	if checksIn.Lasted(time.Hour, steady) {
 		t.Error("a check-in that was lost shows nothing, however long it lasted")
 	}
-	if stream.RetryFirst() != 0 || checksIn.RetryFirst() != 15*time.Second {
-		t.Errorf("tries begin after %s and %s; want 0 and 15 s", stream.RetryFirst(), checksIn.RetryFirst())
+}
+
+func TestTriesBecomeMoreAndMoreSeldom(t *testing.T) {
+	const first, most = 200 * time.Millisecond, 3 * time.Second
+	for _, x := range []struct{ interval, last, want time.Duration }{
+		{0, 0, first},
+		{0, first, 2 * first},
+		{0, 2 * time.Second, most},
+		{15 * time.Minute, 0, 15 * time.Second},
+		{15 * time.Minute, 15 * time.Second, 30 * time.Second},
+		{15 * time.Minute, 2 * time.Minute, 3 * time.Minute},
+		{6 * time.Second, 0, first}, // a sixtieth would be less
+		{6 * time.Second, 2 * time.Second, most},
+	} {
+		if got := NewCheckIn(x.interval, "uid").Retry(x.last, first, most); got != x.want {
+			t.Errorf("interval %s: %s after a pause of %s; want %s", x.interval, got, x.last, x.want)
+		}
 	}
 }

@@ -16,13 +16,11 @@ const (
 	backoffMost = 3 * time.Second
 )
 
-// backoff doubles from backoffFirst to backoffMost, or between what agents that check in
-// wait at first and at most where that is more; each wait is spread over its upper half, so that
-// agents that were cut off together come back apart.
+// backoff is the pauses of one agent, which grow as session.CheckIn.Retry says.
 type backoff struct{ current time.Duration }
 
 func (b *backoff) next(rhythm session.CheckIn) time.Duration {
-	b.current = min(max(backoffMost, rhythm.RetryMost()), max(backoffFirst, rhythm.RetryFirst(), 2*b.current))
+	b.current = rhythm.Retry(b.current, backoffFirst, backoffMost)
 	return b.current/2 + time.Duration(rand.Int64N(int64(b.current/2)+1))
 }
 

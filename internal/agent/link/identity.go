@@ -118,7 +118,7 @@ func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
 	l.mu.Lock()
 	l.id.CertificatePEM, l.id.cert, l.id.known = certPEM, cert, true
 	l.mu.Unlock()
-	l.ticket.drop()
+	l.ticket.Drop()
 	return l.o.Store.PutIdentity(ctx, l.id.Identity)
 }
 
@@ -264,6 +264,6 @@ func (l *Link) sessionTLS() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{pair},
-		ClientSessionCache: l.ticket.with(l.hub()),
+		ClientSessionCache: l.ticket.With(l.hub()),
 	}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
 )
 
 const (
@@ -77,7 +78,7 @@ type Link struct {
 	id     *identity
 	hubs   []string
 	at     int // of hubs; only the goroutine of Run uses it
-	ticket ticket
+	ticket trust.Ticket
 
 	manifests chan struct{} // capacity 1: there are manifests to store
 	changed   chan struct{} // capacity 1: there are statuses to report

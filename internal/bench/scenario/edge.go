@@ -14,13 +14,11 @@ const (
 	// edgePerCluster applications are on each cluster: one that all have, and the
 	// rest of its group.
 	edgePerCluster = 10
-	edgeInterval   = 10 * time.Minute
+	edgeInterval   = 15 * time.Minute
 )
 
-// interval between check-ins: the fifteen minutes of the field are made shorter, as far
-// as a machine of two cores can simulate the fleet beside the hub while a million rows
-// are new, and shorter still where the fleet is smaller, so that as many agents call per
-// second.
+// interval between check-ins: shorter where the fleet is smaller, so that as many agents
+// call per second.
 func (s *stage) interval() time.Duration {
 	return max(20*time.Second, time.Duration(float64(edgeInterval)*min(1, s.Scale)).Round(time.Second))
 }

@@ -1,8 +1,8 @@
 // Package memory keeps the hub's process small, and lets it spend memory on speed
 // while there is work.
 //
-// Contract: while the hub is busy, heap and stacks may grow to roomBytes, or the heap by
-// half of what lives or by clusterRoom for each cluster where that is more, before it is
+// Contract: while the hub is busy, heap and stacks may grow to roomBytes, or to clusterBytes
+// for each cluster, or the heap by half of what lives, whichever is most, before it is
 // collected; a quiet hub keeps a fifth. What a burst leaves, such as a fleet that joins,
 // goes back to the system once the hub is quiet again; one that has been quiet for long is
 // left alone. Who sets GOGC decides for himself how much garbage there may be.
@@ -32,11 +32,12 @@ const (
 	// costs what lives, as often as the room above it is filled; but spans in which a
 	// burst has left something stay, so that room is not for nothing either.
 	roomBytes = 768 << 20
-	// clusterRoom is room for garbage that each cluster brings along. A fleet makes
-	// garbage by its size, joins and check-ins, and has more that lives: with half of
+	// clusterBytes is what they may grow to for each cluster where that is more. A fleet
+	// makes garbage by its size, joins and check-ins, and has more that lives: with half of
 	// that as room, a quarter of what 100,000 clusters cost while they joined was
-	// collecting.
-	clusterRoom = 16 << 10
+	// collecting, and a seventh near the end with 16 KiB of room for each. What lived was
+	// 2.5 GB when they were given their first applications.
+	clusterBytes = 48 << 10
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
 	busyPercent, quietPercent = 50, 20
@@ -90,7 +91,7 @@ func (f footprint) percent(quiet bool) int {
 	if quiet {
 		return quietPercent
 	}
-	room := max(roomBytes-int64(f.live)-int64(f.stacks), int64(f.fleet)*clusterRoom)
+	room := max(roomBytes, int64(f.fleet)*clusterBytes) - int64(f.live) - int64(f.stacks)
 	return int(min(max(room*100/max(int64(f.live+f.roots), 1), busyPercent), mostPercent))
 }
 

@@ -67,10 +67,11 @@ func TestABusyHubHasRoom(t *testing.T) {
 		{100 * mib, 0, 0, 0, true, quietPercent},
 		{5000 * mib, 0, 0, 0, true, quietPercent},
 		{600 * mib, 50 * mib, 50 * mib, 1000, false, 50}, // a small fleet brings less than that
-		{640 * mib, 0, 0, 100 * 1024, false, 250},
-		{1500 * mib, 50 * mib, 100 * mib, 100 * 1024, false, 100},
-		{200 * mib, 0, 0, 100 * 1024, false, mostPercent},
-		{640 * mib, 0, 0, 100 * 1024, true, quietPercent},
+		{640 * mib, 0, 0, 40 * 1024, false, 200},
+		{1500 * mib, 100 * mib, 100 * mib, 100 * 1024, false, 200},
+		{4000 * mib, 400 * mib, 0, 100 * 1024, false, busyPercent},
+		{200 * mib, 0, 0, 50 * 1024, false, mostPercent},
+		{640 * mib, 0, 0, 50 * 1024, true, quietPercent},
 	} {
 		f := footprint{x.live, x.stacks, x.roots, x.fleet}
 		if got := f.percent(x.quiet); got != x.want {

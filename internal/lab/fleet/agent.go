@@ -12,6 +12,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
 )
 
 // agent is one simulated agent and its imagined member. What it needs only while
@@ -39,7 +40,7 @@ type agent struct {
 	core     *session.Agent // nil while it sleeps
 	used     int64          // when the core was used last, Unix seconds
 	draws    uint64
-	ticket   ticket
+	ticket   trust.Ticket
 
 	// Its way to the hub.
 	hub     int // that is dialled next
@@ -360,5 +361,5 @@ func (a *agent) remember(t tombstone) {
 func (a *agent) newInstance() {
 	a.instance++
 	a.core = nil
-	a.ticket = ticket{}
+	a.ticket.Drop()
 }

@@ -32,10 +32,14 @@ const (
 	steady          = 10 * time.Second
 )
 
-// connect to a hub with TLS.
-func (s *sim) connect(ctx context.Context, hub string, config *tls.Config) (*wire, *tls.Conn, error) {
+// connect an agent to a hub with TLS.
+func (s *sim) connect(ctx context.Context, a *agent, hub string, config *tls.Config) (*wire, *tls.Conn, error) {
+	dialer := net.Dialer{KeepAlive: -1}
+	if source := a.source(net.ParseIP(config.ServerName)); source != nil {
+		dialer.LocalAddr = source
+	}
 	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
-	raw, err := (&net.Dialer{KeepAlive: -1}).DialContext(dialCtx, "tcp", hub)
+	raw, err := dialer.DialContext(dialCtx, "tcp", hub)
 	cancel()
 	if err != nil {
 		return nil, nil, err
@@ -91,10 +95,10 @@ func (s *sim) dial(ctx context.Context, a *agent) error {
 	if err != nil {
 		return fmt.Errorf("the hub's address %q is not HOST:PORT: %w", s.Hubs[hub], err)
 	}
-	w, conn, err := s.connect(ctx, s.Hubs[hub], &tls.Config{
+	w, conn, err := s.connect(ctx, a, s.Hubs[hub], &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: s.roots, NextProtos: protocols,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return identity.certificate() },
-		ClientSessionCache:   ticketOf{a, hub},
+		ClientSessionCache:   a.ticket.With(s.Hubs[hub]),
 	})
 	if err != nil {
 		return fmt.Errorf("dial %s: %w", s.Hubs[hub], err)
@@ -115,8 +119,7 @@ var protocols = []string{"h2"}
 // again dials after a pause: at least so long, and by the agent's backoff. The caller
 // holds mu.
 func (a *agent) again(least time.Duration) {
-	rhythm := a.rhythm()
-	a.wait = min(max(backoffMost, rhythm.RetryMost()), max(backoffFirst, rhythm.RetryFirst(), 2*a.wait))
+	a.wait = a.rhythm().Retry(a.wait, backoffFirst, backoffMost)
 	a.dialIn(max(least, a.wait/2+time.Duration(a.draw()*float64(a.wait/2))))
 }
 
@@ -247,7 +250,7 @@ func (s *sim) join(ctx context.Context, a *agent) error {
 	if known.length == 0 {
 		request.Token = s.Tokens[a.index%len(s.Tokens)]
 	}
-	reply, err := s.ask(ctx, hub, request)
+	reply, err := s.ask(ctx, a, hub, request)
 	if err != nil {
 		return err
 	}
@@ -264,8 +267,8 @@ func (s *sim) join(ctx context.Context, a *agent) error {
 	return nil
 }
 
-// ask the hub once to join.
-func (s *sim) ask(ctx context.Context, hub string, request *pb.JoinRequest) (*pb.JoinReply, error) {
+// ask the hub once to let the agent join.
+func (s *sim) ask(ctx context.Context, a *agent, hub string, request *pb.JoinRequest) (*pb.JoinReply, error) {
 	host, _, err := net.SplitHostPort(hub)
 	if err != nil {
 		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", hub, err)
@@ -275,7 +278,7 @@ func (s *sim) ask(ctx context.Context, hub string, request *pb.JoinRequest) (*pb
 		return nil, err
 	}
 	config.NextProtos = protocols
-	w, conn, err := s.connect(ctx, hub, config)
+	w, conn, err := s.connect(ctx, a, hub, config)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s to join: %w", hub, err)
 	}

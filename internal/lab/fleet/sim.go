@@ -182,7 +182,7 @@ func (a *agent) keep(id *identity) {
 		return
 	}
 	a.identity, a.uid, a.renew, a.until = at, id.UID, id.Renew.Unix(), id.Until.Unix()
-	a.ticket = ticket{} // it speaks for the certificate before
+	a.ticket.Drop()
 }
 
 func (s *sim) failed(err error) {
