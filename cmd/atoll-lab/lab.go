@@ -44,6 +44,9 @@ to disk.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Progress = cmd.ErrOrStderr()
+			if o.Hubs < 1 {
+				return fmt.Errorf("--hubs is %d: there is one at least; --hubless starts none", o.Hubs)
+			}
 			l, err := lab.Up(cmd.Context(), o)
 			if err != nil {
 				return err

@@ -16,10 +16,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"atoll.dev/atoll/internal/lab"
 )
@@ -61,6 +64,9 @@ whether it is what it has to be; the exit code tells. The scenarios are:
   atoll-lab bench pairs-100k -o json --report pairs.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.fitting(cmd, len(args) == 1); err != nil {
+				return err
+			}
 			if len(args) == 1 {
 				return so.runScenario(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
@@ -88,6 +94,24 @@ whether it is what it has to be; the exit code tells. The scenarios are:
 	so.addFlags(cmd)
 	cmd.AddCommand(listCommand())
 	return cmd
+}
+
+// fitting refuses flags that would be ignored: those of scenarios where none is asked for,
+// and the other way round.
+func (o options) fitting(cmd *cobra.Command, scenario bool) error {
+	var wrong []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if ours := slices.Contains([]string{"rounds", "idle", "objects", "json", "markdown"}, f.Name); ours == scenario {
+			wrong = append(wrong, "--"+f.Name)
+		}
+	})
+	if len(wrong) == 0 {
+		return nil
+	}
+	if scenario {
+		return fmt.Errorf("%s: not for a scenario; -o json prints JSON", strings.Join(wrong, ", "))
+	}
+	return fmt.Errorf("%s: for scenarios only; name one, such as place-100", strings.Join(wrong, ", "))
 }
 
 // machine that the numbers are of.

@@ -28,3 +28,29 @@ func TestTables(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsAskedForWrongly is refused before anything is started for it, by the flag's
+// name.
+func TestWhatIsAskedForWrongly(t *testing.T) {
+	none := t.TempDir() + "/none/page.html"
+	for want, args := range map[string][]string{
+		`there is no scenario "faster"`:      {"faster"},
+		"--output is \"yaml\"":               {"place-100", "-o", "yaml"},
+		"--scale is NaN":                     {"place-100", "--scale", "NaN"},
+		"--scale is +Inf":                    {"place-100", "--scale", "Inf"},
+		"--scale is 0":                       {"place-100", "--scale", "0"},
+		"--scale is 1e+09":                   {"place-100", "--scale", "1e9"},
+		"--seed is -1":                       {"place-100", "--seed", "-1"},
+		"write the report: open " + none:     {"place-100", "--report", none},
+		"--json: not for a scenario":         {"place-100", "--json"},
+		"--scale: for scenarios only":        {"--scale", "0.1"},
+		"--output, --seed: for scenarios on": {"-o", "json", "--seed", "3"},
+	} {
+		cmd := NewCommand()
+		cmd.SetArgs(args)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("bench %s: %v, want %q", strings.Join(args, " "), err, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,9 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"atoll.dev/atoll/internal/bench/progress"
-	"atoll.dev/atoll/internal/bench/report"
 	"atoll.dev/atoll/internal/bench/scenario"
 )
+
+// mostScale is far above what one machine can simulate.
+const mostScale = 100
 
 // scenarioOptions of `bench SCENARIO`.
 type scenarioOptions struct {
@@ -41,14 +44,20 @@ func (o *scenarioOptions) runScenario(ctx context.Context, name string, out, err
 		return fmt.Errorf("there is no scenario %q; there are %s", name, scenario.Names())
 	case o.format != "" && o.format != "json":
 		return fmt.Errorf("--output is %q: it is json or left out", o.format)
-	case o.Scale <= 0:
-		return fmt.Errorf("--scale is %v: it is above 0", o.Scale)
+	case !(o.Scale > 0 && o.Scale <= mostScale): // nor is it NaN
+		return fmt.Errorf("--scale is %v: it is above 0, and at most %d", o.Scale, mostScale)
+	case o.Seed < 0:
+		return fmt.Errorf("--seed is %d: it is 0 or more", o.Seed)
+	}
+	page, err := o.createPage()
+	if err != nil {
+		return err
 	}
 	bar := progress.New(errOut)
 	o.Progress = bar
-	r, err := s.Run(ctx, o.Options)
+	r, runErr := s.Run(ctx, o.Options)
 	bar.Finish()
-	if err != nil {
+	if err := runErr; err != nil {
 		r.Check("the scenario runs to its end", false, "%v", err)
 	}
 	if o.format == "json" {
@@ -59,8 +68,10 @@ func (o *scenarioOptions) runScenario(ctx context.Context, name string, out, err
 	if err != nil {
 		return err
 	}
-	if err := o.writePage(r); err != nil {
-		return err
+	if page != nil {
+		if err := errors.Join(r.WriteHTML(page), page.Close()); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
 	}
 	if failed := r.Failed(); len(failed) > 0 {
 		names := make([]string, len(failed))
@@ -72,19 +83,17 @@ func (o *scenarioOptions) runScenario(ctx context.Context, name string, out, err
 	return nil
 }
 
-func (o *scenarioOptions) writePage(r *report.Report) error {
+// createPage before anything is measured, so that nothing is measured in vain; nil where
+// none is asked for.
+func (o *scenarioOptions) createPage() (*os.File, error) {
 	if o.page == "" {
-		return nil
+		return nil, nil
 	}
 	f, err := os.Create(o.page)
 	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
+		return nil, fmt.Errorf("write the report: %w", err)
 	}
-	if err := r.WriteHTML(f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return f, nil
 }
 
 func listCommand() *cobra.Command {

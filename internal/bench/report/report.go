@@ -10,6 +10,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -159,8 +160,13 @@ func (r *Report) Timed(name string, ok bool, format string, args ...any) {
 	}
 }
 
-// Put a figure; a later one of the same name replaces it.
+// Put a figure; a later one of the same name replaces it. One that is no number, such as
+// a rate over no time, is a check that fails, since nothing was measured.
 func (r *Report) Put(m Metric) {
+	if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
+		r.Check(m.Name+" can be told", false, "it comes out as %v", m.Value)
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := slices.IndexFunc(r.metrics, func(o Metric) bool { return o.Name == m.Name }); i >= 0 {

@@ -2,6 +2,8 @@ package report
 
 import (
 	"encoding/json"
+	"io"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -107,5 +109,18 @@ func TestCountsOnlyLeavesOutWhatDependsOnTheMachine(t *testing.T) {
 	r.AtMost("writes", 3, 2, "requests")
 	if failed := r.Failed(); len(failed) != 1 || failed[0].Name != "writes" {
 		t.Errorf("failed: %+v", failed)
+	}
+}
+
+// TestWhatIsNoNumberFails: nothing was measured then, and JSON has no word for it.
+func TestWhatIsNoNumberFails(t *testing.T) {
+	r := New("nothing", "divides by nothing", 1, 1)
+	r.Count("rate", math.Inf(1), "1/s")
+	r.Count("share", math.NaN(), "")
+	if got := len(r.Failed()); got != 2 {
+		t.Errorf("%d checks fail, want 2: %v", got, r.Failed())
+	}
+	if err := r.WriteJSON(io.Discard); err != nil {
+		t.Error(err)
 	}
 }

@@ -89,7 +89,7 @@ func (s *stage) launchAgents(c crowd) (*agents, error) {
 		process: s.process(name, append(command, s.profiles(name)...)...),
 		control: fleet.Dial(s.Dir, prefix), count: c.count, groups: c.groups,
 	}
-	if err := a.process.Start(); err != nil {
+	if err := s.launch(a.process); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -208,6 +208,9 @@ func (s *stage) rates(ctx context.Context, r fleet.Rates) error {
 // until polls done with the time between, and fails after patience.
 func until(ctx context.Context, what string, every, patience time.Duration, done func(context.Context) (bool, error)) error {
 	if err := wait.PollUntilContextTimeout(ctx, every, patience, true, done); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		}
 		return fmt.Errorf("%s: it did not come true within %s: %w", what, patience, err)
 	}
 	return nil

@@ -158,7 +158,7 @@ func (s *stage) changeEverywhere(ctx context.Context, b *bundles, all *app, ever
 
 // restartEdge kills the hub and starts it.
 func (s *stage) restartEdge(ctx context.Context) error {
-	if err := s.hubs[0].Kill(ctx); err != nil {
+	if err := s.kill(ctx, s.hubs[0].Spec); err != nil {
 		return err
 	}
 	s.report.Mark("hub killed")

@@ -129,7 +129,7 @@ func (s *stage) openSeveral(ctx context.Context) error {
 	dir := filepath.Join(s.Dir, "etcd")
 	etcd := s.process("etcd", path, "etcd", "--dir", dir, "--port", fmt.Sprint(ports[0]))
 	s.Progress.Step("starting etcd", 0)
-	if err := etcd.Start(); err != nil {
+	if err := s.launch(etcd); err != nil {
 		return err
 	}
 	if err := etcd.WaitReady(ctx, time.Minute, func(context.Context) error {
@@ -280,7 +280,7 @@ func (s *stage) lose(ctx context.Context, what string, lost *hub, apps []app) ([
 		return nil, err
 	}
 	s.report.Mark(what + " killed")
-	if err := lost.Kill(ctx); err != nil {
+	if err := s.kill(ctx, lost.Spec); err != nil {
 		return nil, err
 	}
 	killed := time.Now()

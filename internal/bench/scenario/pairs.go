@@ -115,7 +115,7 @@ type remembered struct {
 	Scale    float64 `json:"scale"`
 }
 
-func (s *stage) memory() string { return filepath.Join(s.Dir, "pairs.json") }
+func (s *stage) memory() string { return filepath.Join(s.Dir, pairsFile) }
 
 func (s *stage) rememberPairs(apps int) error {
 	if err := os.WriteFile(s.memory(), encode(remembered{Apps: apps, Clusters: s.fleets[0].count, Scale: s.Scale}), 0o600); err != nil {

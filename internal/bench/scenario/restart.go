@@ -36,7 +36,7 @@ func restart(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.report.Mark("kill")
-	if err := s.hubs[0].Kill(ctx); err != nil {
+	if err := s.kill(ctx, s.hubs[0].Spec); err != nil {
 		return err
 	}
 	started := time.Now()

@@ -43,9 +43,13 @@ type stage struct {
 	mu     sync.Mutex // guards fleets
 
 	sampler *sampler
+	cast    cast
+	// lock of the directory.
+	lock *os.File
 }
 
-func newStage(o Options, r *report.Report) (*stage, error) {
+// newStage for a scenario; one that resumes goes on from what pairs-100k left.
+func newStage(o Options, r *report.Report, resumes bool) (*stage, error) {
 	s := &stage{Options: o, report: r}
 	if s.Dir == "" {
 		dir, err := os.MkdirTemp("", "atoll-bench-")
@@ -59,8 +63,8 @@ func newStage(o Options, r *report.Report) (*stage, error) {
 		return nil, fmt.Errorf("directory of the scenario: %w", err)
 	}
 	s.Dir = dir
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make a directory for the scenario: %w", err)
+	if s.lock, err = claim(dir, resumes); err != nil {
+		return nil, err
 	}
 	h, err := s.newHub("hub")
 	if err != nil {
@@ -91,10 +95,10 @@ func (s *stage) newHub(name string, args ...string) (*hub, error) {
 	return h, nil
 }
 
-// process of the stage; it dies with the stage.
+// process of the stage; it ends with the stage, whatever ends that.
 func (s *stage) process(name string, command ...string) process.Spec {
 	return process.Spec{
-		Name: name, Owner: s.Dir, Command: command,
+		Name: name, Owner: s.Dir, Command: command, Bound: true,
 		Log:      filepath.Join(s.Dir, name+".log"),
 		Identity: filepath.Join(s.Dir, name+".process"),
 	}
@@ -144,7 +148,7 @@ func (s *stage) start(ctx context.Context, h *hub) (time.Duration, error) {
 	if err := os.Remove(kubeconfig); err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("start the hub: %w", err)
 	}
-	if err := h.Start(); err != nil {
+	if err := s.launch(h.Spec); err != nil {
 		return 0, err
 	}
 	err := h.WaitReady(ctx, hubPatience, func(ctx context.Context) error {
@@ -216,7 +220,7 @@ func (s *stage) end(ctx context.Context, err error) error {
 	if s.Options.Dir == "" || isTemporary(s.Dir) {
 		err = errors.Join(err, os.RemoveAll(s.Dir))
 	}
-	return err
+	return errors.Join(err, s.lock.Close())
 }
 
 // profileLiving has the processes write their profiles while they still hold what they

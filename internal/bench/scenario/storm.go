@@ -79,7 +79,7 @@ func (s *stage) killUnderAll(ctx context.Context) error {
 		return err
 	}
 	s.report.Mark("hub killed")
-	if err := s.hubs[0].Kill(ctx); err != nil {
+	if err := s.kill(ctx, s.hubs[0].Spec); err != nil {
 		return err
 	}
 	// Agents notice, and begin to dial in vain.

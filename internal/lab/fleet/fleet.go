@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Profiles are the rates of fleets by their kind.
@@ -74,17 +75,17 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil || o.Dir == "" {
 		return errors.Join(errors.New("say where the lab is, by --dir"), err)
 	}
-	if o.Agents < 1 || o.Groups < 1 {
-		return errors.New("a fleet has at least one agent and one group")
+	if err := o.check(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("directory of the lab: %w", err)
 	}
-	config, stop, err := ensureHub(ctx, dir, o.HubArgs)
+	config, own, err := ensureHub(ctx, dir, o.HubArgs)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer own.stop(ctx)
 	invited, err := invite(ctx, config, o)
 	if err != nil {
 		return err
@@ -100,12 +101,34 @@ func Run(ctx context.Context, o Options) error {
 	if o.Progress != nil {
 		group.Go(func() error { return progress(ctx, o.Progress, Dial(dir, o.Prefix)) })
 	}
+	group.Go(func() error { return own.serves(ctx) })
 	if n := o.processes(); n > 1 {
 		group.Go(func() error { return runCrews(ctx, whole, n, o.ProfileDir) })
 	} else {
 		group.Go(func() error { return runHere(ctx, whole) })
 	}
 	return group.Wait()
+}
+
+// mostAgents is above what the memory of one machine holds.
+const mostAgents = 1_000_000
+
+// check what a user asks for, before anything is started for it.
+func (o Options) check() error {
+	switch {
+	case o.Agents < 1 || o.Agents > mostAgents:
+		return fmt.Errorf("--agents is %d: a fleet has from 1 to %d", o.Agents, mostAgents)
+	case o.Groups < 1 || o.Joiners < 1 || o.Dialers < 1:
+		return fmt.Errorf("--groups, --joiners and --dialers are at least 1, not %d, %d and %d", o.Groups, o.Joiners, o.Dialers)
+	case o.Processes < 0 || o.Processes > o.Agents:
+		return fmt.Errorf("--processes is %d: there are from 1 to as many as agents", o.Processes)
+	case o.CheckIn < 0 || o.JoinRate < 0:
+		return errors.New("--checkin and --rate are not negative")
+	}
+	if wrong := validation.IsDNS1123Label(fmt.Sprintf("%s-%d", o.Prefix, o.Agents)); len(wrong) > 0 {
+		return fmt.Errorf("--prefix is %q, and names of clusters begin with it: %s", o.Prefix, strings.Join(wrong, "; "))
+	}
+	return nil
 }
 
 func (o Options) processes() int {

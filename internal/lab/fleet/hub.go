@@ -54,17 +54,17 @@ func hubKubeconfig(dir string) string {
 }
 
 // ensureHub sees that the hub in the directory serves, and starts one that does not.
-// stop ends it, if it was started here.
-func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Config, stop func(), err error) {
+// own is that one, nil where none had to be started.
+func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Config, own *ownHub, err error) {
 	if config, err := answers(ctx, hubKubeconfig(dir)); err == nil {
-		return config, func() {}, nil
+		return config, nil, nil
 	}
 	if l, err := lab.Open(dir); err == nil {
 		if err := l.Start(ctx, "hub"); err != nil {
 			return nil, nil, err
 		}
 		config, err := answers(ctx, hubKubeconfig(dir))
-		return config, func() {}, err
+		return config, nil, err
 	}
 	program, err := lab.Program("atoll-hub")
 	if err != nil {
@@ -72,7 +72,7 @@ func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Con
 	}
 	data := filepath.Join(dir, "hub")
 	hub := process.Spec{
-		Name: "hub", Owner: dir, Command: append([]string{program, "--data-dir", data}, args...),
+		Name: "hub", Owner: dir, Bound: true, Command: append([]string{program, "--data-dir", data}, args...),
 		Log: filepath.Join(dir, "logs", "hub.log"), Identity: filepath.Join(dir, "run", "hub.json"),
 	}
 	// The file says where the hub listens; an old one would say it too early.
@@ -84,20 +84,48 @@ func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Con
 			return nil, nil, err
 		}
 	}
-	stop = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*hubStop)
-		defer cancel()
-		_ = hub.Stop(ctx, hubStop) // its log says how it ended
-	}
+	own = &ownHub{hub}
 	err = hub.WaitReady(ctx, hubStart, func(ctx context.Context) error {
 		config, err = answers(ctx, filepath.Join(data, "hub.kubeconfig"))
 		return err
 	})
 	if err != nil {
-		stop()
+		own.stop(ctx)
 		return nil, nil, err
 	}
-	return config, stop, nil
+	return config, own, nil
+}
+
+// ownHub is a hub that was started for a fleet, and ends with it.
+type ownHub struct{ process.Spec }
+
+func (h *ownHub) stop(ctx context.Context) {
+	if h == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*hubStop)
+	defer cancel()
+	_ = h.Stop(ctx, hubStop) // its log says how it ended
+}
+
+// serves until ctx ends; an error once the hub has ended by itself, since nobody else
+// starts it again.
+func (h *ownHub) serves(ctx context.Context) error {
+	if h == nil {
+		return nil
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if state, _ := h.State(); state != process.Running {
+				return fmt.Errorf("the hub of this fleet ended; its log %s ends with:\n%s", h.Log, h.LastLines())
+			}
+		}
+	}
 }
 
 // answers gives the way to a hub that serves.

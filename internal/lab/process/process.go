@@ -6,7 +6,8 @@
 //   - A Spec says how a process is run and where its log and identity file
 //     are; equal Specs mean the same process, whoever holds them. Nothing is
 //     kept in memory, so that one program can start what another one ends.
-//   - A started process has a session of its own and outlives its starter.
+//   - A started process has a session of its own and outlives its starter, unless it is
+//     Bound.
 //   - A process is identified by its id and its start time. A process id that
 //     went to somebody else is never signalled: signals go through a handle
 //     that was opened before the start time was compared.
@@ -27,6 +28,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -60,6 +62,8 @@ type Spec struct {
 	Owner string
 	// Command is the program's path and its arguments.
 	Command []string
+	// Bound processes are sent SIGTERM when their starter ends, however it ends.
+	Bound bool
 	// Env is added to the starter's environment, as KEY=value.
 	Env []string
 	// Log collects stdout and stderr, appended over restarts.
@@ -100,12 +104,12 @@ func (s Spec) Start() error {
 	cmd.Env = append(append(os.Environ(), s.Env...), ownerVariable+"="+s.Owner)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	if s.Bound {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
+	}
+	if err := run(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)
 	}
-	// Only a parent can collect a dead child; without this, a killed process
-	// would stay visible until the starter ends. How it ended is in its log.
-	go func() { _ = cmd.Wait() }()
 
 	id, err := identify(cmd.Process.Pid)
 	if err != nil {
@@ -122,6 +126,24 @@ func (s Spec) Start() error {
 		return errors.Join(fmt.Errorf("start %s: remember its process id: %w", s.Name, err), cmd.Process.Kill())
 	}
 	return nil
+}
+
+// run a command, and collect it when it ends: only a parent can, and a killed process
+// would stay visible until the starter ends. How it ended is in its log.
+func run(cmd *exec.Cmd) error {
+	started := make(chan error)
+	go func() {
+		// For the kernel, what ends a Bound child is the end of the thread that
+		// started it. This one stays until the child is gone.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	return <-started
 }
 
 // State says whether the process runs, and its id if it does.

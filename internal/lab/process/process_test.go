@@ -34,6 +34,17 @@ func TestMain(m *testing.M) {
 		announce()
 		for range ignored {
 		}
+	case "starter":
+		s := Spec{
+			Name: "child", Owner: os.Getenv("ATOLL_PROCESS_TEST_FILE"), Command: []string{os.Args[0]}, Bound: true,
+			Env: []string{roleVariable + "=obedient", "ATOLL_PROCESS_TEST_FILE=" + os.Getenv("ATOLL_PROCESS_TEST_FILE") + ".child"},
+			Log: os.Getenv("ATOLL_PROCESS_TEST_FILE") + ".log", Identity: os.Getenv("ATOLL_PROCESS_TEST_FILE") + ".json",
+		}
+		if err := s.Start(); err != nil {
+			panic(err)
+		}
+		announce()
+		select {}
 	case "failing":
 		fmt.Println("cannot open the pod bay doors")
 		os.Exit(3)
@@ -217,4 +228,32 @@ func TestKillOwnedFindsTheForgotten(t *testing.T) {
 		t.Fatal("the forgotten process lives")
 	}
 	wantState(t, other, Running)
+}
+
+// TestABoundProcessEndsWithItsStarter: also where that is killed, and though it has a
+// session of its own.
+func TestABoundProcessEndsWithItsStarter(t *testing.T) {
+	starter := newSpec(t, "starter")
+	start(t, starter)
+	announced := filepath.Join(starter.Owner, "announced")
+	child := Spec{Name: "child", Owner: announced, Log: announced + ".log", Identity: announced + ".json"}
+	t.Cleanup(func() {
+		if _, err := KillOwned(context.WithoutCancel(t.Context()), announced); err != nil {
+			t.Error(err)
+		}
+	})
+	err := child.WaitReady(t.Context(), time.Minute, func(context.Context) error {
+		_, err := os.Stat(announced + ".child")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := starter.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, id := child.state()
+	if err := id.gone(t.Context(), time.Minute); err != nil {
+		t.Errorf("the child outlives its starter: %v", err)
+	}
 }
