@@ -20,6 +20,9 @@ const (
 	// UpkeepStatuses are the writes of statuses of Bundles and templates a second, of
 	// the hub that leads. One costs about 3 ms.
 	UpkeepStatuses = 50
+	// UpkeepClusters are the writes of Clusters' statuses a second of which only what their
+	// pods ask for has changed, of one hub. One costs about 2 ms.
+	UpkeepClusters = 20
 	// UpkeepSliceEvery is how often one slice is written at most, after UpkeepBurst
 	// times.
 	UpkeepSliceEvery = 4 * time.Second

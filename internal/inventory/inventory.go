@@ -2,7 +2,8 @@
 // agents report it, and whether they can be reached.
 //
 // Contract: being alive is not a write. A Cluster's status is written when what it
-// says changes, never periodically, and not when an agent checks in. Ready turns
+// says changes, never periodically, and not when an agent checks in; where that is only
+// what pods ask for, and little of what there is, not more often than every 10 minutes. Ready turns
 // Unknown SilentAfter after a stream was lost, or SilentAfter after the second
 // check-in was missed, and not before the hub itself has been up for that long. If
 // more of the fleet than SilentShare falls silent within a minute, or misses a
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -28,6 +30,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
@@ -86,6 +89,7 @@ type Reconciler struct {
 	queue   workqueue.TypedRateLimitingInterface[string]
 	writes  prometheus.Counter
 	silence prometheus.Gauge
+	upkeep  *rate.Limiter
 
 	mu      sync.Mutex
 	calm    time.Time // when much of the fleet was silent last
@@ -109,6 +113,9 @@ type member struct {
 	every time.Duration
 	apis  []string // to be stored
 	wrote time.Time
+	// turn to write that its load has changed, among all that wait for that; zero: it did
+	// not ask for one.
+	turn time.Time
 	// outdated is the version of the Cluster that is known not to be the last: the
 	// table is about to show another.
 	outdated string
@@ -134,6 +141,7 @@ func New(o Options) *Reconciler {
 	}
 	r := &Reconciler{
 		o:       o,
+		upkeep:  rate.NewLimiter(atoll.UpkeepClusters, atoll.UpkeepClusters),
 		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		writes:  prometheus.NewCounter(prometheus.CounterOpts{Namespace: "atoll", Subsystem: "inventory", Name: "cluster_writes_total", Help: "Writes of Clusters' statuses."}),
 		silence: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "atoll", Subsystem: "inventory", Name: "silent_clusters_held", Help: "Clusters whose silence is not written, since too much of the fleet is silent at once."}),
@@ -371,7 +379,7 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 		return 0, nil
 	}
 	after = r.judge(uid, c, m, now)
-	seen, apis, wrote := m.facts, m.apis, m.wrote
+	seen, apis := m.facts, m.apis
 	r.mu.Unlock()
 	if len(apis) > 0 {
 		if err := r.storeAPIs(ctx, seen.inventory.GetApisHash(), apis); err != nil {
@@ -389,7 +397,10 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 		r.written(m, seen.inventory)
 		return after, nil
 	}
-	if wait := wrote.Add(settle).Sub(now); wait > 0 && sameConditions(c.Status.Conditions, next.Conditions) {
+	r.mu.Lock()
+	wait := r.wait(m, c.Status, next, now)
+	r.mu.Unlock()
+	if wait > 0 {
 		return least(after, wait), nil
 	}
 	write := c.DeepCopy()
@@ -404,7 +415,7 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 		m.outdated = c.ResourceVersion // who reads it again would write in vain
 	}
 	if err == nil {
-		m.wrote = now
+		m.wrote, m.turn = now, time.Time{}
 		r.writes.Inc()
 	}
 	return after, nil

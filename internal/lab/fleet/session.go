@@ -24,6 +24,7 @@ type link struct {
 	began time.Time
 	// Guarded by the agent's mutex.
 	welcomed bool
+	load     int      // applications held, as the inventory told
 	needs    []string // Bundles of which objects were asked for
 	leaving  bool
 	active   time.Time // when a frame came or went
@@ -141,7 +142,7 @@ func (l *link) before(f *pb.FromHub, out *session.AgentOutput) {
 	}
 	if out.Welcome != nil {
 		l.welcomed = true
-		l.send(a.sim.inventory(false))
+		l.send(l.inventory(false))
 		l.follow(out.Welcome.GetCheckInSeconds())
 	}
 	if i := out.Idle; i != nil {
@@ -151,7 +152,7 @@ func (l *link) before(f *pb.FromHub, out *session.AgentOutput) {
 		l.follow(i.GetCheckInSeconds())
 	}
 	if out.SendAPIs {
-		l.send(a.sim.inventory(true))
+		l.send(l.inventory(true))
 	}
 	if out.Recall {
 		l.send(a.recalled()...)

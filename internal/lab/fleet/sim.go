@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,12 +200,17 @@ func (s *sim) refused(why string) {
 	s.counts.mu.Unlock()
 }
 
-// inventory of an imagined member; all serve the same.
-func (s *sim) inventory(apis bool) *pb.FromAgent {
+// inventory of an imagined member; all serve the same. Its pods ask for more with each
+// application that it holds. The caller holds the agent's mutex.
+func (l *link) inventory(apis bool) *pb.FromAgent {
+	s := l.agent.sim
+	l.load = len(l.agent.holdings)
 	inv := &pb.Inventory{
 		KubernetesVersion: memberVersion, AgentVersion: atoll.Version, ApisHash: s.apisHash, NodesTotal: nodes, NodesReady: nodes,
 		Allocatable: map[string]string{"cpu": "12", "memory": "48Gi", "pods": "330"},
-		Requested:   map[string]string{"cpu": "2", "memory": "4Gi", "pods": "20"},
+		Requested: map[string]string{
+			"cpu": fmt.Sprintf("%dm", 2000+100*l.load), "memory": fmt.Sprintf("%dMi", 4096+128*l.load), "pods": strconv.Itoa(20 + l.load),
+		},
 		MemberReady: true,
 	}
 	if apis {
@@ -277,6 +283,9 @@ func (a *agent) sweep(now time.Time) {
 	}
 	if l != nil && l.welcomed && now.Unix() >= a.renew {
 		l.renew()
+	}
+	if l != nil && l.welcomed && l.load != len(a.holdings) {
+		l.send(l.inventory(false))
 	}
 	silent := time.Duration(0)
 	if l != nil {
