@@ -19,7 +19,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bind"
+	"atoll.dev/atoll/internal/claim"
 )
 
 // Name of the plugin.
@@ -28,7 +28,7 @@ const Name = "Atoll"
 // Hub is what admission asks of the rest of the hub.
 type Hub interface {
 	// Holds tells whether the object is placed, or needed by something that is.
-	Holds(sub bind.Subject) bool
+	Holds(sub claim.Subject) bool
 	// Carries tells whether an object, if it is placed, can be sent: nil, or why it is
 	// too large.
 	Carries(t *unstructured.Unstructured) error

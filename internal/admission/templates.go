@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bind"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -41,7 +41,7 @@ func (p *Plugin) hold(a admission.Attributes) error {
 	if !ok {
 		return nil
 	}
-	sub := bind.SubjectOf(atoll.ItemKey{
+	sub := claim.SubjectOf(atoll.ItemKey{
 		Group: a.GetKind().Group, Kind: a.GetKind().Kind, Namespace: a.GetNamespace(), Name: a.GetName(),
 	}, obj, secretType(a.GetObject()))
 	if hub.Holds(sub) {
@@ -136,7 +136,7 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 	if state.NeverTemplate(a.GetKind().GroupKind()) {
 		return invalid(fmt.Sprintf("a %s cannot be placed", a.GetKind().Kind))
 	}
-	placement, err := bind.ParseClusters(value)
+	placement, err := claim.ParseClusters(value)
 	if err != nil {
 		return invalid(err.Error())
 	}

@@ -17,6 +17,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/state"
 )
@@ -109,14 +110,14 @@ const owner = client.FieldOwner("atoll-hub")
 // Binder keeps Bundles and their Revisions as templates and policies want them.
 type Binder struct {
 	Options
-	index    *Index
+	index    policyIndex
 	claims   *claims
 	inbox    *inbox
-	queue    workqueue.TypedRateLimitingInterface[BundleID]
-	quiet    *debouncer[BundleID]
+	queue    workqueue.TypedRateLimitingInterface[claim.BundleID]
+	quiet    *debouncer[claim.BundleID]
 	reports  *reporter
 	unread   *waits[schema.GroupKind]
-	homeless *waits[BundleID]
+	homeless *waits[claim.BundleID]
 	prints   prints
 	loaded   atomic.Bool
 
@@ -132,12 +133,12 @@ type Binder struct {
 // them at once and acts in Run.
 func New(o Options) *Binder {
 	b := &Binder{
-		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[BundleID](),
+		Options: o, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
 		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.DefaultTypedControllerRateLimiter[BundleID](),
-			workqueue.TypedRateLimitingQueueConfig[BundleID]{Name: "bind"}),
+			workqueue.DefaultTypedControllerRateLimiter[claim.BundleID](),
+			workqueue.TypedRateLimitingQueueConfig[claim.BundleID]{Name: "bind"}),
 	}
 	b.quiet = newDebouncer(b.queue.Add)
 	b.reports = newReporter(b)
@@ -203,12 +204,12 @@ func (b *Binder) load(ctx context.Context) error {
 		}
 		b.inbox.recheck(event{bundle: bundle.Ref.UID})
 	}
-	b.index.SetCluster(b.Policies.ClusterPropagation())
+	b.index.setCluster(b.Policies.ClusterPropagation())
 	for _, p := range b.Policies.ClusterOverrides() {
 		b.overridden[policyKey{"ClusterOverridePolicy", "", p.Name}] = overridden(&p.Spec.OverrideSpec)
 	}
 	for _, ns := range b.Namespaces.List() {
-		b.index.SetNamespace(ns, b.Policies.Propagation(ns))
+		b.index.setNamespace(ns, b.Policies.Propagation(ns))
 		b.namespaces[ns] = b.namespaceState(ns)
 		b.told[ns] = b.toldOf(ns)
 		for _, p := range b.Policies.Overrides(ns) {
@@ -217,7 +218,7 @@ func (b *Binder) load(ctx context.Context) error {
 	}
 	for _, ns := range append([]string{""}, b.Namespaces.List()...) {
 		for _, t := range b.Templates.InNamespace(ns) {
-			b.inbox.recheck(event{template: keyOf(t)})
+			b.inbox.recheck(event{template: claim.KeyOf(t)})
 		}
 	}
 	return nil
@@ -225,7 +226,7 @@ func (b *Binder) load(ctx context.Context) error {
 
 // learn what a Bundle's latest Revision has.
 func (b *Binder) learn(ctx context.Context, bundle state.Bundle) error {
-	id := BundleID{bundle.Ref.Namespace, bundle.Ref.Name}
+	id := claim.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name}
 	content, err := b.previous(ctx, bundle.Ref.UID)
 	if err != nil {
 		return fmt.Errorf("learn what bundle %s has: %w", id, err)
@@ -258,7 +259,7 @@ type kindSet struct {
 func overridden(spec *v1alpha1.OverrideSpec) kindSet {
 	k := kindSet{all: len(spec.ResourceSelectors) == 0, kinds: map[schema.GroupKind]bool{}, names: map[atoll.ItemKey]bool{}}
 	for _, rs := range spec.ResourceSelectors {
-		if gk := kindOf(rs); rs.Name == "" {
+		if gk := claim.KindOf(rs); rs.Name == "" {
 			k.kinds[gk] = true
 		} else {
 			k.names[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Name: rs.Name}] = true
@@ -280,5 +281,5 @@ func (k kindSet) union(o kindSet) kindSet {
 func (k kindSet) open() bool { return k.all || len(k.kinds) > 0 }
 
 func (k kindSet) has(key atoll.ItemKey) bool {
-	return k.all || k.kinds[groupKind(key)] || k.names[atoll.ItemKey{Group: key.Group, Kind: key.Kind, Name: key.Name}]
+	return k.all || k.kinds[claim.GroupKind(key)] || k.names[atoll.ItemKey{Group: key.Group, Kind: key.Kind, Name: key.Name}]
 }

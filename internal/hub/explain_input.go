@@ -16,6 +16,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bind"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/explain"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
@@ -148,7 +149,7 @@ func (x *explainer) ofTemplate(ctx context.Context, key atoll.ItemKey, in *expla
 	}
 	var out []state.Bundle
 	for _, b := range st.Bundles.List() {
-		id := bind.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}
+		id := claim.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}
 		mine := slices.Contains(ids, id) || b.Ref.Namespace == key.Namespace && x.buries(ctx, b, key, in)
 		if isNamespace(key) && b.Ref.Namespace == key.Name && b.Spec.Source.Kind == v1alpha1.SourceNamespaceAnnotation {
 			mine = true
@@ -203,7 +204,7 @@ func (x *explainer) claim(ctx context.Context, key atoll.ItemKey, why bind.Expla
 	return c
 }
 
-func candidate(c bind.Candidate) explain.Candidate {
+func candidate(c claim.Candidate) explain.Candidate {
 	out := explain.Candidate{Kind: c.Source.Kind, Name: c.Source.Name, Matched: c.Matched}
 	if c.Spec != nil {
 		out.Priority = c.Spec.Priority

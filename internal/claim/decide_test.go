@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"strings"
@@ -254,7 +254,7 @@ func TestParseClusters(t *testing.T) {
 		}
 		got := "everywhere"
 		switch a := p.ClusterAffinity; {
-		case isNowhere(p):
+		case atoll.IsNowhere(p):
 			got = "nowhere"
 		case a != nil && a.LabelSelector != nil:
 			got = metav1.FormatLabelSelector(a.LabelSelector)

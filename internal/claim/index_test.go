@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"fmt"
@@ -33,22 +33,19 @@ func TestIndexTakesSinglePolicies(t *testing.T) {
 	own, cluster := map[string]*v1alpha1.PropagationPolicy{}, map[string]*v1alpha1.ClusterPropagationPolicy{}
 	for range 500 {
 		name, spec := fmt.Sprint("p", rnd.IntN(6)), policySpec(int32(rnd.IntN(2)), draw()...)
-		key := policyKey{ppKind, "shop", name}
 		switch rnd.IntN(5) {
 		case 0:
 			delete(own, name)
-			x.set(key, nil)
+			x.Set(ppKind, "shop", name, nil)
 		case 1:
-			key.kind, key.namespace = cppKind, ""
 			delete(cluster, name)
-			x.set(key, nil)
+			x.Set(cppKind, "", name, nil)
 		case 2:
-			key.kind, key.namespace = cppKind, ""
 			cluster[name] = cpp(name, 0, spec)
-			x.set(key, compile(cppKind, &cluster[name].ObjectMeta, &cluster[name].Spec))
+			x.Set(cppKind, "", name, Compile(cppKind, &cluster[name].ObjectMeta, &cluster[name].Spec))
 		default:
 			own[name] = pp(name, 0, spec)
-			x.set(key, compile(ppKind, &own[name].ObjectMeta, &own[name].Spec))
+			x.Set(ppKind, "shop", name, Compile(ppKind, &own[name].ObjectMeta, &own[name].Spec))
 		}
 		anew := &Index{}
 		anew.SetNamespace("shop", slices.Collect(maps.Values(own)))
@@ -63,7 +60,7 @@ func TestIndexTakesSinglePolicies(t *testing.T) {
 		}
 	}
 	for name := range own {
-		x.set(policyKey{ppKind, "shop", name}, nil)
+		x.Set(ppKind, "shop", name, nil)
 	}
 	if len(x.namespaced) > 0 {
 		t.Errorf("left behind: %+v", x.namespaced)

@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ type Decision struct {
 func Decide(x *Index, sub Subject, ns Namespace, holder *v1alpha1.BundleSource) Decision {
 	var d Decision
 	all := x.candidates(sub)
-	if value, ok := clustersAnnotation(ns.Annotations); ok && sub.Key.Namespace != "" {
+	if value, ok := Clusters(ns.Annotations); ok && sub.Key.Namespace != "" {
 		if d.Skipped = BeyondScope(sub); d.Skipped == "" {
 			c, err := annotation(value, levelNamespace)
 			if err != nil {
@@ -37,7 +37,7 @@ func Decide(x *Index, sub Subject, ns Namespace, holder *v1alpha1.BundleSource) 
 			all = slices.Insert(all, 0, c)
 		}
 	}
-	if value, ok := clustersAnnotation(sub.Annotations); ok && annotates(sub.Key) {
+	if value, ok := Clusters(sub.Annotations); ok && annotates(sub.Key) {
 		c, err := annotation(value, levelObject)
 		if err != nil {
 			return Decision{Why: fmt.Sprintf("its annotation is malformed: %v", err), Others: all}
@@ -114,4 +114,19 @@ func edge(a, b Candidate) string {
 		return "age"
 	}
 	return "name"
+}
+
+// Lost says why a candidate did not win.
+func Lost(winner, c Candidate) string {
+	switch {
+	case compare(c, winner) < 0:
+		return "it ranks higher by " + edge(c, winner) + ", but what is placed already stays where it is unless a policy says preemption: Always"
+	case winner.level == levelObject && c.level == levelNamespace:
+		return "an object's own annotation wins over its namespace's"
+	case winner.level >= levelNamespace:
+		return "annotations win over policies"
+	case winner.level != c.level:
+		return "a namespace's own policy wins over a cluster policy"
+	}
+	return "the winner is ahead by " + edge(winner, c)
 }

@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"cmp"
@@ -23,9 +23,9 @@ const (
 // so that no policy's name is ever another one's Bundle.
 var suffixed = regexp.MustCompile(`-[0-9a-f]{10}$`)
 
-// bundleFor gives the Bundle that an object goes into under a candidate, and the
+// BundleFor gives the Bundle that an object goes into under a candidate, and the
 // group that tells it from the candidate's other Bundles there.
-func bundleFor(c Candidate, sub Subject) (BundleID, string) {
+func BundleFor(c Candidate, sub Subject) (BundleID, string) {
 	group := ""
 	switch {
 	case c.level >= levelNamespace:
@@ -60,6 +60,7 @@ func bundleName(src v1alpha1.BundleSource, group string, key atoll.ItemKey) stri
 
 var invalid = regexp.MustCompile(`[^a-z0-9-]+`)
 
-func (id BundleID) compare(other BundleID) int {
+// Compare orders by namespace, then name.
+func (id BundleID) Compare(other BundleID) int {
 	return cmp.Or(strings.Compare(id.Namespace, other.Namespace), strings.Compare(id.Name, other.Name))
 }

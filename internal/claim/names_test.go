@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func TestBundleNames(t *testing.T) {
 	seen := map[BundleID]string{}
 	try := func(c Candidate, sub Subject, plain string) {
 		t.Helper()
-		id, group := bundleFor(c, sub)
+		id, group := BundleFor(c, sub)
 		what := fmt.Sprint(c.Source.Kind, c.Source.Name, sub.Key.Namespace, group, c.level >= levelObject, sub.Key.Kind)
 		if errs := validation.IsDNS1123Subdomain(id.Name); len(errs) > 0 {
 			t.Errorf("%s: %q is no name: %v", what, id.Name, errs)
@@ -24,7 +24,7 @@ func TestBundleNames(t *testing.T) {
 			t.Errorf("%s and %s are both %s", what, other, id)
 		}
 		seen[id] = what
-		if again, _ := bundleFor(c, sub); again != id {
+		if again, _ := BundleFor(c, sub); again != id {
 			t.Errorf("%s has two names", what)
 		}
 		if plain != "" && id.Name != plain {
@@ -56,6 +56,6 @@ func TestBundleNames(t *testing.T) {
 	try(by(v1alpha1.SourceAnnotation, "a", v1alpha1.GroupBy{}), sub("Secret", "a", ""), "")
 	try(by(v1alpha1.SourceAnnotation, "system:a", v1alpha1.GroupBy{}), sub("Role", "system:a", ""), "")
 	try(by(v1alpha1.SourceNamespaceAnnotation, "shop", v1alpha1.GroupBy{}), cm, "")
-	id, _ := bundleFor(by(cppKind, "web", v1alpha1.GroupBy{}), cm)
+	id, _ := BundleFor(by(cppKind, "web", v1alpha1.GroupBy{}), cm)
 	try(by(ppKind, id.Name, v1alpha1.GroupBy{}), cm, "")
 }

@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func ParseClusters(value string) (v1alpha1.Placement, error) {
 	value = strings.TrimSpace(value)
 	switch {
 	case value == "":
-		p.ClusterAffinity = nowhere()
+		p.ClusterAffinity = atoll.Nowhere().ClusterAffinity
 		return p, nil
 	case value == "*":
 		return p, nil
@@ -79,16 +79,6 @@ func parseLabels(text string) (*metav1.LabelSelector, error) {
 	return sel, nil
 }
 
-// nowhere is the affinity that no cluster passes: none has an empty name.
-func nowhere() *v1alpha1.ClusterAffinity {
-	return &v1alpha1.ClusterAffinity{ClusterNames: []string{""}}
-}
-
-func isNowhere(p v1alpha1.Placement) bool {
-	a := p.ClusterAffinity
-	return a != nil && len(a.ClusterNames) == 1 && a.ClusterNames[0] == ""
-}
-
 // annotated gives the spec that an annotation stands for: the API's defaults
 // around its placement.
 func annotated(p v1alpha1.Placement) v1alpha1.PropagationSpec {
@@ -103,8 +93,22 @@ func annotated(p v1alpha1.Placement) v1alpha1.PropagationSpec {
 	}
 }
 
-// clustersAnnotation of an object or namespace.
-func clustersAnnotation(annotations map[string]string) (string, bool) {
+// Clusters gives the annotation by which an object or namespace is placed.
+func Clusters(annotations map[string]string) (string, bool) {
 	v, ok := annotations[atoll.AnnotationClusters]
 	return v, ok
+}
+
+// AnnotationIntent is what the annotation of an object or a namespace wants; nil where
+// there is none, or one that is malformed.
+func AnnotationIntent(annotations map[string]string) *Intent {
+	value, ok := Clusters(annotations)
+	if !ok {
+		return nil
+	}
+	p, err := ParseClusters(value)
+	if err != nil {
+		return nil
+	}
+	return &Intent{annotated(p)}
 }

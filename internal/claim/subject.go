@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,8 +40,9 @@ func SubjectOf(key atoll.ItemKey, obj metav1.Object, secretType string) Subject 
 	return s
 }
 
-func subjectOf(obj *unstructured.Unstructured) Subject {
-	key := keyOf(obj)
+// SubjectFrom an object as it is on the hub.
+func SubjectFrom(obj *unstructured.Unstructured) Subject {
+	key := KeyOf(obj)
 	secretType := ""
 	if key.IsSecret() {
 		secretType, _, _ = unstructured.NestedString(obj.Object, "type")
@@ -49,12 +50,14 @@ func subjectOf(obj *unstructured.Unstructured) Subject {
 	return SubjectOf(key, obj, secretType)
 }
 
-func keyOf(obj *unstructured.Unstructured) atoll.ItemKey {
+// KeyOf an object.
+func KeyOf(obj *unstructured.Unstructured) atoll.ItemKey {
 	gk := obj.GroupVersionKind().GroupKind()
 	return atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-func groupKind(key atoll.ItemKey) schema.GroupKind {
+// GroupKind of an object.
+func GroupKind(key atoll.ItemKey) schema.GroupKind {
 	return schema.GroupKind{Group: key.Group, Kind: key.Kind}
 }
 
@@ -103,7 +106,7 @@ func BeyondScope(s Subject) string {
 	if why := Beyond(s); why != "" {
 		return why
 	}
-	if why := scopeKinds[groupKind(s.Key)]; why != "" {
+	if why := scopeKinds[GroupKind(s.Key)]; why != "" {
 		return why
 	}
 	if systemNamespaces[s.Key.Namespace] {

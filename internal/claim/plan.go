@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/render"
-	"atoll.dev/atoll/internal/state"
 )
 
 // Claim is who places a template now.
@@ -52,7 +51,8 @@ type Intent struct {
 	Spec v1alpha1.PropagationSpec
 }
 
-func (i *Intent) divides() bool {
+// Divides tells whether the source shares replicas out.
+func (i *Intent) Divides() bool {
 	return i.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided
 }
 
@@ -75,6 +75,14 @@ type PlanInput struct {
 	// Fingerprint of a template, as render gives it; nil: render.Fingerprint.
 	Fingerprint func(*unstructured.Unstructured) string
 	World       World
+	// Limits of what can be stored; nil: there are none.
+	Limits Limits
+}
+
+// Limits tell what is too large to be stored, with the size and what to do in the error.
+type Limits interface {
+	Storable(*atoll.Item) error
+	StorableRules(*atoll.Content) error
 }
 
 // Problem is a template that cannot become an item, or, where it names none, something
@@ -233,7 +241,7 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 	item := atoll.Item{Key: key, APIVersion: t.GetAPIVersion(), UID: string(t.GetUID()), Dependency: dependency, Source: p.in.Fingerprint(t)}
 	if prev := p.prev[key]; prev != nil && prev.Source == item.Source {
 		item.APIVersion, item.Object, item.Hash = prev.APIVersion, prev.Object, prev.Hash
-	} else if err := fill(&item, t, p.in.Defaults); err != nil {
+	} else if err := Fill(&item, t, p.in.Defaults, p.in.Limits); err != nil {
 		p.out.Problems = append(p.out.Problems, Problem{key, err})
 		if prev != nil {
 			p.next[key] = *prev
@@ -241,21 +249,24 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		return
 	}
 	hold(&item, t)
-	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.divides() && hasReplicas(t)
+	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && Replicated(t)
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.Finalize = append(p.out.Finalize, key)
 	}
 	p.next[key] = item
 }
 
-// fill the item with what its template states; an error where that cannot be sent.
-func fill(item *atoll.Item, t *unstructured.Unstructured, defaults render.Defaulter) error {
+// Fill the item with what its template states; an error where that cannot be sent.
+func Fill(item *atoll.Item, t *unstructured.Unstructured, defaults render.Defaulter, limits Limits) error {
 	object, err := render.Prune(t, defaults)
 	if err != nil {
 		return err
 	}
 	item.Object, item.Hash = object, atoll.Hash(object)
-	return state.Storable(item)
+	if limits == nil {
+		return nil
+	}
+	return limits.Storable(item)
 }
 
 // unclaimed settles an item that the Bundle's source no longer chooses. It stays
@@ -387,7 +398,7 @@ func (p *planner) finish() PlanOutput {
 		c.Items = append(c.Items, item)
 		delete(p.tombs, atoll.Tombstone{Key: key, UID: item.UID}.ID())
 	}
-	c.Rules = rulesFor(c.Items, overridesInOrder(p.in.ClusterOverrides, p.in.Overrides), p.labels)
+	c.Rules = rulesFor(c.Items, InOrder(p.in.ClusterOverrides, p.in.Overrides), p.labels)
 	for _, k := range slices.Sorted(maps.Keys(p.tombs)) {
 		c.Tombstones = append(c.Tombstones, p.tombs[k])
 	}
@@ -397,8 +408,8 @@ func (p *planner) finish() PlanOutput {
 		}
 		return strings.Compare(a.UID, b.UID)
 	})
-	if p.out.Cut = p.differs(); p.out.Cut {
-		if err := state.StorableRules(c); err != nil {
+	if p.out.Cut = p.differs(); p.out.Cut && p.in.Limits != nil {
+		if err := p.in.Limits.StorableRules(c); err != nil {
 			p.out.Cut = false
 			p.out.Problems = append(p.out.Problems, Problem{Err: err})
 		}
@@ -458,4 +469,10 @@ func (p *planner) differs() bool {
 func sameItem(a, b atoll.Item) bool {
 	a.Object, b.Object, a.Source, b.Source = nil, nil, "", ""
 	return reflect.DeepEqual(a, b)
+}
+
+// Replicated tells whether the object states replicas that can be shared out.
+func Replicated(t *unstructured.Unstructured) bool {
+	_, _, ok := interpret.Replicas(t)
+	return ok
 }

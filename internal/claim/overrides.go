@@ -1,4 +1,4 @@
-package bind
+package claim
 
 import (
 	"cmp"
@@ -14,14 +14,14 @@ import (
 	"atoll.dev/atoll/internal/render"
 )
 
-// override is an override policy in its place in the order.
-type override struct {
-	kind      string
-	namespace string // of an OverridePolicy; "" for a ClusterOverridePolicy
-	name      string
+// Override is an override policy in its place in the order.
+type Override struct {
+	Kind      string
+	Namespace string // of an OverridePolicy; "" for a ClusterOverridePolicy
+	Name      string
 	stage     int
 	priority  int32
-	spec      *v1alpha1.OverrideSpec
+	Spec      *v1alpha1.OverrideSpec
 	// selectors that are not malformed.
 	selectors []overrideSelector
 }
@@ -31,11 +31,11 @@ type overrideSelector struct {
 	kind schema.GroupKind
 }
 
-// compileOverride reads the policy's selectors.
-func compileOverride(o override) override {
-	for _, rs := range o.spec.ResourceSelectors {
+// CompileOverride reads the policy's selectors.
+func CompileOverride(o Override) Override {
+	for _, rs := range o.Spec.ResourceSelectors {
 		if s, ok := compileSelector(rs); ok {
-			o.selectors = append(o.selectors, overrideSelector{s, kindOf(rs)})
+			o.selectors = append(o.selectors, overrideSelector{s, KindOf(rs)})
 		}
 	}
 	return o
@@ -48,57 +48,55 @@ const (
 	stageEnforced
 )
 
-// overridesInOrder gives the policies in the order in which they apply:
+// InOrder gives the policies in the order in which they apply:
 // ClusterOverridePolicies, OverridePolicies of the namespace, enforced
 // ClusterOverridePolicies; within each by priority, then name.
-func overridesInOrder(cluster []*v1alpha1.ClusterOverridePolicy, namespaced []*v1alpha1.OverridePolicy) []override {
-	out := make([]override, 0, len(cluster)+len(namespaced))
+func InOrder(cluster []*v1alpha1.ClusterOverridePolicy, namespaced []*v1alpha1.OverridePolicy) []Override {
+	out := make([]Override, 0, len(cluster)+len(namespaced))
 	for _, p := range cluster {
 		stage := stageCluster
 		if p.Spec.Enforced {
 			stage = stageEnforced
 		}
-		out = append(out, compileOverride(override{kind: "ClusterOverridePolicy", name: p.Name, stage: stage, priority: p.Spec.Priority, spec: &p.Spec.OverrideSpec}))
+		out = append(out, CompileOverride(Override{Kind: "ClusterOverridePolicy", Name: p.Name, stage: stage, priority: p.Spec.Priority, Spec: &p.Spec.OverrideSpec}))
 	}
 	for _, p := range namespaced {
-		out = append(out, compileOverride(override{
-			kind: "OverridePolicy", namespace: p.Namespace, name: p.Name,
-			stage: stageNamespace, priority: p.Spec.Priority, spec: &p.Spec,
+		out = append(out, CompileOverride(Override{
+			Kind: "OverridePolicy", Namespace: p.Namespace, Name: p.Name,
+			stage: stageNamespace, priority: p.Spec.Priority, Spec: &p.Spec,
 		}))
 	}
-	slices.SortFunc(out, func(a, b override) int {
-		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.priority, b.priority), strings.Compare(a.name, b.name))
+	slices.SortFunc(out, func(a, b Override) int {
+		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.priority, b.priority), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }
 
-func (o override) key() policyKey { return policyKey{o.kind, o.namespace, o.name} }
-
 // String names the policy as atoll.Rule does.
-func (o override) String() string {
-	if o.namespace == "" {
-		return o.kind + "/" + o.name
+func (o Override) String() string {
+	if o.Namespace == "" {
+		return o.Kind + "/" + o.Name
 	}
-	return o.kind + "/" + o.namespace + "/" + o.name
+	return o.Kind + "/" + o.Namespace + "/" + o.Name
 }
 
 // rulesFor gives the rules that select any of the items, in order. labelsOf gives an
 // item's labels.
-func rulesFor(items []atoll.Item, overrides []override, labelsOf func(*atoll.Item) map[string]string) []atoll.Rule {
+func rulesFor(items []atoll.Item, overrides []Override, labelsOf func(*atoll.Item) map[string]string) []atoll.Rule {
 	var out []atoll.Rule
 	for _, o := range overrides {
 		var chosen []*atoll.Item
 		for i := range items {
-			if o.selects(&items[i], labelsOf) {
+			if o.Selects(&items[i], labelsOf) {
 				chosen = append(chosen, &items[i])
 			}
 		}
 		if len(chosen) == 0 {
 			continue
 		}
-		for n := range o.spec.OverrideRules {
-			r := &o.spec.OverrideRules[n]
-			data := o.namespace != "" && render.TouchesData(r.Overriders)
+		for n := range o.Spec.OverrideRules {
+			r := &o.Spec.OverrideRules[n]
+			data := o.Namespace != "" && render.TouchesData(r.Overriders)
 			rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders}
 			for _, item := range chosen {
 				if data && item.Key.Group == "" && item.Key.Kind == "Secret" {
@@ -114,17 +112,17 @@ func rulesFor(items []atoll.Item, overrides []override, labelsOf func(*atoll.Ite
 	return out
 }
 
-// selects tells whether the policy is about the item. One without selectors is about
+// Selects tells whether the policy is about the item. One without selectors is about
 // all that it may touch.
-func (o override) selects(item *atoll.Item, labelsOf func(*atoll.Item) map[string]string) bool {
-	if o.namespace != "" && (item.Key.Namespace != o.namespace || render.ClusterOnly(groupKind(item.Key))) {
+func (o Override) Selects(item *atoll.Item, labelsOf func(*atoll.Item) map[string]string) bool {
+	if o.Namespace != "" && (item.Key.Namespace != o.Namespace || render.ClusterOnly(GroupKind(item.Key))) {
 		return false
 	}
-	if len(o.spec.ResourceSelectors) == 0 {
+	if len(o.Spec.ResourceSelectors) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(o.selectors, func(s overrideSelector) bool {
-		return s.kind == groupKind(item.Key) &&
+		return s.kind == GroupKind(item.Key) &&
 			(s.namespace == "" || s.namespace == item.Key.Namespace) &&
 			(s.name == "" || s.name == item.Key.Name) &&
 			(s.labels == nil || s.labels.Matches(labels.Set(labelsOf(item))))
