@@ -220,6 +220,25 @@ type Placement struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	ClusterTolerations []corev1.Toleration `json:"clusterTolerations,omitempty"`
+	// MaxClusters keeps the best so many of the clusters that fit, from 1 to 1000000.
+	// Omitted: all of them. A cluster that runs the Bundle and still fits keeps it,
+	// however others score. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MaxClusters int32 `json:"maxClusters,omitempty"`
+	// SpreadConstraints spread the clusters over regions, zones, providers or values of
+	// a label.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	SpreadConstraints []SpreadConstraint `json:"spreadConstraints,omitempty"`
+	// Scores say which clusters are better where not all that fit are chosen, by the
+	// weighted mean of all; PreferNoSchedule taints that are not tolerated lower it by
+	// 200 each, and equal ones are told apart by a hash of the Bundle. Default: Balance.
+	// Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	Scores []Score `json:"scores,omitempty"`
 	// ReplicaScheduling says how the replicas of the Bundle's workloads are spread.
 	// +optional
 	// +kubebuilder:default={}

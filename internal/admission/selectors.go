@@ -154,6 +154,7 @@ func contradictions(keys map[string]*constraint, at *field.Path) field.ErrorList
 // checkPlacement of a propagation policy.
 func checkPlacement(p *v1alpha1.Placement, at *field.Path) field.ErrorList {
 	errs := checkAffinity(p.ClusterAffinity, at.Child("clusterAffinity"))
+	errs = append(errs, checkChoice(p, at)...)
 	for i, t := range p.ClusterTolerations {
 		errs = append(errs, checkToleration(t, at.Child("clusterTolerations").Index(i))...)
 	}

@@ -9,6 +9,8 @@ const (
 	RowUnfit = "Unfit"
 	// RowNoClusterFits: nothing fits the placement, so what runs is kept.
 	RowNoClusterFits = "NoClusterFits"
+	// RowSpreadUnmet: the spread's minimum cannot be had, so nothing changes.
+	RowSpreadUnmet = "SpreadUnmet"
 	// RowPlacementEdited: the placement was edited so that the cluster is out.
 	RowPlacementEdited = "PlacementEdited"
 	// RowEvicted: a NoExecute taint is not tolerated, or not any more.

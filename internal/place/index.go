@@ -33,6 +33,9 @@ type index struct {
 	stepping map[string]bool
 	roster   roster
 	items    *lru.Cache // revision → []schedule.Workload
+	// reserved counts, by cluster UID, the rows that steps under way are about to write
+	// there and that no table shows yet.
+	reserved map[string]int64
 }
 
 type entry struct {
@@ -41,8 +44,11 @@ type entry struct {
 	whenUnfit v1alpha1.WhenUnfit
 	filter    *schedule.Filter
 	hash      string // of the placement
-	// complete: every cluster that fits has a row, but for those touched since.
+	// complete: every cluster that fits has a row, but for those touched since. Never
+	// where the placement chooses among them: then each step looks at all that fit, and
+	// hungry tells whether one more that comes to fit could be chosen.
 	complete bool
+	hungry   bool
 	// touched clusters, by the change that touched them last. change counts up, so
 	// that a step knows what came after it began.
 	touched map[string]uint64
@@ -93,7 +99,7 @@ type view struct {
 }
 
 func newIndex() *index {
-	return &index{entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{}, items: lru.New(1024)}
+	return &index{entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{}, items: lru.New(1024), reserved: map[string]int64{}}
 }
 
 // view of a Bundle. A placement that is not the one that is remembered has to be
@@ -201,6 +207,8 @@ type written struct {
 	rows, placed int
 	// could: it could place, so that all that fit have a row now.
 	could bool
+	// hungry: of clusters that come to fit, one may be chosen.
+	hungry bool
 }
 
 // done notes that a step over all rows was written. again: a row changed meanwhile
@@ -220,7 +228,7 @@ func (x *index) done(v view, w written) (after time.Duration, again bool) {
 	if e.stirred = nil; w.out.Plan == nil {
 		e.plan = ""
 	}
-	e.due, e.complete = w.out.RequeueAt, w.could
+	e.due, e.complete, e.hungry = w.out.RequeueAt, w.could && !e.filter.Chooses(), w.hungry
 	if e.whole = e.asked != v.asked || !w.could || !w.out.Quiet; w.could {
 		e.forgetTouches(v)
 	}
@@ -398,7 +406,7 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
 	}
 	r.reachable(is)
-	if known && reflect.DeepEqual(was, is) {
+	if known && same(was, is) {
 		return
 	}
 	r.touchAll(r.index.underWay(), name)
@@ -409,6 +417,13 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	if known && !reflect.DeepEqual(was.ClusterView, is.ClusterView) {
 		r.revary(ctx, is)
 	}
+}
+
+// same tells whether two states of a cluster are the same to every placement: what only
+// scores look at is read when somebody chooses, and is no reason to choose again.
+func same(was, is schedule.Cluster) bool {
+	was.Resources, is.Resources = nil, nil
+	return reflect.DeepEqual(was, is)
 }
 
 func (r *Reconciler) touchAll(uids []string, cluster string) {
@@ -453,7 +468,7 @@ func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
 		}
 		if held[e.uid] {
 			holding = append(holding, *e)
-		} else if ok, _, _ := e.filter.Fits(is); ok {
+		} else if e.concerns(was, is) {
 			uids = append(uids, e.uid)
 		}
 	}
@@ -464,24 +479,32 @@ func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
 			row = &s.Spec
 		}
 		before, after := e.verdict(was, row), e.verdict(is, row)
-		if row == nil && after.Outcome == schedule.Placed || row != nil && before != after {
+		if row == nil && after.Outcome == schedule.Placed || row != nil && (before != after || e.filter.Chooses()) {
 			uids = append(uids, e.uid)
 		}
 	}
 	return uids
 }
 
+// concerns tells whether the change of a cluster without a row could give it one.
+func (e *entry) concerns(was, is schedule.Cluster) bool {
+	if e.filter.Chooses() && !e.hungry && !e.whole {
+		return false
+	}
+	if ok, _, _ := e.filter.Fits(is); ok {
+		return true
+	}
+	// It counts, in the group that it was in, as one that could be chosen.
+	if !e.filter.Chooses() {
+		return false
+	}
+	ok, _, _ := e.filter.Fits(was)
+	return ok
+}
+
 // verdict on one cluster alone; comparable.
 func (e entry) verdict(c schedule.Cluster, row *atoll.RowSpec) schedule.Verdict {
-	in := schedule.Input{
-		Bundle: e.uid, Placement: e.placement, Filter: e.filter, WhenUnfit: e.whenUnfit,
-		Clusters: []schedule.Cluster{c},
-	}
-	if row != nil {
-		in.Rows = map[string]atoll.RowSpec{c.Name: *row}
-	}
-	v, _ := schedule.Schedule(in).Verdict(c.Name)
-	return v
+	return e.filter.Judge(&c, row, e.whenUnfit)
 }
 
 // revary: other override rules may target the cluster now, which only matters to

@@ -124,6 +124,8 @@ func (m memRows) OfCluster(uid string) (out []state.Row) {
 	return out
 }
 
+func (m memRows) CountOf(uid string) int { return len(m.OfCluster(uid)) }
+
 func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error {
 	if len(changes) == 0 {
 		return nil

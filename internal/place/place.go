@@ -50,6 +50,7 @@ type Rows interface {
 	Get(bundleUID, cluster string) (state.Row, bool)
 	OfBundle(uid string) []state.Row
 	OfCluster(clusterUID string) []state.Row
+	CountOf(clusterUID string) int
 	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
 	Subscribe(fn func(bundleUID string, clusters []string))
 }
@@ -302,12 +303,13 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	if err != nil {
 		return err
 	}
+	defer r.reserve(snap, view.filter)()
 	out, settle := r.advance(snap)
 	if err := r.write(ctx, snap, out, settle); err != nil {
 		return err
 	}
 	r.report(b, snap.in.Recalled, out)
-	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding}); again {
+	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry}); again {
 		r.add(uid, priorityUser, after)
 	}
 	r.at(uid, out.RequeueAt)

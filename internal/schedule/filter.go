@@ -21,6 +21,8 @@ type Cluster struct {
 	Accepted bool
 	Deleting bool
 	Taints   []v1alpha1.Taint
+	// Resources that its agent reported, by name. Only scores look at them.
+	Resources []Amount
 }
 
 // ClusterOf an API object; shares memory with it.
@@ -28,6 +30,7 @@ func ClusterOf(c *v1alpha1.Cluster) Cluster {
 	return Cluster{
 		ClusterView: atoll.ViewOf(c), UID: string(c.UID),
 		Accepted: c.Spec.Accepted, Deleting: c.DeletionTimestamp != nil, Taints: c.Spec.Taints,
+		Resources: AmountsOf(&c.Status.Resources),
 	}
 }
 
@@ -51,17 +54,25 @@ type Filter struct {
 	tolerations    []corev1.Toleration
 	labelPrint     string
 	fieldPrint     string
-	// print of the selectors, as rows remember it.
+	choice         *choice
+	// print of the selectors and of the choice, as rows remember it.
 	print string
 }
 
 // Compile a placement. A malformed label selector refuses every cluster, with the
 // error as the reason; admission keeps those out.
 func Compile(p v1alpha1.Placement) *Filter {
-	f := &Filter{tolerations: p.ClusterTolerations}
-	a := p.ClusterAffinity
+	f := &Filter{tolerations: p.ClusterTolerations, choice: compileChoice(&p)}
+	f.useAffinity(p.ClusterAffinity)
+	if f.choice != nil {
+		f.print = withChoice(f.print, f.choice.print)
+	}
+	return f
+}
+
+func (f *Filter) useAffinity(a *v1alpha1.ClusterAffinity) {
 	if a == nil {
-		return f
+		return
 	}
 	f.names, f.exclude = set(a.ClusterNames), set(a.ExcludeClusters)
 	if a.LabelSelector != nil {
@@ -81,7 +92,6 @@ func Compile(p v1alpha1.Placement) *Filter {
 	if f.labelPrint != "" || f.fieldPrint != "" {
 		f.print = f.labelPrint + "." + f.fieldPrint
 	}
-	return f
 }
 
 func set(names []string) map[string]bool {

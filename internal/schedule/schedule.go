@@ -23,6 +23,9 @@ type Input struct {
 	Clusters []Cluster
 	// Elsewhere counts clusters that are not listed, and that fit and hold a row.
 	Elsewhere int
+	// Load tells how many other Bundles a cluster has, for the score Balance; nil: none.
+	// It answers the same while Schedule runs.
+	Load func(c *Cluster) int64 `json:"-"`
 	// Terse leaves out verdicts on clusters that do not fit and hold nothing.
 	Terse bool
 	// Workloads whose replicas are shared out: the items that the content marks as
@@ -76,6 +79,8 @@ type Verdict struct {
 	EvictAt time.Time
 	// Weight in divisions, for Placed and Kept.
 	Weight int64
+	// Score of a newcomer among which was chosen, of 1,000,000.
+	Score int64
 }
 
 // Decision about a Bundle. Read-only.
@@ -84,6 +89,12 @@ type Decision struct {
 	Verdicts []Verdict
 	// NoFit: no cluster fits, and that is not on purpose.
 	NoFit bool
+	// Unmet says which minimum of the spread cannot be had, so that nothing changes;
+	// NoFit is set then too.
+	Unmet string
+	// Hungry: of clusters that come to fit, one may be chosen. Not said where all that
+	// fit are.
+	Hungry bool
 	// EvictAt is when the first eviction is due; zero: none is.
 	EvictAt time.Time
 
@@ -104,6 +115,11 @@ func Schedule(in Input) Decision {
 		d.rows = make(map[string]atoll.RowSpec, len(in.Rows))
 	}
 	weigh := weigher(in.Placement.ReplicaScheduling.WeightPreference)
+	var among *pool
+	if f.choice != nil {
+		among = newPool(f.choice, in.Bundle, len(in.Clusters))
+		in.Clusters = inOrder(in.Clusters)
+	}
 	seen, placed := 0, in.Elsewhere
 	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
 	for i := range in.Clusters {
@@ -119,19 +135,22 @@ func Schedule(in Input) Decision {
 			}
 		}
 		v := f.judge(c, row, in.WhenUnfit, in.Now)
-		if in.Terse && !has && v.Outcome == Out {
+		if in.Terse && !has && v.Outcome == Out || among != nil && among.offer(c, row, &v, &d, &in) {
 			continue
 		}
 		if v.Outcome == Placed || v.Outcome == Kept {
 			v.Weight = weigh(c)
 		}
-		if v.Outcome == Placed {
+		if v.Outcome == Placed && among == nil {
 			placed++
 		}
 		if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
 			d.EvictAt = v.EvictAt
 		}
 		d.Verdicts = append(d.Verdicts, v)
+	}
+	if among != nil {
+		placed += d.choose(among, f, &in, weigh)
 	}
 	if seen < len(in.Rows) {
 		d.gone(in)
@@ -179,6 +198,15 @@ func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
 	}
 }
 
+// Judge one cluster by itself, whatever others there are: as if no time passed, and as if
+// all that fit were chosen. row is its row of the Bundle, nil if it has none.
+func (f *Filter) Judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit) Verdict {
+	if row != nil && (row.UID != c.UID || row.Phase == atoll.RowRemoving && !c.Deleting) {
+		row = nil
+	}
+	return f.judge(c, row, unfit, time.Time{})
+}
+
 // judge one cluster; row is what it holds of the Bundle, nil if nothing.
 func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	v := Verdict{Cluster: c.Name, UID: c.UID}
@@ -222,7 +250,7 @@ func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit,
 // not drift, and a selector that the row does not remember is a new one. Whether
 // a cluster is accepted or tainted NoSchedule is never an edit.
 func edited(r refusal, row atoll.RowSpec) bool {
-	labels, fields, _ := strings.Cut(row.Placement, ".")
+	labels, fields, _ := strings.Cut(printOfFilters(row.Placement), ".")
 	switch r.filter {
 	case FilterExclude, FilterNames:
 		return true

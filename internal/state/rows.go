@@ -120,6 +120,16 @@ func (t *Rows) OfCluster(uid string) []Row {
 	return out
 }
 
+// CountOf gives how many rows the cluster with that UID has.
+func (t *Rows) CountOf(uid string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if m := t.byMember[uid]; m != nil {
+		return len(m.rows)
+	}
+	return 0
+}
+
 // Get one row.
 func (t *Rows) Get(bundleUID, cluster string) (out Row, ok bool) {
 	t.mu.RLock()

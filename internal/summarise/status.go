@@ -22,6 +22,7 @@ import (
 const (
 	ReasonPlaced        = "Placed"
 	ReasonNoClusterFits = "NoClusterFits"
+	ReasonSpreadUnmet   = "SpreadUnmet"
 	ReasonNowhere       = "Nowhere"
 	ReasonDeleting      = "Deleting"
 	ReasonNotScheduled  = "NotScheduled"
@@ -80,6 +81,8 @@ type tally struct {
 	reachable, behind, failed, degraded, progressing int32
 	// unfit: nothing fits, and what runs is kept.
 	unfit bool
+	// unmet minimum of the spread, because of which nothing changes.
+	unmet string
 	plans []atoll.RowReason
 	// held counts the clusters that a plan is about; names are the first of them.
 	held  int
@@ -97,6 +100,9 @@ func count(in Input) *tally {
 			t.plans, t.held, t.names = append(t.plans, reason), t.held+int(r.count()), append(t.names, r.names()...)
 		}
 		t.unfit = t.unfit || reason.Word == atoll.RowNoClusterFits
+		if reason.Word == atoll.RowSpreadUnmet {
+			t.unmet = reason.Text
+		}
 		switch {
 		case r.Spec.Phase == atoll.RowActive:
 			t.active(in, r)
@@ -165,6 +171,8 @@ func (t *tally) scheduled(in Input) metav1.Condition {
 		c.Reason, c.Message = ReasonDeleting, "the Bundle is being deleted"
 	case t.unfit:
 		c.Reason, c.Message = ReasonNoClusterFits, "no cluster fits the placement; what runs is kept where it is"
+	case t.unmet != "":
+		c.Reason, c.Message = ReasonSpreadUnmet, t.unmet+"; what runs is kept as it is, and nothing new comes"
 	case t.desired > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonPlaced, fmt.Sprintf("placed on %s", clusters(int(t.desired)))
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):

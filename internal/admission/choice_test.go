@@ -1,0 +1,37 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+func TestCheckChoice(t *testing.T) {
+	for _, tc := range []struct{ placement, want string }{
+		{"{maxClusters: 3, spreadConstraints: [{spreadByField: zone, minGroups: 3}, {spreadByLabel: rack}], scores: [{name: Balance}, {name: ResourceAvailable, resource: cpu}, {name: ResourceAvailable, resource: memory, full: 1Gi}]}", ""},
+		{"{spreadConstraints: [{spreadByLabel: 'a b'}]}", "p.spreadConstraints[0].spreadByLabel"},
+		{"{spreadConstraints: [{spreadByField: zone}, {spreadByField: region}, {spreadByField: zone}]}", "p.spreadConstraints[2]"},
+		{"{spreadConstraints: [{spreadByLabel: zone}, {spreadByField: zone}]}", ""},
+		{"{maxClusters: 2, spreadConstraints: [{spreadByField: zone, minGroups: 3}]}", "p.spreadConstraints[0].minGroups"},
+		{"{maxClusters: 1, scores: [{name: Balance}, {name: Balance, weight: 3}]}", "p.scores[1]"},
+		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: '-'}]}", "p.scores[0].resource"},
+		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: cpu, full: '0'}]}", "p.scores[0].full"},
+		{"{scores: [{name: Balance}]}", "p.scores"},
+	} {
+		var p v1alpha1.Placement
+		if err := yaml.UnmarshalStrict([]byte(tc.placement), &p); err != nil {
+			t.Fatal(err)
+		}
+		var at []string
+		for _, e := range checkChoice(&p, field.NewPath("p")) {
+			at = append(at, e.Field)
+		}
+		if got := strings.Join(at, " "); got != tc.want {
+			t.Errorf("%s is refused at %q, want %q", tc.placement, got, tc.want)
+		}
+	}
+}

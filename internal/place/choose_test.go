@@ -1,0 +1,148 @@
+package place
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// holders of a Bundle, and how many of its rows stay.
+func holders(m *memory, uid string) (names []string) {
+	for _, r := range (memRows{m}).OfBundle(uid) {
+		if r.Spec.Phase == atoll.RowActive {
+			names = append(names, r.Cluster)
+		}
+	}
+	return names
+}
+
+func most(n int32) v1alpha1.Placement { return v1alpha1.Placement{MaxClusters: n} }
+
+// maxClusters keeps so many, whoever comes; when one goes, another takes its place.
+func TestMaxClusters(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b", "c")
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = most(2) })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		first := holders(m, "web")
+		if len(first) != 2 {
+			t.Fatalf("chosen: %s", first)
+		}
+		_, looks := m.counts()
+		for i := range 10 {
+			m.cluster(fmt.Sprint("new", i), nil)
+		}
+		synctest.Wait()
+		if _, now := m.counts(); now != looks {
+			t.Errorf("clusters that nobody waits for cost %d steps", now-looks)
+		}
+		if got := holders(m, "web"); fmt.Sprint(got) != fmt.Sprint(first) {
+			t.Errorf("others came, and %s became %s", first, got)
+		}
+		m.deleteCluster(first[0])
+		m.settle("web")
+		if got := holders(m, "web"); len(got) != 2 || !strings.Contains(fmt.Sprint(got), first[1]) {
+			t.Errorf("%s is deleted, and %s became %s", first[0], first, got)
+		}
+	})
+}
+
+// Where fewer are chosen than wanted, one that comes to fit is.
+func TestAClusterComesThatIsWanted(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a")
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		p := most(3)
+		p.SpreadConstraints = []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByRegion, MinGroups: 2}}
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = p })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		want(t, m, "web", "")
+		in := func(region string) func(*v1alpha1.Cluster) {
+			return func(c *v1alpha1.Cluster) { c.Spec.Region = region }
+		}
+		m.cluster("a", in("eu"))
+		m.cluster("b", in("eu"))
+		m.settle("web")
+		want(t, m, "web", "")
+		m.cluster("c", in("us"))
+		m.settle("web")
+		want(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		// That a cluster drifts to where no group is left takes nothing, and says so.
+		m.cluster("c", in("eu"))
+		m.settle("web")
+		want(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		row, _ := (memRows{m}).Get("web", "a")
+		if reason := atoll.ParseRowReason(row.Spec.Reason); reason.Word != atoll.RowSpreadUnmet {
+			t.Errorf("the row says %q", row.Spec.Reason)
+		}
+	})
+}
+
+// Lowering maxClusters takes out what is over, and moves nothing else.
+func TestMaxClustersIsLowered(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b", "c", "d")
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = most(4) })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = most(3) })
+		m.settle("web")
+		if got := holders(m, "web"); len(got) != 3 || len((memRows{m}).OfBundle("web")) != 3 {
+			t.Errorf("left: %s", m.show("web"))
+		}
+	})
+}
+
+// Many Bundles fill a fleet evenly, also where they are placed at the same time.
+func TestBundlesBalance(t *testing.T) {
+	m := newMemory()
+	for i := range 10 {
+		m.cluster(fmt.Sprint("c", i), nil)
+	}
+	for i := range 40 {
+		uid := fmt.Sprint("bundle", i)
+		m.bundle(uid, func(b *state.Bundle) { b.Spec.Placement = most(1) })
+		m.cut(uid, &atoll.Content{})
+	}
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		synctest.Wait()
+		for i := range 10 {
+			if n := (memRows{m}).CountOf(fmt.Sprint("uid-c", i)); n < 2 || n > 6 {
+				t.Errorf("c%d has %d of 40 rows", i, n)
+			}
+		}
+	})
+}
+
+// A cluster whose load changes causes no step.
+func TestReportsOfResourcesCauseNothing(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = most(5) })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		_, looks := m.counts()
+		m.cluster("a", func(c *v1alpha1.Cluster) {
+			c.Status.Resources.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+			c.Status.Conditions = []metav1.Condition{{Type: "Ready"}}
+		})
+		synctest.Wait()
+		if _, now := m.counts(); now != looks {
+			t.Errorf("a report of resources cost %d steps", now-looks)
+		}
+	})
+}
