@@ -167,7 +167,7 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 	errs := checkAffinity(r.TargetCluster, at.Child("targetCluster"))
 	o := &r.Overriders
 	in := at.Child("overriders")
-	if len(o.ImageOverrider)+len(o.LabelsOverrider)+len(o.AnnotationsOverrider)+len(o.Plaintext) == 0 && o.Replicas == nil {
+	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {
 		errs = append(errs, field.Required(in, "a rule without overriders does nothing"))
 	}
 	for _, problem := range render.CheckOverriders(*o) {
@@ -175,11 +175,47 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 	}
 	errs = append(errs, checkKeys(o.LabelsOverrider, in.Child("labelsOverrider"), validation.IsValidLabelValue)...)
 	errs = append(errs, checkKeys(o.AnnotationsOverrider, in.Child("annotationsOverrider"), nil)...)
-	if o.Replicas != nil {
+	for i, one := range o.Ordered {
+		here := in.Child("ordered").Index(i)
+		if one.LabelsOverrider != nil {
+			errs = append(errs, checkKeyValues(*one.LabelsOverrider, here.Child("labelsOverrider"), validation.IsValidLabelValue)...)
+		}
+		if one.AnnotationsOverrider != nil {
+			errs = append(errs, checkKeyValues(*one.AnnotationsOverrider, here.Child("annotationsOverrider"), nil)...)
+		}
+	}
+	errs = append(errs, checkMergeable(spec, *o, in)...)
+	if render.SetsReplicas(*o) {
 		if hub, ok := p.Hub(); ok {
 			if key, divided := hub.Divided(a.GetNamespace(), spec.ResourceSelectors); divided {
-				errs = append(errs, field.Forbidden(in.Child("replicas"),
+				if o.Replicas != nil {
+					in = in.Child("replicas")
+				}
+				errs = append(errs, field.Forbidden(in,
 					fmt.Sprintf("the placement of %s %s divides its replicas, so that no override can set them", key.Kind, key.Name)))
+			}
+		}
+	}
+	return errs
+}
+
+// checkMergeable refuses strategic merge patches of kinds that say nothing of how their
+// lists are merged.
+func checkMergeable(spec *v1alpha1.OverrideSpec, o v1alpha1.Overriders, at *field.Path) field.ErrorList {
+	var paths []*field.Path
+	if o.StrategicMerge != nil {
+		paths = append(paths, at.Child("strategicMerge"))
+	}
+	for i := range o.Ordered {
+		if o.Ordered[i].StrategicMerge != nil {
+			paths = append(paths, at.Child("ordered").Index(i).Child("strategicMerge"))
+		}
+	}
+	var errs field.ErrorList
+	for _, path := range paths {
+		for _, rs := range spec.ResourceSelectors {
+			if gk := kindOf(rs); !render.Mergeable(gk) {
+				errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch", gk)))
 			}
 		}
 	}
@@ -189,16 +225,22 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 func checkKeys(list []v1alpha1.LabelAnnotationOverrider, at *field.Path, value func(string) []string) field.ErrorList {
 	var errs field.ErrorList
 	for i, l := range list {
-		for k, v := range l.Value {
-			for _, msg := range validation.IsQualifiedName(k) {
-				errs = append(errs, field.Invalid(at.Index(i).Child("value"), k, msg))
-			}
-			if value == nil || l.Operator == v1alpha1.OverrideRemove {
-				continue
-			}
-			for _, msg := range value(v) {
-				errs = append(errs, field.Invalid(at.Index(i).Child("value").Key(k), v, msg))
-			}
+		errs = append(errs, checkKeyValues(l, at.Index(i), value)...)
+	}
+	return errs
+}
+
+func checkKeyValues(l v1alpha1.LabelAnnotationOverrider, at *field.Path, value func(string) []string) field.ErrorList {
+	var errs field.ErrorList
+	for k, v := range l.Value {
+		for _, msg := range validation.IsQualifiedName(k) {
+			errs = append(errs, field.Invalid(at.Child("value"), k, msg))
+		}
+		if value == nil || l.Operator == v1alpha1.OverrideRemove {
+			continue
+		}
+		for _, msg := range value(v) {
+			errs = append(errs, field.Invalid(at.Child("value").Key(k), v, msg))
 		}
 	}
 	return errs

@@ -132,7 +132,16 @@ type Rule struct {
 	Items []ItemKey `json:"items"`
 	// Overriders of the rule.
 	Overriders v1alpha1.Overriders `json:"overriders"`
+	// Meaning in which the overriders are rendered, so that a newer hub does not render
+	// them otherwise. 0: labelsOverrider and annotationsOverrider add only keys that are
+	// absent, and what is merged or set above a divided object's replicas is not looked
+	// at. 1 (RuleMeaning): as api/v1alpha1 says.
+	Meaning int `json:"meaning,omitempty"`
 }
+
+// RuleMeaning is the meaning of rules that are new or were edited; a rule that stays as it
+// was keeps its own.
+const RuleMeaning = 1
 
 // Content of a Revision.
 type Content struct {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -97,7 +98,7 @@ func rulesFor(items []atoll.Item, overrides []Override, labelsOf func(*atoll.Ite
 		for n := range o.Spec.OverrideRules {
 			r := &o.Spec.OverrideRules[n]
 			data := o.Namespace != "" && render.TouchesData(r.Overriders)
-			rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders}
+			rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders, Meaning: atoll.RuleMeaning}
 			for _, item := range chosen {
 				if data && item.Key.Group == "" && item.Key.Kind == "Secret" {
 					continue
@@ -110,6 +111,20 @@ func rulesFor(items []atoll.Item, overrides []Override, labelsOf func(*atoll.Ite
 		}
 	}
 	return out
+}
+
+// keepMeaning gives rules that a policy states as it did before the meaning in which they
+// were rendered then, so that a newer hub changes nothing in any member.
+func keepMeaning(rules, before []atoll.Rule) {
+	for i := range rules {
+		r := &rules[i]
+		for j := range before {
+			if b := &before[j]; b.Policy == r.Policy && apiequality.Semantic.DeepEqual(b.Target, r.Target) && apiequality.Semantic.DeepEqual(b.Overriders, r.Overriders) {
+				r.Meaning = b.Meaning
+				break
+			}
+		}
+	}
 }
 
 // Selects tells whether the policy is about the item. One without selectors is about

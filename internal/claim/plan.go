@@ -399,6 +399,9 @@ func (p *planner) finish() PlanOutput {
 		delete(p.tombs, atoll.Tombstone{Key: key, UID: item.UID}.ID())
 	}
 	c.Rules = rulesFor(c.Items, InOrder(p.in.ClusterOverrides, p.in.Overrides), p.labels)
+	if p.in.Previous != nil {
+		keepMeaning(c.Rules, p.in.Previous.Rules)
+	}
 	for _, k := range slices.Sorted(maps.Keys(p.tombs)) {
 		c.Tombstones = append(c.Tombstones, p.tombs[k])
 	}

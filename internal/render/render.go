@@ -96,7 +96,7 @@ func (o *overriding) assign(assigned map[string]int64) error {
 	if !ok {
 		return errors.New("its replicas are divided, and the placement has assigned none to this cluster yet")
 	}
-	o.rule = &atoll.Rule{Policy: PolicyPlacement}
+	o.rule, o.overrider = &atoll.Rule{Policy: PolicyPlacement}, ""
 	path := replicasPath(o.obj)
 	if path == nil {
 		return fmt.Errorf("a %s has no replicas to divide", o.item.Key.Kind)

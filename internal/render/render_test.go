@@ -43,7 +43,7 @@ func content(rules ...atoll.Rule) *atoll.Content {
 }
 
 func rule(policy string, o v1alpha1.Overriders, keys ...atoll.ItemKey) atoll.Rule {
-	return atoll.Rule{Policy: policy, Items: keys, Overriders: o}
+	return atoll.Rule{Policy: policy, Items: keys, Overriders: o, Meaning: atoll.RuleMeaning}
 }
 
 func plain(op v1alpha1.OverriderOperator, path, value string) v1alpha1.Overriders {
@@ -102,12 +102,12 @@ func TestOverriders(t *testing.T) {
 		"labels and annotations": {
 			rule: rule(op, v1alpha1.Overriders{
 				LabelsOverrider: []v1alpha1.LabelAnnotationOverrider{
-					{Operator: "add", Value: map[string]string{"app": "ignored", "tier": "front"}},
+					{Operator: "add", Value: map[string]string{"app": "again", "tier": "front"}},
 					{Operator: "replace", Value: map[string]string{"app": "web2", "absent": "ignored"}}},
 				AnnotationsOverrider: []v1alpha1.LabelAnnotationOverrider{{Operator: "add", Value: map[string]string{"a.b/c": "d"}}},
 			}, webKey),
 			want:  []string{`"labels":{"app":"web2","tier":"front"}`, `"annotations":{"a.b/c":"d"}`},
-			notes: []string{"/metadata/labels/tier=front", "/metadata/labels/app=web2", "/metadata/annotations/a.b~1c=d"},
+			notes: []string{"/metadata/labels/app=again", "/metadata/labels/tier=front", "/metadata/labels/app=web2", "/metadata/annotations/a.b~1c=d"},
 		},
 		"labels gone": {
 			rule: rule(op, v1alpha1.Overriders{LabelsOverrider: []v1alpha1.LabelAnnotationOverrider{{Operator: "remove", Value: map[string]string{"app": ""}}}}, webKey),

@@ -1,0 +1,51 @@
+package claim
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// overridden is a Bundle of one Deployment under one policy of overrides, planned.
+func overridden(t *testing.T, spec string) (b *bundle, edit func(spec string)) {
+	t.Helper()
+	m := newMemory()
+	b = newBundle(t, m, true)
+	m.put(obj("Deployment", "web"), "1")
+	m.claims[obj("Deployment", "web")] = Mine
+	edit = func(spec string) {
+		t.Helper()
+		b.in.Overrides = []*v1alpha1.OverridePolicy{{
+			ObjectMeta: metav1.ObjectMeta{Name: "eu", Namespace: "shop"}, Spec: *decode[v1alpha1.OverrideSpec](t, spec),
+		}}
+	}
+	edit(spec)
+	b.plan()
+	return b, edit
+}
+
+// A hub that renders rules in a newer meaning goes on with that of rules that nobody
+// edited, and cuts no Revision for it; rules that are new have the newest.
+func TestRulesKeepTheirMeaning(t *testing.T) {
+	const first = "{targetCluster: {clusterNames: [a]}, overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}"
+	b, edit := overridden(t, "overrideRules: ["+first+"]")
+	prev := b.in.Previous
+	if prev.Rules[0].Meaning != atoll.RuleMeaning {
+		t.Fatalf("a new rule has the meaning %d", prev.Rules[0].Meaning)
+	}
+	prev.Rules[0].Meaning = 0 // as an older hub has cut it
+	if out := b.plan(); out.Cut || out.Content.Rules[0].Meaning != 0 {
+		t.Errorf("another hub: cut %t, meaning %d", out.Cut, out.Content.Rules[0].Meaning)
+	}
+	edit("overrideRules: [{overriders: {replicas: 1}}, " + first + "]")
+	if out := b.plan(); !out.Cut || out.Content.Rules[0].Meaning != atoll.RuleMeaning || out.Content.Rules[1].Meaning != 0 {
+		t.Errorf("another rule before it: cut %t, rules %+v", out.Cut, out.Content.Rules)
+	}
+	edit("overrideRules: [{targetCluster: {clusterNames: [b]}, overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]")
+	if out := b.plan(); !out.Cut || out.Content.Rules[0].Meaning != atoll.RuleMeaning {
+		t.Errorf("an edit: cut %t, meaning %d", out.Cut, out.Content.Rules[0].Meaning)
+	}
+}
