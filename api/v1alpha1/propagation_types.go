@@ -215,6 +215,30 @@ type Placement struct {
 	// ClusterAffinity narrows the clusters. Without one, all.
 	// +optional
 	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`
+	// ClusterSets, of which a cluster is in one at least. Empty: any cluster that the
+	// namespace may use. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	ClusterSets []string `json:"clusterSets,omitempty"`
+	// CELSelector is an expression that is true of a cluster, such as
+	// "cluster.labels['env'] == 'prod' && cluster.region.startsWith('eu-')". It sees
+	// cluster.name, labels, region, zone, provider, sets and, by literal name, those
+	// properties that the hub's admin listed; beside CEL's own functions there are
+	// quantity('64Gi') and versionAtLeast('1.31', '1.30'). Where it fails, such as by
+	// a key that is not there, the cluster does not fit. Its cost is bounded. Empty:
+	// any cluster. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	CELSelector string `json:"celSelector,omitempty"`
+	// APIs that a cluster serves, all of them. What the Bundle's own items need is
+	// looked after without. A cluster that has not told yet what it serves passes.
+	// Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	APIs []ServedAPI `json:"apis,omitempty"`
 	// ClusterTolerations let the placement pass clusters' taints; the meaning of
 	// core/v1's on pods, tolerationSeconds included.
 	// +optional
@@ -245,12 +269,24 @@ type Placement struct {
 	ReplicaScheduling ReplicaScheduling `json:"replicaScheduling,omitempty"`
 }
 
+// ServedAPI is a kind, or all of an API version, that a cluster serves.
+type ServedAPI struct {
+	// APIVersion, such as apps/v1; v1 for the core group.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// Kind, such as Deployment. Empty: any kind of that version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+}
+
 // ClusterAffinity filters clusters: all that is given must hold.
 type ClusterAffinity struct {
 	// LabelSelector over the Clusters' labels.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
-	// FieldSelector over region, zone and provider.
+	// FieldSelector over region, zone, provider and listed properties.
 	// +optional
 	FieldSelector *FieldSelector `json:"fieldSelector,omitempty"`
 	// ClusterNames that may be chosen. Empty: any.
@@ -263,7 +299,7 @@ type ClusterAffinity struct {
 	ExcludeClusters []string `json:"exclude,omitempty"`
 }
 
-// FieldSelector over fields of a Cluster's spec.
+// FieldSelector over fields of a Cluster.
 type FieldSelector struct {
 	// MatchExpressions that all hold.
 	// +kubebuilder:validation:MinItems=1
@@ -273,16 +309,22 @@ type FieldSelector struct {
 
 // FieldRequirement on one field.
 type FieldRequirement struct {
-	// Key of the field.
-	// +kubebuilder:validation:Enum=region;zone;provider
+	// Key of the field: region, zone or provider, which are set on the hub, or the
+	// name of a property that agents report and that the hub's admin listed. (Karmada
+	// has the first three.) Overrides do not see properties.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key"`
-	// Operator: In or NotIn.
-	// +kubebuilder:validation:Enum=In;NotIn
+	// Operator: In or NotIn a list of values, where a field that is not set counts as
+	// ""; Exists or DoesNotExist, without values; Gt or Lt one value, a quantity such
+	// as 10 or 64Gi, which a field that is not set or is no quantity never is. (Karmada
+	// has In and NotIn.)
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist;Gt;Lt
 	Operator corev1.NodeSelectorOperator `json:"operator"`
-	// Values, at least one.
-	// +kubebuilder:validation:MinItems=1
+	// Values: at least one for In and NotIn, one for Gt and Lt, none otherwise.
+	// +optional
 	// +kubebuilder:validation:MaxItems=256
-	Values []string `json:"values"`
+	Values []string `json:"values,omitempty"`
 }
 
 // ReplicaScheduling says how replicas are spread over the chosen clusters.

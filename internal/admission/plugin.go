@@ -49,6 +49,8 @@ type Options struct {
 	Own func(user.Info) bool
 	// Hub gives the rest of the hub, false until it is there. Required.
 	Hub func() (Hub, bool)
+	// Properties that the hub's admin listed, of those that agents report; nil: none.
+	Properties func() []string
 	// Clock for the times that taints were added; default: the real one.
 	Clock clock.PassiveClock
 }

@@ -36,7 +36,7 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	at := field.NewPath("spec")
 	errs := checkSpecSize(spec, at)
 	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
-	errs = append(errs, checkPlacement(&spec.Placement, at.Child("placement"))...)
+	errs = append(errs, p.checkPlacement(&spec.Placement, at.Child("placement"))...)
 	if spec.GroupBy.LabelKey != "" {
 		for _, msg := range validation.IsQualifiedName(spec.GroupBy.LabelKey) {
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
@@ -165,6 +165,9 @@ func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, i int, at *field.Path) field.ErrorList {
 	r := &spec.OverrideRules[i]
 	errs := checkAffinity(r.TargetCluster, at.Child("targetCluster"))
+	if r.TargetCluster != nil {
+		errs = append(errs, checkFieldKeys(r.TargetCluster.FieldSelector, at.Child("targetCluster", "fieldSelector"), unseen)...)
+	}
 	o := &r.Overriders
 	in := at.Child("overriders")
 	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {

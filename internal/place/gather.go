@@ -301,9 +301,13 @@ type Preview struct {
 // with another placement, removal or whenUnfit. Verdicts are on all of the fleet.
 // Nothing is written.
 func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, error) {
-	v := view{filter: schedule.Compile(b.Spec.Placement), placement: atoll.PlacementHash(b.Spec.Placement), explain: true}
+	terms, err := r.terms(ctx, b)
+	if err != nil {
+		return Preview{}, err
+	}
+	v := view{filter: terms.Compile(), placement: atoll.PlacementHash(b.Spec.Placement), explain: true}
 	for _, c := range r.Clusters.List() {
-		v.fleet = append(v.fleet, schedule.ClusterOf(c))
+		v.fleet = append(v.fleet, r.Views.Of(c))
 	}
 	slices.SortFunc(v.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
 	snap, err := r.gather(ctx, b, v)

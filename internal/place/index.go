@@ -36,11 +36,12 @@ type index struct {
 	// reserved counts, by cluster UID, the rows that steps under way are about to write
 	// there and that no table shows yet.
 	reserved map[string]int64
+	kinds    *lru.Cache // revision → []string, the kinds that it asks clusters for
 }
 
 type entry struct {
 	uid       string
-	placement v1alpha1.Placement
+	terms     schedule.Terms
 	whenUnfit v1alpha1.WhenUnfit
 	filter    *schedule.Filter
 	hash      string // of the placement
@@ -99,18 +100,21 @@ type view struct {
 }
 
 func newIndex() *index {
-	return &index{entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{}, items: lru.New(1024), reserved: map[string]int64{}}
+	return &index{
+		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
+		items: lru.New(1024), kinds: lru.New(4096), reserved: map[string]int64{},
+	}
 }
 
-// view of a Bundle. A placement that is not the one that is remembered has to be
-// compared with all of the fleet.
-func (x *index) view(b state.Bundle, now time.Time) view {
+// view of a Bundle. Terms that are not those that are remembered have to be compared
+// with all of the fleet.
+func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)
-	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !reflect.DeepEqual(e.placement, b.Spec.Placement) {
-		e.placement, e.whenUnfit, e.hash = b.Spec.Placement, b.Spec.WhenUnfit, atoll.PlacementHash(b.Spec.Placement)
-		e.filter, e.complete, e.whole = schedule.Compile(b.Spec.Placement), false, true
+	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !sameTerms(e.terms, terms) {
+		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, atoll.PlacementHash(b.Spec.Placement)
+		e.filter, e.complete, e.whole = terms.Compile(), false, true
 	}
 	v := view{
 		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete,
@@ -345,11 +349,11 @@ func (x *index) forget(uid string) {
 }
 
 // seen notes a cluster as it is and gives what it was.
-func (x *index) seen(c *v1alpha1.Cluster) (was schedule.Cluster, known bool) {
+func (x *index) seen(c schedule.Cluster) (was schedule.Cluster, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was, known = x.known[c.Name]
-	x.known[c.Name] = schedule.ClusterOf(c)
+	x.known[c.Name] = c
 	x.roster.changed(c.Name)
 	return was, known
 }
@@ -400,8 +404,8 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 		}
 		return
 	}
-	was, known := r.index.seen(c)
-	is := schedule.ClusterOf(c)
+	is := r.Views.Of(c)
+	was, known := r.index.seen(is)
 	if !known {
 		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
 	}
@@ -491,15 +495,14 @@ func (e *entry) concerns(was, is schedule.Cluster) bool {
 	if e.filter.Chooses() && !e.hungry && !e.whole {
 		return false
 	}
-	if ok, _, _ := e.filter.Fits(is); ok {
+	if e.filter.Admits(&is) {
 		return true
 	}
 	// It counts, in the group that it was in, as one that could be chosen.
 	if !e.filter.Chooses() {
 		return false
 	}
-	ok, _, _ := e.filter.Fits(was)
-	return ok
+	return e.filter.Admits(&was)
 }
 
 // verdict on one cluster alone; comparable.

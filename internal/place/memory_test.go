@@ -385,9 +385,16 @@ func (m *memory) counts() (writes, looks int) {
 // run a Reconciler over the tables inside a bubble of virtual time.
 func run(t *testing.T, m *memory, test func(t *testing.T, r *Reconciler)) {
 	t.Helper()
+	runWith(t, m, func(*Config) {}, test)
+}
+
+func runWith(t *testing.T, m *memory, change func(*Config), test func(t *testing.T, r *Reconciler)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := New(m.config())
+		cfg := m.config()
+		change(&cfg)
+		r := New(cfg)
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()

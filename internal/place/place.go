@@ -88,7 +88,7 @@ type Events interface {
 	Warn(bundle enginev1.BundleRef, reason, message string)
 }
 
-// Config of a Reconciler. All but Workers, Events and Log must be set.
+// Config of a Reconciler. All but Views, Workers, Events and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -96,6 +96,8 @@ type Config struct {
 	Revisions  Revisions
 	Namespaces Namespaces
 	Hub        Hub
+	// Views of clusters; nil: what their objects alone tell.
+	Views Views
 	// Events; nil: nobody is told.
 	Events Events
 	// Log; nil: slog's default.
@@ -125,11 +127,15 @@ func New(cfg Config) *Reconciler {
 	if cfg.Workers <= 0 {
 		cfg.Workers = 4
 	}
+	if cfg.Views == nil {
+		cfg.Views = plainViews{}
+	}
 	r := &Reconciler{Config: cfg, index: newIndex()}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.now)
 	cfg.Rows.Subscribe(r.rowsChanged)
 	cfg.Clusters.Subscribe(r.clusterChanged)
+	cfg.Views.Subscribe(r.clusterChanged)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
 	cfg.Hub.Subscribe(func() { r.later(cfg.Bundles.List()) })
 	return r
@@ -168,7 +174,7 @@ func (r *Reconciler) open() (priorityqueue.PriorityQueue[string], workqueue.Type
 	})
 	r.clusters = workqueue.NewTyped[string]()
 	for _, c := range r.Clusters.List() {
-		r.index.seen(c)
+		r.index.seen(r.Views.Of(c))
 	}
 	return r.bundles, r.clusters
 }
@@ -291,13 +297,17 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		return nil
 	}
 	defer r.index.begin(uid)()
-	view := r.index.view(b, time.Now())
+	terms, err := r.terms(ctx, b)
+	if err != nil {
+		return err
+	}
+	view := r.index.view(b, terms, time.Now())
 	if view.part {
 		if done, err := r.part(ctx, b, view); done || err != nil {
 			return err
 		}
 		r.index.whole(uid)
-		view = r.index.view(b, time.Now())
+		view = r.index.view(b, terms, time.Now())
 	}
 	snap, err := r.gather(ctx, b, view)
 	if err != nil {

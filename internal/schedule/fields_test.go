@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,13 +18,31 @@ import (
 // members that differ in everything that a placement can ask for.
 var members = map[string]func() Cluster{
 	"eu-1": func() Cluster {
-		return cluster("eu-1", label("env", "prod"), label("tier", "gold"), where("eu", "eu-a", "aws"))
+		return cluster("eu-1", label("env", "prod"), label("tier", "gold"), where("eu", "eu-a", "aws"), sets("europe", "paid"),
+			serving("/v1/Pod", "apps/v1/Deployment"), property("nodes", "12"))
 	},
-	"eu-2": func() Cluster { return cluster("eu-2", label("env", "test"), where("eu", "eu-b", "gcp")) },
+	"eu-2": func() Cluster {
+		return cluster("eu-2", label("env", "test"), where("eu", "eu-b", "gcp"), sets("europe"),
+			serving("/v1/Pod", "apps/v1/Deployment", "apps/v1beta1/Deployment"), property("nodes", "3"))
+	},
 	"us-1": func() Cluster {
 		return cluster("us-1", label("env", "prod"), where("us", "us-a", "aws"), taint("dedicated", "gpu", corev1.TaintEffectNoSchedule, 0))
 	},
-	"ap-1": func() Cluster { return cluster("ap-1", where("ap", "ap-a", "metal")) },
+	"ap-1": func() Cluster { return cluster("ap-1", where("ap", "ap-a", "metal"), serving("/v1/Pod")) },
+}
+
+func sets(names ...string) func(*Cluster) { return func(c *Cluster) { c.Sets = names } }
+
+func serving(kinds ...string) func(*Cluster) { return func(c *Cluster) { c.APIs = APIsOf(kinds) } }
+
+func property(key, value string) func(*Cluster) {
+	return func(c *Cluster) {
+		c.Properties = maps.Clone(c.Properties)
+		if c.Properties == nil {
+			c.Properties = map[string]string{}
+		}
+		c.Properties[key] = value
+	}
 }
 
 // where a cluster is, through the API object, so that its fields are those that
@@ -76,6 +95,21 @@ func TestPlacementFields(t *testing.T) {
 		{"clusterAffinity.fieldSelector.matchExpressions.values", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [ap, eu]}]}}", all},
 		{"clusterAffinity.fieldSelector.matchExpressions all", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}, {key: provider, operator: NotIn, values: [aws]}]}}", "eu-2"},
 		{"clusterAffinity all of it", "clusterAffinity: {clusterNames: [eu-1, eu-2, us-1], exclude: [us-1], labelSelector: {matchLabels: {env: prod}}, fieldSelector: {matchExpressions: [{key: zone, operator: NotIn, values: [eu-b]}]}}", "eu-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.key of a property", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: In, values: ['3']}]}}", "eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Exists", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Exists}]}}", "eu-1 eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator DoesNotExist", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: DoesNotExist}]}}", "ap-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Gt", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Gt, values: ['3']}]}}", "eu-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Lt", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Lt, values: ['12']}]}}", "eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Gt of what is no number", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: zone, operator: Gt, values: ['3']}]}}", ""},
+		{"clusterSets", "clusterSets: [paid, other]", "eu-1"},
+		{"clusterSets several", "clusterSets: [paid, europe]", "eu-1 eu-2"},
+		{"celSelector", "celSelector: \"cluster.labels['env'] == 'prod' || cluster.provider == 'metal'\"", "ap-1 eu-1"},
+		{"celSelector over sets and properties", "celSelector: \"'europe' in cluster.sets && int(cluster.properties['nodes']) > 10\"", "eu-1"},
+		{"celSelector that is malformed", "celSelector: \"cluster.labels[\"", ""},
+		{"apis.apiVersion", "apis: [{apiVersion: apps/v1beta1}]", "eu-2"},
+		{"apis.apiVersion of the core group", "apis: [{apiVersion: v1, kind: Pod}]", all},
+		{"apis.kind", "apis: [{apiVersion: apps/v1, kind: Deployment}]", "eu-1 eu-2"},
+		{"apis all of them", "apis: [{apiVersion: apps/v1, kind: Deployment}, {apiVersion: apps/v1beta1, kind: Deployment}]", "eu-2"},
 		{"clusterTolerations Exists", "clusterTolerations: [{key: dedicated, operator: Exists}]", all + " us-1"},
 		{"clusterTolerations Equal", "clusterTolerations: [{key: dedicated, operator: Equal, value: gpu, effect: NoSchedule}]", all + " us-1"},
 		{"clusterTolerations.key", "clusterTolerations: [{key: other, operator: Exists}]", all},

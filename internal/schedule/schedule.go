@@ -15,7 +15,8 @@ type Input struct {
 	// Bundle UID: decides between clusters with equal claims.
 	Bundle    string
 	Placement v1alpha1.Placement
-	// Filter is the placement compiled, if the caller has it; nil: Schedule does it.
+	// Filter is the Terms compiled, if the caller has it; nil: Schedule compiles the
+	// placement alone.
 	Filter    *Filter
 	WhenUnfit v1alpha1.WhenUnfit
 	// Clusters: all of the fleet, or at least all that fit or hold a row, but for
@@ -134,8 +135,11 @@ func Schedule(in Input) Decision {
 				}
 			}
 		}
+		if in.Terse && !has && !f.Admits(c) {
+			continue
+		}
 		v := f.judge(c, row, in.WhenUnfit, in.Now)
-		if in.Terse && !has && v.Outcome == Out || among != nil && among.offer(c, row, &v, &d, &in) {
+		if among != nil && among.offer(c, row, &v, &d, &in) {
 			continue
 		}
 		if v.Outcome == Placed || v.Outcome == Kept {
@@ -184,9 +188,14 @@ func (d *Decision) gone(in Input) {
 // keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
 // wish.
 func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
-	byName := map[string]*Cluster{}
+	if !slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == Leaves }) {
+		return
+	}
+	byName := make(map[string]*Cluster, len(in.Rows))
 	for i := range in.Clusters {
-		byName[in.Clusters[i].Name] = &in.Clusters[i]
+		if _, has := in.Rows[in.Clusters[i].Name]; has {
+			byName[in.Clusters[i].Name] = &in.Clusters[i]
+		}
 	}
 	for i, v := range d.Verdicts {
 		if v.Outcome == Leaves {
@@ -211,7 +220,7 @@ func (f *Filter) Judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit)
 func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	v := Verdict{Cluster: c.Name, UID: c.UID}
 	if row == nil {
-		r, refused := f.first(c)
+		r, refused := f.first(c, true)
 		if v.Outcome = Out; !refused {
 			v.Outcome, v.Placement = Placed, f.print
 		}
@@ -240,26 +249,28 @@ func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit,
 		return v
 	}
 	v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowUnfit, rs[0].filter, rs[0].reason
-	if unfit == v1alpha1.UnfitRemove && rs[0].filter != FilterAccepted {
-		v.Outcome = Leaves
+	if unfit != v1alpha1.UnfitRemove || rs[0].filter == FilterAccepted {
+		return v
+	}
+	for _, r := range rs {
+		if !r.reported {
+			v.Outcome, v.Filter, v.Reason = Leaves, r.filter, r.reason
+			break
+		}
 	}
 	return v
 }
 
 // edited tells whether the refusal comes from an edit of the placement: names do
 // not drift, and a selector that the row does not remember is a new one. Whether
-// a cluster is accepted or tainted NoSchedule is never an edit.
+// a cluster is accepted, tainted NoSchedule, in a set that the namespace may use or
+// serves the Bundle's kinds is never an edit.
 func edited(r refusal, row atoll.RowSpec) bool {
-	labels, fields, _ := strings.Cut(printOfFilters(row.Placement), ".")
 	switch r.filter {
 	case FilterExclude, FilterNames:
 		return true
-	case FilterLabels:
-		return r.print != labels
-	case FilterFields:
-		return r.print != fields
 	}
-	return false
+	return r.print != "" && r.print != printAt(printOfFilters(row.Placement), r.place)
 }
 
 // weigher gives the static weight of a cluster: the sum of the entries that match
@@ -284,14 +295,6 @@ func weigher(p *v1alpha1.ClusterPreferences) func(*Cluster) int64 {
 		}
 		return sum
 	}
-}
-
-// matches tells whether the affinity alone lets the cluster pass.
-func (f *Filter) matches(c *Cluster) bool {
-	_, unnamed := f.named(c)
-	_, unselected := f.selected(c)
-	_, unfielded := f.fielded(c)
-	return !unnamed && !unselected && !unfielded
 }
 
 // Verdict on one cluster by name; false when the decision knows none.

@@ -35,6 +35,7 @@ import (
 type State struct {
 	Client     client.Client
 	Clusters   *Clusters
+	Views      *Views
 	Bundles    *Bundles
 	Rows       *Rows
 	Revisions  *Revisions
@@ -93,9 +94,11 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 	if err != nil {
 		return nil, fmt.Errorf("state: discovery client of the hub's API: %w", err)
 	}
+	clusters := newClusters()
 	return &State{
 		Client:     c,
-		Clusters:   newClusters(),
+		Clusters:   clusters,
+		Views:      newViews(clusters),
 		Bundles:    newBundles(),
 		Rows:       newRows(c),
 		Revisions:  revisions,
@@ -118,6 +121,7 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&enginev1.TargetSlice{}, s.Rows},
 		{&enginev1.Revision{}, s.Revisions},
 		{&enginev1.HubState{}, s.Hub},
+		{&enginev1.APISet{}, s.Views},
 		{&corev1.Namespace{}, s.Namespaces},
 		{&v1alpha1.PropagationPolicy{}, s.Policies},
 		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},
