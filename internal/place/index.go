@@ -519,7 +519,7 @@ func (r *Reconciler) revary(ctx context.Context, c schedule.Cluster) {
 			continue
 		}
 		// A content that cannot be read is the step's to complain about.
-		if content, err := r.Revisions.Content(ctx, target.Name); err == nil && row.Spec.Revision == target.Name {
+		if content, err := r.Revisions.Content(ctx, row.Spec.Revision); err == nil && atoll.MayStay(row.Spec.Revision, target.Name, target.Spec.Base) {
 			if _, variant := render.Rules(content, c.ClusterView); variant == row.Spec.Variant {
 				continue
 			}

@@ -49,11 +49,15 @@ type Input struct {
 	// Revision that all rows are to reach; empty: none is cut yet, nothing new
 	// comes.
 	Revision string
+	// Base of that revision: rows that are at the revision of that number, or a later
+	// one, keep to theirs while their own variant stays; 0: none does.
+	Base int64
 	// Variants of that revision by cluster name; a cluster that is missing keeps
 	// its own.
 	Variants map[string]string
 	// OwnVariants of the revisions that rows are at, by cluster name, for rows from
-	// which Deletes take something; a cluster that is missing keeps its own.
+	// which Deletes take something, and for those that keep to their revision and whose
+	// cluster may have changed; a cluster that is missing keeps its own.
 	OwnVariants map[string]string
 	Removal     v1alpha1.RemovalMode
 	// Budget of removals by edit; nil: 10%.
@@ -284,13 +288,25 @@ func (s *step) stay(c string, share schedule.Share) {
 
 // follow moves the spec to the target revision.
 func (s *step) follow(c string, spec *atoll.RowSpec) {
-	if s.Revision == "" {
+	if s.Revision == "" || s.keeps(c, spec) {
 		return
 	}
 	spec.Revision = s.Revision
 	if v, ok := s.Variants[c]; ok {
 		spec.Variant = v
 	}
+}
+
+// keeps tells whether the row keeps to the revision that it is at, since nothing but
+// overrides that wait for the next change tells the target from it. That other rules of
+// its own revision target its cluster now is a change.
+func (s *step) keeps(c string, spec *atoll.RowSpec) bool {
+	row, has := s.Rows[c]
+	if !has || row.Spec.UID != spec.UID || row.Spec.Phase == atoll.RowRemoving || !atoll.MayStay(row.Spec.Revision, s.Revision, s.Base) {
+		return false
+	}
+	own, known := s.OwnVariants[c]
+	return row.Spec.Revision != s.Revision && (!known || own == row.Spec.Variant)
 }
 
 // leave gives the spec of a row that is to go: it keeps its share until it does,

@@ -124,7 +124,7 @@ func (t *tally) active(in Input, r Row) {
 	n := r.count()
 	t.desired += n
 	current := r.Status != nil && r.Status.Generation == r.Spec.Generation
-	updated := current && r.Status.Applied && (in.Latest == nil || r.Spec.Revision == in.Latest.Name)
+	updated := current && r.Status.Applied && (in.Latest == nil || atoll.MayStay(r.Spec.Revision, in.Latest.Name, in.Latest.Spec.Base))
 	if updated {
 		t.updated += n
 	}
