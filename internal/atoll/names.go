@@ -47,6 +47,9 @@ const (
 	// LabelProtected refuses deletes of the object: "true".
 	LabelProtected = "atoll.dev/deletion-protected"
 
+	// LabelTenant is on what `atoll tenant create` makes: the tenant's name.
+	LabelTenant = "atoll.dev/tenant"
+
 	// FieldManager of everything that the agent applies in a member.
 	FieldManager = "atoll"
 	// HandoverManager holds a field's live value while it passes from Atoll to

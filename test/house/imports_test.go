@@ -78,7 +78,7 @@ var layers = []layer{
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
-		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "claim", "state", "apiserver"},
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "claim", "trust", "state", "apiserver"},
 		why: "it asks, by an interface, what the hub makes of a write; nobody but the hub knows it",
 	},
 	{
