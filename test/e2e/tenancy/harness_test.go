@@ -1,11 +1,12 @@
-package hub
+package tenancy
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/lab"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -41,25 +42,33 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	hub := filepath.Join(os.Getenv(lab.BinDirVariable), "atoll-hub")
+	if _, err := os.Stat(hub); err != nil || !filepath.IsAbs(hub) {
+		fmt.Fprintf(os.Stderr, "these tests run built binaries: `make build`, then %s=$PWD/bin go test ./test/e2e/tenancy\n", lab.BinDirVariable)
+		return 1
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	cmd := exec.CommandContext(ctx, hub, "--data-dir", dir)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	ended := make(chan error, 1)
-	go func() {
-		ended <- Run(ctx, Options{API: apiserver.Options{
-			DataDir: dir, BindAddress: "127.0.0.1", Version: "test", Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		}})
-	}()
+	go func() { ended <- cmd.Wait() }()
 	world.kubeconfig = filepath.Join(dir, "hub.kubeconfig")
 	if err := ready(ctx, ended); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		stop()
+		fmt.Fprintln(os.Stderr, err, log.String())
 		return 1
 	}
 	code := m.Run()
 	stop()
-	if err := <-ended; err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	<-ended
 	return code
 }
 
