@@ -242,6 +242,9 @@ const (
 // reachOf a placement; all that it names but what it excludes.
 func reachOf(pl *v1alpha1.Placement, at *field.Path) []reach {
 	out := []reach{{kind: reachAny}}
+	for i, n := range pl.ClusterSets {
+		out = append(out, reach{kind: reachSet, name: n, path: at.Child("clusterSets").Index(i)})
+	}
 	out = append(out, reachOfAffinity(pl.ClusterAffinity, at.Child("clusterAffinity"))...)
 	if w := pl.ReplicaScheduling.WeightPreference; w != nil {
 		list := at.Child("replicaScheduling", "weightPreference", "staticWeightList")

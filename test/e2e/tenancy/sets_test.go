@@ -216,6 +216,8 @@ var reaches = []attempt{
 	{"a cluster of the set", "sam", "create", policy("shop", "{clusterAffinity: {clusterNames: [tokyo]}}"), ""},
 	{"a cluster outside", "sam", "create", policy("shop", "{clusterAffinity: {clusterNames: [tokyo, oslo]}}"), `spec.placement.clusterAffinity.clusterNames[1]: Forbidden: no cluster "oslo"`},
 	{"a cluster that is not there sounds alike", "sam", "create", policy("shop", "{clusterAffinity: {clusterNames: [nosuch]}}"), `spec.placement.clusterAffinity.clusterNames[0]: Forbidden: no cluster "nosuch" is in a cluster set that namespace "shop" may place on (asia)`},
+	{"a set of its own", "sam", "create", policy("shop", "{clusterSets: [asia]}"), ""},
+	{"a set outside", "sam", "create", policy("shop", "{clusterSets: [asia, europe]}"), `spec.placement.clusterSets[1]: Forbidden: namespace "shop" may not place on cluster set "europe", but on asia`},
 	{"a cluster outside that is excluded", "sam", "create", policy("shop", "{clusterAffinity: {exclude: [oslo]}}"), ""},
 	{"a weight outside", "sam", "create", policy("shop", "{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [oslo]}, weight: 1}]}}}"), "staticWeightList[0].targetCluster.clusterNames[0]"},
 	{"an override outside", "sam", "create", "{apiVersion: atoll.dev/v1alpha1, kind: OverridePolicy, metadata: {name: try, namespace: shop}, spec: {resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], overrideRules: [{targetCluster: {clusterNames: [oslo]}, overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]}}", "spec.overrideRules[0].targetCluster.clusterNames[0]"},
