@@ -8,11 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
@@ -282,25 +278,6 @@ func (r *Reconciler) deletes(ctx context.Context, target string, content *atoll.
 }
 
 func removes(t atoll.Tombstone) bool { return t.Cause == atoll.CauseDeleted && !t.Orphan }
-
-// workloadsOf a content: the items that are marked as divided and state replicas.
-func workloadsOf(content *atoll.Content) ([]schedule.Workload, error) {
-	var out []schedule.Workload
-	for _, item := range content.Items {
-		if !item.Divided {
-			continue
-		}
-		var obj map[string]any
-		if err := utiljson.Unmarshal(item.Object, &obj); err != nil {
-			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
-		}
-		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
-			out = append(out, schedule.Workload{Key: item.Key, Replicas: n})
-		}
-	}
-	slices.SortFunc(out, func(a, b schedule.Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })
-	return out, nil
-}
 
 // Preview is what would be done about a Bundle now.
 type Preview struct {

@@ -375,7 +375,7 @@ func (x *index) workloads(revision string, content *atoll.Content) ([]schedule.W
 	if w, ok := x.items.Get(revision); ok {
 		return w.([]schedule.Workload), nil
 	}
-	w, err := workloadsOf(content)
+	w, err := schedule.WorkloadsOf(content)
 	if err == nil {
 		x.items.Add(revision, w)
 	}

@@ -123,6 +123,8 @@ type Output struct {
 	// in neither.
 	Deletes int
 	Outs    []string
+	// Short lists workloads of which not all replicas have a place.
+	Short []schedule.Shortage
 }
 
 // Recalled deletions, and the plan under which they are confirmed or kept; zero:
@@ -180,6 +182,8 @@ type step struct {
 	plan    planner
 	givenUp []GivenUp
 	requeue time.Time
+	// assigned is what the workloads are to come to.
+	assigned schedule.Assignment
 	// deletes and gone are what goes without a confirmation.
 	deletes int
 	gone    []string
@@ -200,7 +204,8 @@ func (s *step) run() {
 		}
 	}
 	holds := s.budget()
-	shares := s.Decision.Assign(holds)
+	s.assigned = s.Decision.Assign(holds)
+	shares := s.assigned.Shares
 	for _, c := range s.stays {
 		s.stay(c, shares[c])
 	}
@@ -382,7 +387,7 @@ func (s *step) output() Output {
 	}
 	out := Output{
 		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Awaited: s.awaited(),
-		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(),
+		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(), Short: s.assigned.Short,
 	}
 	if s.Explain {
 		out.Waits = s.waits()

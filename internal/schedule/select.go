@@ -261,7 +261,7 @@ func mix(x uint64) uint64 {
 
 // choose among the clusters of the pool, complete the verdicts, and tell how many
 // clusters fit; none where a minimum cannot be had.
-func (d *Decision) choose(p *pool, f *Filter, in *Input, weigh func(*Cluster) int64) (fit int) {
+func (d *Decision) choose(p *pool, f *Filter, in *Input, weigh func(*Cluster) (int64, Bounds)) (fit int) {
 	got := p.choose()
 	d.Hungry = !got.full || got.unmet != ""
 	taken := make([]bool, len(p.options))
@@ -285,7 +285,8 @@ func (d *Decision) choose(p *pool, f *Filter, in *Input, weigh func(*Cluster) in
 		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Out, Score: p.options[i].score}
 		switch {
 		case take:
-			v.Outcome, v.Placement, v.Weight = Placed, f.print, weigh(c)
+			v.Outcome, v.Placement = Placed, f.print
+			v.Weight, v.Bounds = weigh(c)
 		case got.unmet != "":
 			v.Filter, v.Reason = FilterSpread, got.unmet
 		default:
