@@ -329,7 +329,7 @@ type FieldRequirement struct {
 
 // ReplicaScheduling says how replicas are spread over the chosen clusters.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage))",message="replicaDivisionPreference, weightPreference and onShortage need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals))",message="replicaDivisionPreference, weightPreference, onShortage and ordinals need replicaSchedulingType Divided"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || self.weightPreference.staticWeightList.all(e, !has(e.weight))",message="Aggregated takes no weights: entries of staticWeightList may only state minReplicas and maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
 type ReplicaScheduling struct {
@@ -359,6 +359,26 @@ type ReplicaScheduling struct {
 	// +optional
 	// +kubebuilder:validation:Enum=PlaceWhatFits;PlaceNothing
 	OnShortage OnShortage `json:"onShortage,omitempty"`
+	// Ordinals, for Divided: StatefulSets are divided too. Each cluster that runs some
+	// of one has a range of ordinals of its own: it gets spec.replicas and
+	// spec.ordinals.start. A range stays where it is as long as the cluster is placed.
+	// Without it (default), a StatefulSet goes whole to one cluster. Taking it away
+	// again gathers a StatefulSet where most of it may be, under the ordinals that are
+	// there. Not in Karmada.
+	// +optional
+	Ordinals *OrdinalRanges `json:"ordinals,omitempty"`
+}
+
+// OrdinalRanges says how the ordinals of divided StatefulSets are given to clusters.
+type OrdinalRanges struct {
+	// Size of a range: the first begins where the template's spec.ordinals.start says,
+	// the next that many ordinals later, and so on. No cluster runs more of a
+	// StatefulSet than that. Ranges that are there when it changes stay. Default 1000.
+	// +optional
+	// +kubebuilder:default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Size int32 `json:"size,omitempty"`
 }
 
 // ReplicaSchedulingType is Duplicated or Divided.

@@ -188,6 +188,8 @@ type RowExplanation struct {
 	Since time.Time `json:"since"`
 	// Replicas assigned, by item.
 	Assigned map[string]int64 `json:"assigned,omitempty"`
+	// Ordinals are where the ranges of StatefulSets begin, by item.
+	Ordinals map[string]int64 `json:"ordinals,omitempty"`
 	Orphan   bool             `json:"orphan,omitempty"`
 	Online   bool             `json:"online"`
 	// AwaySince is since when the cluster is not online, as far as known.
@@ -401,6 +403,12 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 				r.Assigned = map[string]int64{}
 			}
 			r.Assigned[item] = n
+			if start, ranged := row.Spec.Ordinals[item]; ranged {
+				if r.Ordinals == nil {
+					r.Ordinals = map[string]int64{}
+				}
+				r.Ordinals[item] = start
+			}
 		}
 	}
 	if at, away := b.Away[cluster]; away && !row.Online {
@@ -492,10 +500,10 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 			continue
 		}
 		rules, variant := render.Rules(content, view)
-		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned})
+		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals})
 		p, ok := known[key]
 		if !ok {
-			_, p = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned})
+			_, p = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned, Ordinals: row.Spec.Ordinals})
 			known[key] = p
 		}
 		out[cluster] = p

@@ -331,6 +331,17 @@ func TestLastGoodContentIsNotDone(t *testing.T) {
 	}
 }
 
+// Where the range of a StatefulSet begins is told with its share.
+func TestOrdinalsAreTold(t *testing.T) {
+	b := shop()
+	row := b.Rows["quito"]
+	row.Spec.Assigned, row.Spec.Ordinals = map[string]int64{web.String(): 3}, map[string]int64{web.String(): 2000}
+	b.Rows["quito"] = row
+	if text := Explain(Input{Object: web, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(true); !strings.Contains(text, "web=3 (ordinals 2000 to 2002)") {
+		t.Error(text)
+	}
+}
+
 // What has no place is told of the object that was asked about, and bounds at each
 // cluster.
 func TestShortageIsTold(t *testing.T) {

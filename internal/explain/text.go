@@ -265,7 +265,13 @@ func (e Explanation) cells(r *RowExplanation) string {
 		state += fmt.Sprintf(" (this: %s)", r.Health)
 	}
 	for _, item := range slices.Sorted(maps.Keys(r.Assigned)) {
-		state += fmt.Sprintf(", %s=%d", item[strings.LastIndexByte(item, '/')+1:], r.Assigned[item])
+		n, start := r.Assigned[item], r.Ordinals[item]
+		state += fmt.Sprintf(", %s=%d", item[strings.LastIndexByte(item, '/')+1:], n)
+		if _, ranged := r.Ordinals[item]; ranged && n > 0 {
+			state += fmt.Sprintf(" (ordinals %d to %d)", start, start+n-1)
+		} else if ranged {
+			state += fmt.Sprintf(" (ordinals from %d)", start)
+		}
 	}
 	switch {
 	case !r.Online && r.AwaySince != nil:

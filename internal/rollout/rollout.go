@@ -335,6 +335,7 @@ func (s *step) leave(c string, hold bool) {
 	if !s.Deleting {
 		s.follow(c, &spec)
 		spec.Assigned = s.keepShare(spec.Assigned)
+		spec.Ordinals = keepOrdinals(spec.Ordinals, spec.Assigned)
 	}
 	s.next[c] = &spec
 }
@@ -372,7 +373,7 @@ func (s *step) seal() {
 // sameWork tells whether the agent has nothing to do about the difference.
 func sameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned)
+		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.Ordinals, b.Ordinals)
 }
 
 // sameNotes tells whether rows of the same work also remember the same.

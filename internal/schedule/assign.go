@@ -15,6 +15,9 @@ type Share struct {
 	// Home lists items that are not divided and whose one place this cluster is,
 	// also while they have 0 replicas. Sorted.
 	Home []string
+	// Ordinals are where the ranges of StatefulSets begin, by item key, for those whose
+	// ordinals are ranged.
+	Ordinals map[string]int64
 }
 
 // Assignment of all workloads.
@@ -39,8 +42,8 @@ type Shortage struct {
 // Kept and held clusters keep the share that they have, nothing new goes there;
 // the others divide the rest. Only where no placed cluster has a weight
 // do Kept ones share again, and where there are none either everybody keeps what
-// they have. A StatefulSet goes whole to one cluster and stays
-// there as long as that cluster may have it, at 0 replicas too: its data is there.
+// they have. A StatefulSet goes whole to one cluster, unless its ordinals are ranged, and
+// stays there as long as that cluster may have it, at 0 replicas too: its data is there.
 //
 // What has no place is listed, and nothing else waits for it, unless the placement
 // says onShortage: PlaceNothing: then such a workload grows nowhere.
@@ -115,9 +118,11 @@ func (s *sharing) divideAmong(placed, kept []Claim) {
 	for _, c := range kept {
 		s.pinned = append(s.pinned, c.Cluster)
 	}
-	slices.SortFunc(s.pinned, func(a, b string) int {
-		return cmp.Or(cmp.Compare(rank(s.seed, a), rank(s.seed, b)), cmp.Compare(a, b))
-	})
+	slices.SortFunc(s.pinned, s.byRank)
+}
+
+func (s *sharing) byRank(a, b string) int {
+	return cmp.Or(cmp.Compare(rank(s.seed, a), rank(s.seed, b)), cmp.Compare(a, b))
 }
 
 func methodOf(r v1alpha1.ReplicaScheduling) Method {
@@ -133,24 +138,33 @@ func (s *sharing) assign(w Workload) {
 		s.free[i].Has = max(s.rows[s.free[i].Cluster].Assigned[key], 0)
 	}
 	var left int64
-	if w.whole() {
+	switch {
+	case !w.stateful():
+		left = s.assignDivided(w)
+	case s.scheduling.Ordinals != nil:
+		left = s.assignRanged(w)
+	default:
 		left = s.assignWhole(key, total)
-	} else {
-		rest := s.pin(key, total)
-		shares, short := Divide(rest, s.free, s.how, s.seed)
-		if left = short; left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
-			shares, left = s.asBefore(rest)
-		}
-		for i, n := range shares {
-			s.out.Shares[s.free[i].Cluster].Replicas[key] = n
-		}
-		for _, cluster := range s.idle {
-			s.out.Shares[cluster].Replicas[key] = 0
-		}
 	}
 	if left > 0 {
 		s.out.Short = append(s.out.Short, Shortage{Key: w.Key, Replicas: total, Unplaced: left})
 	}
+}
+
+func (s *sharing) assignDivided(w Workload) (left int64) {
+	key := w.Key.String()
+	rest := s.pin(key, max(w.Replicas, 0))
+	shares, left := Divide(rest, s.free, s.how, s.seed)
+	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
+		shares, left = s.asBefore(rest)
+	}
+	for i, n := range shares {
+		s.out.Shares[s.free[i].Cluster].Replicas[key] = n
+	}
+	for _, cluster := range s.idle {
+		s.out.Shares[cluster].Replicas[key] = 0
+	}
+	return left
 }
 
 // pin gives pinned clusters what they have, and tells what that leaves of the total.
@@ -185,6 +199,10 @@ func (s *sharing) assignWhole(key string, total int64) (left int64) {
 			share.Replicas[key] = n
 			share.Home = append(share.Home, key)
 			slices.Sort(share.Home)
+			if start, ranged := s.rows[home].Ordinals[key]; ranged {
+				// It was ranged before: its pods keep their names.
+				share.Ordinals = map[string]int64{key: start}
+			}
 			s.out.Shares[cluster] = share
 		}
 	}

@@ -96,6 +96,8 @@ type Decision struct {
 	workloads  []Workload
 	// rows that clusters hold: not those that are Removing or another cluster's.
 	rows map[string]atoll.RowSpec
+	// all rows that there are, those that are Removing and others' too.
+	all map[string]atoll.RowSpec
 }
 
 // Schedule decides.
@@ -106,7 +108,7 @@ func Schedule(in Input) Decision {
 	}
 	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads}
 	if len(in.Workloads) > 0 {
-		d.rows = make(map[string]atoll.RowSpec, len(in.Rows))
+		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
 	}
 	var among *pool
 	if f.choice != nil {

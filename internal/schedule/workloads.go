@@ -16,10 +16,13 @@ import (
 type Workload struct {
 	Key      atoll.ItemKey
 	Replicas int64
+	// Start is the first ordinal that a StatefulSet's template states.
+	Start int64
 }
 
-// whole workloads are not divided: all of their replicas go to one cluster.
-func (w Workload) whole() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
+// stateful workloads are not divided unless their ordinals are ranged: all of their
+// replicas go to one cluster.
+func (w Workload) stateful() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
 
 // WorkloadsOf a content, by key: the items that are marked as divided and state
 // replicas.
@@ -35,7 +38,8 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
 		}
 		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
-			out = append(out, Workload{Key: item.Key, Replicas: n})
+			start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
+			out = append(out, Workload{Key: item.Key, Replicas: n, Start: max(start, 0)})
 		}
 	}
 	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })
