@@ -19,8 +19,6 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterOverridePolicy{}, &ClusterOverridePolicyList{},
 		&Bundle{}, &BundleList{},
 		&ClusterBundle{}, &ClusterBundleList{},
-		&ClusterSet{}, &ClusterSetList{},
-		&ClusterSetBinding{}, &ClusterSetBindingList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

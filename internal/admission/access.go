@@ -88,17 +88,22 @@ func (p *Plugin) mayRead(ctx context.Context, u user.Info, need []access) error 
 		if x.resource.Resource == "" {
 			x.resource = p.resource(x.kind)
 		}
-		if p.allowed(ctx, u, "get", x) {
+		if x.name != "" && p.allowed(ctx, u, "get", x) {
 			continue
 		}
-		where, what := "in all namespaces", ""
+		name := x.name
+		if x.name = ""; p.allowed(ctx, u, "list", x) {
+			continue
+		}
+		where := "in all namespaces"
 		if x.namespace != "" {
 			where = fmt.Sprintf("in namespace %q", x.namespace)
 		}
-		if x.name != "" {
-			what = fmt.Sprintf("%q of ", x.name)
+		verb := "list"
+		if name != "" {
+			verb = fmt.Sprintf("get %q or list", name)
 		}
-		return fmt.Errorf("whoever places objects must be able to read them: %q may not get %s%s %s", u.GetName(), what, x.resource, where)
+		return fmt.Errorf("whoever places objects must be able to read them: %q may not %s %s %s", u.GetName(), verb, x.resource, where)
 	}
 	return nil
 }

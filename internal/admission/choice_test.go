@@ -11,6 +11,7 @@ import (
 )
 
 func TestCheckChoice(t *testing.T) {
+	plugin := New(Options{Properties: func() []string { return []string{"nodes"} }})
 	for _, tc := range []struct{ placement, want string }{
 		{"{maxClusters: 3, spreadConstraints: [{spreadByField: zone, minGroups: 3}, {spreadByLabel: rack}], scores: [{name: Balance}, {name: ResourceAvailable, resource: cpu}, {name: ResourceAvailable, resource: memory, full: 1Gi}]}", ""},
 		{"{spreadConstraints: [{spreadByLabel: 'a b'}]}", "p.spreadConstraints[0].spreadByLabel"},
@@ -21,13 +22,19 @@ func TestCheckChoice(t *testing.T) {
 		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: '-'}]}", "p.scores[0].resource"},
 		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: cpu, full: '0'}]}", "p.scores[0].full"},
 		{"{scores: [{name: Balance}]}", "p.scores"},
+		{"{rescheduling: {when: WhenBetter}}", "p.rescheduling.when"},
+		{"{rescheduling: {when: OnEdit}}", ""},
+		{"{maxClusters: 1, rescheduling: {when: WhenBetter}, scores: [{name: Steady}, {name: Affinity, bundles: {names: [a]}}, {name: Affinity, bundles: {names: [b], within: zone}}, {name: Property, property: {name: nodes, from: 0, to: 9}}]}", ""},
+		{"{maxClusters: 1, scores: [{name: Property, property: {name: secret, from: 0, to: 9}}]}", "p.scores[0].property.name"},
+		{"{maxClusters: 1, scores: [{name: Property, property: {name: nodes, from: 9, to: 9}}]}", "p.scores[0].property.to"},
+		{"{maxClusters: 1, scores: [{name: AntiAffinity, bundles: {labelSelector: {matchExpressions: [{key: a, operator: Like}]}}}]}", "p.scores[0].bundles.labelSelector.matchExpressions[0].operator"},
 	} {
 		var p v1alpha1.Placement
 		if err := yaml.UnmarshalStrict([]byte(tc.placement), &p); err != nil {
 			t.Fatal(err)
 		}
 		var at []string
-		for _, e := range checkChoice(&p, field.NewPath("p")) {
+		for _, e := range plugin.checkChoice(&p, field.NewPath("p")) {
 			at = append(at, e.Field)
 		}
 		if got := strings.Join(at, " "); got != tc.want {

@@ -155,7 +155,7 @@ func contradictions(keys map[string]*constraint, at *field.Path) field.ErrorList
 func (p *Plugin) checkPlacement(pl *v1alpha1.Placement, at *field.Path) field.ErrorList {
 	errs := checkAffinity(pl.ClusterAffinity, at.Child("clusterAffinity"))
 	errs = append(errs, p.checkFilters(pl, at)...)
-	errs = append(errs, checkChoice(pl, at)...)
+	errs = append(errs, p.checkChoice(pl, at)...)
 	for i, t := range pl.ClusterTolerations {
 		errs = append(errs, checkToleration(t, at.Child("clusterTolerations").Index(i))...)
 	}

@@ -2,9 +2,12 @@ package place
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -144,5 +147,99 @@ func TestReportsOfResourcesCauseNothing(t *testing.T) {
 		if _, now := m.counts(); now != looks {
 			t.Errorf("a report of resources cost %d steps", now-looks)
 		}
+	})
+}
+
+// Scores see the Bundles of the same namespace that are named or labelled so.
+func TestNear(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		bundles v1alpha1.NearBundles
+		want    string
+	}{
+		{"names", v1alpha1.NearBundles{Names: []string{"db"}}, "c"},
+		{"names of a policy", v1alpha1.NearBundles{Names: []string{"db-policy"}}, "c"},
+		{"labelSelector", v1alpha1.NearBundles{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}, "c"},
+		{"within", v1alpha1.NearBundles{Names: []string{"db"}, Within: v1alpha1.SpreadByRegion}, "b c"},
+		{"of another namespace", v1alpha1.NearBundles{Names: []string{"foreign"}}, "a b c d"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newMemory()
+			fleet(m, "a", "b", "c", "d")
+			for _, c := range []string{"b", "c"} {
+				m.cluster(c, func(c *v1alpha1.Cluster) { c.Spec.Region = "eu" })
+			}
+			run(t, m, func(t *testing.T, _ *Reconciler) {
+				m.bundle("db", func(b *state.Bundle) {
+					b.Spec.Placement, b.Spec.Source.Name = names("c"), "db-policy"
+					b.Meta.Labels = map[string]string{"tier": "db"}
+				})
+				m.bundle("foreign", func(b *state.Bundle) { b.Spec.Placement, b.Ref.Namespace = names("c"), "bank" })
+				m.cut("db", &atoll.Content{})
+				m.cut("foreign", &atoll.Content{})
+				m.settle("db")
+				m.settle("foreign")
+				went := map[string]bool{}
+				for i := range 20 { // equals are told apart by the Bundle
+					uid := fmt.Sprint("web", i)
+					m.bundle(uid, func(b *state.Bundle) {
+						b.Spec.Placement = most(1)
+						b.Spec.Placement.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreAffinity, Bundles: &tc.bundles}}
+					})
+					m.cut(uid, &atoll.Content{})
+					m.settle(uid)
+					went[strings.Join(holders(m, uid), " ")] = true
+				}
+				if got := strings.Join(slices.Sorted(maps.Keys(went)), " "); got != tc.want {
+					t.Errorf("went to %s, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A Bundle that may move does when a report shows a better place, after its dwell, and
+// the old place goes when the new one is healthy.
+func TestMovesOneAtATime(t *testing.T) {
+	m := newMemory()
+	free := func(cpus string) func(*v1alpha1.Cluster) {
+		return func(c *v1alpha1.Cluster) {
+			c.Status.Resources.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
+		}
+	}
+	m.cluster("a", free("10"))
+	m.cluster("b", free("10"))
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		full := resource.MustParse("100")
+		p := most(2)
+		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Full: &full}}
+		p.Rescheduling = &v1alpha1.Rescheduling{When: v1alpha1.RescheduleWhenBetter}
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = p })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		m.cluster("c", free("15"))
+		m.cluster("d", free("15"))
+		m.settle("web")
+		want(t, m, "web", "a Active r1, b Active r1")
+		_, looks := m.counts()
+		m.cluster("c", free("17"))
+		synctest.Wait()
+		if _, now := m.counts(); now != looks {
+			t.Errorf("a report that makes nothing better cost %d steps", now-looks)
+		}
+		m.cluster("c", free("90"))
+		m.cluster("d", free("80"))
+		synctest.Wait()
+		want(t, m, "web", "a Active r1, b Active r1")
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		first := m.show("web")
+		if strings.Count(first, "Leaving") != 1 || !strings.Contains(first, "c Active") || strings.Contains(first, "d Active") {
+			t.Fatalf("after the dwell: %s", first)
+		}
+		m.settle("web")
+		time.Sleep(11 * time.Minute)
+		m.settle("web")
+		want(t, m, "web", "c Active r1, d Active r1")
 	})
 }

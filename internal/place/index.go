@@ -36,7 +36,8 @@ type index struct {
 	// reserved counts, by cluster UID, the rows that steps under way are about to write
 	// there and that no table shows yet.
 	reserved map[string]int64
-	kinds    *lru.Cache // revision → []string, the kinds that it asks clusters for
+	movable  map[string]struct{} // Bundles that have a standing
+	kinds    *lru.Cache          // revision → []string, the kinds that it asks clusters for
 }
 
 type entry struct {
@@ -50,6 +51,7 @@ type entry struct {
 	// hungry tells whether one more that comes to fit could be chosen.
 	complete bool
 	hungry   bool
+	standing *schedule.Standing // of a Bundle that may move when scores change
 	// touched clusters, by the change that touched them last. change counts up, so
 	// that a step knows what came after it began.
 	touched map[string]uint64
@@ -102,7 +104,7 @@ type view struct {
 func newIndex() *index {
 	return &index{
 		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
-		items: lru.New(1024), kinds: lru.New(4096), reserved: map[string]int64{},
+		items: lru.New(1024), kinds: lru.New(4096), reserved: map[string]int64{}, movable: map[string]struct{}{},
 	}
 }
 
@@ -212,7 +214,8 @@ type written struct {
 	// could: it could place, so that all that fit have a row now.
 	could bool
 	// hungry: of clusters that come to fit, one may be chosen.
-	hungry bool
+	hungry   bool
+	standing *schedule.Standing
 }
 
 // done notes that a step over all rows was written. again: a row changed meanwhile
@@ -233,6 +236,7 @@ func (x *index) done(v view, w written) (after time.Duration, again bool) {
 		e.plan = ""
 	}
 	e.due, e.complete, e.hungry = w.out.RequeueAt, w.could && !e.filter.Chooses(), w.hungry
+	x.stands(e, w.standing)
 	if e.whole = e.asked != v.asked || !w.could || !w.out.Quiet; w.could {
 		e.forgetTouches(v)
 	}
@@ -346,6 +350,7 @@ func (x *index) forget(uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.entries, uid)
+	delete(x.movable, uid)
 }
 
 // seen notes a cluster as it is and gives what it was.
@@ -375,7 +380,7 @@ func (x *index) workloads(revision string, content *atoll.Content) ([]schedule.W
 	if w, ok := x.items.Get(revision); ok {
 		return w.([]schedule.Workload), nil
 	}
-	w, err := schedule.WorkloadsOf(content)
+	w, err := workloadsOf(content)
 	if err == nil {
 		x.items.Add(revision, w)
 	}
@@ -411,8 +416,12 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	}
 	r.reachable(is)
 	if known && same(was, is) {
+		if !slices.Equal(was.Resources, is.Resources) {
+			r.rescore(is)
+		}
 		return
 	}
+	r.rescore(is)
 	r.touchAll(r.index.underWay(), name)
 	if known && was.UID != is.UID {
 		r.touchRows(was.UID, name)
@@ -519,7 +528,7 @@ func (r *Reconciler) revary(ctx context.Context, c schedule.Cluster) {
 			continue
 		}
 		// A content that cannot be read is the step's to complain about.
-		if content, err := r.Revisions.Content(ctx, row.Spec.Revision); err == nil && atoll.MayStay(row.Spec.Revision, target.Name, target.Spec.Base) {
+		if content, err := r.Revisions.Content(ctx, target.Name); err == nil && row.Spec.Revision == target.Name {
 			if _, variant := render.Rules(content, c.ClusterView); variant == row.Spec.Variant {
 				continue
 			}

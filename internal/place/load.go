@@ -1,7 +1,15 @@
 package place
 
 import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
 )
 
 // load is how many Bundles a cluster has, and is about to get by steps under way: so
@@ -37,5 +45,71 @@ func (x *index) reserve(uids []string, n int64) {
 		if x.reserved[uid] += n; x.reserved[uid] == 0 {
 			delete(x.reserved, uid)
 		}
+	}
+}
+
+// near gives the clusters of the Bundles that one asks for, by Bundle: of its own
+// namespace, so that nobody learns or steers anything by the Bundles of others.
+func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.ClusterView {
+	return func(n *v1alpha1.NearBundles) [][]atoll.ClusterView {
+		sel, err := metav1.LabelSelectorAsSelector(n.LabelSelector) // nil selects nothing
+		if err != nil {
+			sel = labels.Nothing() // admission keeps that out
+		}
+		var out [][]atoll.ClusterView
+		for _, o := range r.Bundles.InNamespace(b.Ref.Namespace) {
+			named := slices.Contains(n.Names, o.Ref.Name) || slices.Contains(n.Names, o.Spec.Source.Name)
+			if o.Ref.UID == b.Ref.UID || !named && !sel.Matches(labels.Set(o.Meta.Labels)) {
+				continue
+			}
+			var names []string
+			for _, row := range r.Rows.OfBundle(o.Ref.UID) {
+				if row.Spec.Phase == atoll.RowActive {
+					names = append(names, row.Cluster)
+				}
+			}
+			var views []atoll.ClusterView
+			for _, c := range r.index.clusters(names) {
+				views = append(views, c.ClusterView)
+			}
+			if len(views) > 0 {
+				out = append(out, views)
+			}
+		}
+		return out
+	}
+}
+
+// rescore looks at the Bundles that may move now that a cluster scores otherwise.
+func (r *Reconciler) rescore(c schedule.Cluster) {
+	load := int64(r.Rows.CountOf(c.UID))
+	for _, e := range r.index.movables() {
+		row, has := r.Rows.Get(e.uid, c.Name)
+		holds := has && row.Spec.UID == c.UID
+		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, load, e.standing) {
+			r.touched(e.uid, c.Name)
+		}
+	}
+}
+
+// movables are the Bundles that may move when scores change.
+func (x *index) movables() []entry {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make([]entry, 0, len(x.movable))
+	for uid := range x.movable {
+		if e := x.entries[uid]; e != nil {
+			out = append(out, *e)
+		}
+	}
+	return out
+}
+
+// stands notes how scores stood when the Bundle was decided. The caller holds the lock.
+func (x *index) stands(e *entry, s *schedule.Standing) {
+	if e.standing = s; s != nil {
+		x.movable[e.uid] = struct{}{}
+	} else {
+		delete(x.movable, e.uid)
 	}
 }

@@ -88,7 +88,7 @@ type Events interface {
 	Warn(bundle enginev1.BundleRef, reason, message string)
 }
 
-// Config of a Reconciler. All but Sets, Views, Workers, Events and Log must be set.
+// Config of a Reconciler. All but Views, Workers, Events and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -96,8 +96,6 @@ type Config struct {
 	Revisions  Revisions
 	Namespaces Namespaces
 	Hub        Hub
-	// Sets that limit namespaces; nil: none are limited.
-	Sets Sets
 	// Views of clusters; nil: what their objects alone tell.
 	Views Views
 	// Events; nil: nobody is told.
@@ -139,9 +137,6 @@ func New(cfg Config) *Reconciler {
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.Views.Subscribe(r.clusterChanged)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
-	if cfg.Sets != nil {
-		cfg.Sets.Subscribe(r.boundChanged)
-	}
 	cfg.Hub.Subscribe(func() { r.later(cfg.Bundles.List()) })
 	return r
 }
@@ -324,10 +319,11 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		return err
 	}
 	r.report(b, snap.in.Recalled, out)
-	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry}); again {
+	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing}); again {
 		r.add(uid, priorityUser, after)
 	}
 	r.at(uid, out.RequeueAt)
+	r.at(uid, snap.in.Decision.LookAt)
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"container/heap"
 	"math/bits"
 	"slices"
 )
@@ -18,6 +17,10 @@ type filler struct {
 	tallies []*tally
 	slack   int // how much more than their skew soft rules allow
 	evenly  bool
+	// Memory that fill uses again: the classes that have more, the best on top, and
+	// those that may not be added now.
+	pile   pile
+	parked []int32
 }
 
 // tally keeps the floor of one rule while clusters are added.
@@ -34,6 +37,8 @@ func (s *solver) attempt(admit [][]bool, lift int32) try {
 	for i := range s.rules {
 		f.counts[i] = make([]int32, s.rules[i].groups)
 	}
+	f.pile = pile{at: make([]int32, 0, len(s.lists)), before: func(a, b int32) bool { return f.head(int(a)).compare(f.head(int(b))) < 0 }}
+	f.chosen = make([]int32, 0, min(s.most, len(s.options)))
 	for _, at := range s.locked {
 		f.count(at)
 	}
@@ -229,8 +234,9 @@ func (f *filler) raise() {
 					continue
 				}
 				best := -1
-				for c, list := range f.lists {
-					if f.groups[c][i] == g && int(f.next[c]) < len(list) && f.addable(c) && (best < 0 || f.head(c).compare(f.head(best)) < 0) {
+				for _, at := range f.inGroup[i][g] {
+					c := int(at)
+					if int(f.next[c]) < len(f.lists[c]) && f.addable(c) && (best < 0 || f.head(c).compare(f.head(best)) < 0) {
 						best = c
 					}
 				}
@@ -250,36 +256,38 @@ func (f *filler) fill(least int8) {
 		f.rest()
 		return
 	}
-	h := &classHeap{f: f}
+	h := &f.pile
+	h.at = h.at[:0]
 	for c, list := range f.lists {
 		if int(f.next[c]) < len(list) {
 			h.at = append(h.at, int32(c))
 		}
 	}
-	heap.Init(h)
-	var parked []int32
+	h.init()
+	parked := f.parked[:0]
 	for f.left > 0 && len(h.at) > 0 {
 		c := h.at[0]
 		if f.head(int(c)).prio < least {
-			return
+			break
 		}
 		if !f.addable(int(c)) {
-			parked = append(parked, heap.Pop(h).(int32))
+			parked = append(parked, h.pop())
 			continue
 		}
 		rose := f.add(int(c))
 		if int(f.next[c]) == len(f.lists[c]) {
-			heap.Pop(h)
+			h.pop()
 		} else {
-			heap.Fix(h, 0)
+			h.down(0)
 		}
 		if rose {
 			for _, p := range parked {
-				heap.Push(h, p)
+				h.push(p)
 			}
 			parked = parked[:0]
 		}
 	}
+	f.parked = parked[:0]
 }
 
 // plain: no skew counts, so that adding one option never keeps another one out, but for
@@ -296,24 +304,6 @@ func (f *filler) rest() {
 			f.add(c)
 		}
 	}
-}
-
-// classHeap has the class with the best next option on top.
-type classHeap struct {
-	f  *filler
-	at []int32
-}
-
-func (h *classHeap) Len() int { return len(h.at) }
-func (h *classHeap) Less(i, j int) bool {
-	return h.f.head(int(h.at[i])).compare(h.f.head(int(h.at[j]))) < 0
-}
-func (h *classHeap) Swap(i, j int) { h.at[i], h.at[j] = h.at[j], h.at[i] }
-func (h *classHeap) Push(x any)    { h.at = append(h.at, x.(int32)) }
-func (h *classHeap) Pop() any {
-	x := h.at[len(h.at)-1]
-	h.at = h.at[:len(h.at)-1]
-	return x
 }
 
 // all looks at every choice of a few options.
@@ -337,7 +327,7 @@ func (s *solver) all() (chosen []int32, short []int) {
 			continue
 		}
 		s.judge(&t)
-		if best.counts == nil || t.value.compare(best.value) < 0 {
+		if best.counts == nil || t.value.compare(&best.value) < 0 {
 			best = t
 		}
 	}

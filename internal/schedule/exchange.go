@@ -120,7 +120,7 @@ func (s *solver) exchange(best try) try {
 					admit := slices.Clone(best.admit)
 					admit[i] = slices.Clone(admit[i])
 					admit[i][out], admit[i][in] = false, true
-					if t := s.attempt(admit, best.lift); t.value.compare(best.value) < 0 {
+					if t := s.attempt(admit, best.lift); t.value.compare(&best.value) < 0 {
 						best, improved = t, true
 					}
 				}
@@ -133,16 +133,22 @@ func (s *solver) exchange(best try) try {
 // lifted looks whether a higher floor under a skew makes the choice better: it lets more
 // of the good ones in, at the price of the poor ones that lift it.
 func (s *solver) lifted(best try) try {
-	if s.most >= len(s.options) || !slices.ContainsFunc(s.rules, func(r rule) bool { return r.skew > 0 }) {
-		return best
-	}
 	const highest = 32
-	for lift := int32(1); lift <= highest && int(lift) <= s.most; lift++ {
+	upTo := 0
+	for _, r := range s.rules {
+		if groups := r.groups; r.skew > 0 && groups > 0 && s.most < len(s.options) {
+			if r.max > 0 {
+				groups = min(groups, r.max)
+			}
+			upTo = max(upTo, min(highest, s.most/groups))
+		}
+	}
+	for lift := int32(1); int(lift) <= upTo; lift++ {
 		if s.steps--; s.steps < 0 {
 			return best
 		}
 		t := s.attempt(best.admit, lift)
-		if t.value.compare(best.value) < 0 {
+		if t.value.compare(&best.value) < 0 {
 			best = t
 		}
 	}

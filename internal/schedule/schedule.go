@@ -27,6 +27,9 @@ type Input struct {
 	// Load tells how many other Bundles a cluster has, for the score Balance; nil: none.
 	// It answers the same while Schedule runs.
 	Load func(c *Cluster) int64 `json:"-"`
+	// Near gives, for the scores Affinity and AntiAffinity, the clusters of each of the
+	// Bundles that are asked for, this one never among them; nil: there are none.
+	Near func(*v1alpha1.NearBundles) [][]atoll.ClusterView `json:"-"`
 	// Terse leaves out verdicts on clusters that do not fit and hold nothing.
 	Terse bool
 	// Workloads whose replicas are shared out: the items that the content marks as
@@ -36,6 +39,15 @@ type Input struct {
 	Rows map[string]atoll.RowSpec
 	Now  time.Time
 }
+
+// Workload is an item that states replicas.
+type Workload struct {
+	Key      atoll.ItemKey
+	Replicas int64
+}
+
+// whole workloads are not divided: all of their replicas go to one cluster.
+func (w Workload) whole() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
 
 // Outcome for one cluster.
 type Outcome string
@@ -69,9 +81,8 @@ type Verdict struct {
 	Placement string
 	// EvictAt is when a NoExecute taint will take the Bundle out; zero: never.
 	EvictAt time.Time
-	// Weight in divisions, for Placed and Kept, and the bounds of shares.
+	// Weight in divisions, for Placed and Kept.
 	Weight int64
-	Bounds Bounds
 	// Score of a newcomer among which was chosen, of 1,000,000.
 	Score int64
 }
@@ -90,14 +101,15 @@ type Decision struct {
 	Hungry bool
 	// EvictAt is when the first eviction is due; zero: none is.
 	EvictAt time.Time
+	// LookAt is when a dwell ends that keeps a better place from being taken; zero: none
+	// does. Standing is how scores stood where the Bundle may move; nil: it may not now.
+	LookAt   time.Time
+	Standing *Standing
 
-	seed       string
-	scheduling v1alpha1.ReplicaScheduling
-	workloads  []Workload
+	seed      string
+	workloads []Workload
 	// rows that clusters hold: not those that are Removing or another cluster's.
 	rows map[string]atoll.RowSpec
-	// all rows that there are, those that are Removing and others' too.
-	all map[string]atoll.RowSpec
 }
 
 // Schedule decides.
@@ -106,16 +118,16 @@ func Schedule(in Input) Decision {
 	if f == nil {
 		f = Compile(in.Placement)
 	}
-	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads}
+	d := Decision{seed: in.Bundle, workloads: in.Workloads}
 	if len(in.Workloads) > 0 {
-		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
+		d.rows = make(map[string]atoll.RowSpec, len(in.Rows))
 	}
+	weigh := weigher(in.Placement.ReplicaScheduling.WeightPreference)
 	var among *pool
 	if f.choice != nil {
-		among = newPool(f.choice, in.Bundle, len(in.Clusters))
 		in.Clusters = inOrder(in.Clusters)
+		among = newPool(f, &in)
 	}
-	weigh := weigher(in.Placement.ReplicaScheduling)
 	seen, placed := 0, in.Elsewhere
 	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
 	for i := range in.Clusters {
@@ -133,12 +145,15 @@ func Schedule(in Input) Decision {
 		if in.Terse && !has && !f.Admits(c) {
 			continue
 		}
-		v := f.judge(c, row, in.WhenUnfit, in.Now)
-		if among != nil && among.offer(c, row, &v, &d, &in) {
+		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed, Placement: f.print}
+		if has || !in.Terse {
+			v = f.judge(c, row, in.WhenUnfit, in.Now)
+		}
+		if among != nil && among.offer(i, row, &v, &d) {
 			continue
 		}
 		if v.Outcome == Placed || v.Outcome == Kept {
-			v.Weight, v.Bounds = weigh(c)
+			v.Weight = weigh(c)
 		}
 		if v.Outcome == Placed && among == nil {
 			placed++
@@ -149,7 +164,7 @@ func Schedule(in Input) Decision {
 		d.Verdicts = append(d.Verdicts, v)
 	}
 	if among != nil {
-		placed += d.choose(among, f, &in, weigh)
+		placed += d.choose(among, weigh)
 	}
 	if seen < len(in.Rows) {
 		d.gone(in)
@@ -182,7 +197,7 @@ func (d *Decision) gone(in Input) {
 
 // keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
 // wish.
-func (d *Decision) keepAll(weigh func(*Cluster) (int64, Bounds), in Input) {
+func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
 	if !slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == Leaves }) {
 		return
 	}
@@ -196,7 +211,7 @@ func (d *Decision) keepAll(weigh func(*Cluster) (int64, Bounds), in Input) {
 		if v.Outcome == Leaves {
 			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
 			v.Placement = in.Rows[v.Cluster].Placement
-			v.Weight, v.Bounds = weigh(byName[v.Cluster])
+			v.Weight = weigh(byName[v.Cluster])
 			d.Verdicts[i] = v
 		}
 	}
@@ -266,6 +281,30 @@ func edited(r refusal, row atoll.RowSpec) bool {
 		return true
 	}
 	return r.print != "" && r.print != printAt(printOfFilters(row.Placement), r.place)
+}
+
+// weigher gives the static weight of a cluster: the sum of the entries that match
+// it, or 1 for all where there is no preference.
+func weigher(p *v1alpha1.ClusterPreferences) func(*Cluster) int64 {
+	if p == nil {
+		return func(*Cluster) int64 { return 1 }
+	}
+	type entry struct {
+		filter *Filter
+		weight int64
+	}
+	entries := make([]entry, 0, len(p.StaticWeightList))
+	for _, e := range p.StaticWeightList {
+		entries = append(entries, entry{Compile(v1alpha1.Placement{ClusterAffinity: &e.TargetCluster}), min(e.Weight, MaxWeight)})
+	}
+	return func(c *Cluster) (sum int64) {
+		for _, e := range entries {
+			if e.weight > 0 && e.filter.matches(c) {
+				sum = min(sum+e.weight, MaxWeight)
+			}
+		}
+		return sum
+	}
 }
 
 // Verdict on one cluster by name; false when the decision knows none.

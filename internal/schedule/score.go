@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // fullScore is the best that a cluster can be; what people see as 1000.
@@ -60,6 +62,9 @@ type scorePart struct {
 	weight   int64
 	resource corev1.ResourceName
 	full     int64 // in thousandths; 0: what the cluster has in all
+	property string
+	from, to float64
+	bundles  *v1alpha1.NearBundles
 }
 
 func compileScores(list []v1alpha1.Score) scorer {
@@ -68,9 +73,12 @@ func compileScores(list []v1alpha1.Score) scorer {
 	}
 	s := scorer{}
 	for _, e := range list {
-		p := scorePart{name: e.Name, weight: max(1, int64(e.Weight)), resource: corev1.ResourceName(e.Resource)}
+		p := scorePart{name: e.Name, weight: max(1, int64(e.Weight)), resource: corev1.ResourceName(e.Resource), bundles: e.Bundles}
 		if e.Full != nil {
 			p.full = milli(e.Full.AsApproximateFloat64())
+		}
+		if e.Property != nil {
+			p.property, p.from, p.to = e.Property.Name, e.Property.From.AsApproximateFloat64(), e.Property.To.AsApproximateFloat64()
 		}
 		s.parts = append(s.parts, p)
 		s.weight += p.weight
@@ -79,19 +87,104 @@ func compileScores(list []v1alpha1.Score) scorer {
 	return s
 }
 
-// score of a cluster that has so many Bundles. It depends on that cluster alone.
-func (s *scorer) score(c *Cluster, load int64) int64 {
+// facts about a cluster that are no part of it.
+type facts struct {
+	load  int64 // Bundles that it has
+	holds bool  // this Bundle runs there
+	avoid int   // PreferNoSchedule taints that are not tolerated
+	// near tells, by the part of the scores, where other Bundles are; nil: every part
+	// that asks scores anywhere.
+	near     []neighbours
+	anywhere int64
+}
+
+// avoidance is what each PreferNoSchedule taint that is not tolerated takes away.
+const avoidance = fullScore / 5
+
+// score of a cluster. It depends on that cluster alone.
+func (s *scorer) score(c *Cluster, f facts) int64 {
 	sum := int64(0)
 	for i := range s.parts {
-		p := &s.parts[i]
+		p, points := &s.parts[i], int64(0)
 		switch p.name {
 		case v1alpha1.ScoreBalance:
-			sum += p.weight * balance(c, load)
+			points = balance(c, f.load)
+		case v1alpha1.ScoreSteady:
+			if f.holds {
+				points = fullScore
+			}
 		case v1alpha1.ScoreResourceAvailable:
-			sum += p.weight * p.available(c)
+			points = p.available(c)
+		case v1alpha1.ScoreProperty:
+			points = p.number(c)
+		case v1alpha1.ScoreAffinity, v1alpha1.ScoreAntiAffinity:
+			if f.near == nil {
+				points = f.anywhere
+			} else if points = f.near[i].share(c); p.name == v1alpha1.ScoreAntiAffinity {
+				points = fullScore - points
+			}
+		}
+		sum += p.weight * points
+	}
+	return sum/s.weight - avoidance*int64(f.avoid)
+}
+
+// neighbours of a Bundle: how many other ones are in each group of clusters.
+type neighbours struct {
+	within  v1alpha1.SpreadConstraint
+	groups  map[string]int64
+	bundles int64
+}
+
+// share of the other Bundles that are in the cluster's group.
+func (n *neighbours) share(c *Cluster) int64 {
+	if n.bundles == 0 {
+		return 0
+	}
+	if g := groupOf(&n.within, c); g != "" {
+		return fullScore * n.groups[g] / n.bundles
+	}
+	return 0
+}
+
+// neighbours that the scores ask for, by the part that asks; nil where none does.
+func (s *scorer) neighbours(near func(*v1alpha1.NearBundles) [][]atoll.ClusterView) []neighbours {
+	var out []neighbours
+	for i := range s.parts {
+		b := s.parts[i].bundles
+		if b == nil {
+			continue
+		}
+		if out == nil {
+			out = make([]neighbours, len(s.parts))
+		}
+		n := &out[i]
+		n.within.SpreadByField, n.groups = cmp.Or(b.Within, v1alpha1.SpreadByCluster), map[string]int64{}
+		if near == nil {
+			continue
+		}
+		for _, clusters := range near(b) {
+			mine := map[string]bool{}
+			for _, view := range clusters {
+				if g := groupOf(&n.within, &Cluster{ClusterView: view}); g != "" && !mine[g] {
+					mine[g] = true
+					n.groups[g]++
+				}
+			}
+			n.bundles++
 		}
 	}
-	return sum / s.weight
+	return out
+}
+
+// number of a property, between where it scores nothing and where all.
+func (p *scorePart) number(c *Cluster) int64 {
+	q, err := resource.ParseQuantity(c.Properties[p.property])
+	if err != nil || p.from == p.to {
+		return 0
+	}
+	at := (q.AsApproximateFloat64() - p.from) / (p.to - p.from)
+	return int64(fullScore * min(max(at, 0), 1))
 }
 
 // defaultPods is what an ordinary node holds.

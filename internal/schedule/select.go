@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -24,6 +25,7 @@ type choice struct {
 	max    int
 	spread []v1alpha1.SpreadConstraint
 	scorer scorer
+	moving *moving
 	// print of all but the scores, as rows remember it: where it is another, the user
 	// edited how clusters are chosen.
 	print string
@@ -34,7 +36,7 @@ func compileChoice(p *v1alpha1.Placement) *choice {
 		return nil
 	}
 	return &choice{
-		max: int(p.MaxClusters), spread: p.SpreadConstraints, scorer: compileScores(p.Scores),
+		max: int(p.MaxClusters), spread: p.SpreadConstraints, scorer: compileScores(p.Scores), moving: compileMoving(p.Rescheduling),
 		print: print8(struct {
 			Max    int32
 			Spread []v1alpha1.SpreadConstraint
@@ -67,25 +69,26 @@ func printOfChoice(remembered string) string {
 // pool is the clusters that may be chosen, as verdicts that are not decided yet.
 type pool struct {
 	*choice
-	options []option
-	// clusters of the options. A verdict is at hand of those that run the Bundle.
-	clusters []*Cluster
-	verdicts []int32
+	in     *Input
+	filter *Filter
+	// options are at the places of their clusters in the input. A verdict is at hand of
+	// those that run the Bundle: where it is, by that place.
+	options  []option
+	verdicts map[int32]int32
 	// of each constraint: the group of each option.
 	groups [][]int32
 	names  []map[string]int32
-	// refused for want of a field or label, by where the constraint is.
-	unnamed []int
-	base    uint64 // hash of the Bundle
+	base   uint64 // hash of the Bundle
+	near   []neighbours
+	prob   problem
+	solver *solver
 }
 
-const noVerdict = int32(-1)
-
-func newPool(c *choice, bundle string, size int) *pool {
+func newPool(f *Filter, in *Input) *pool {
+	c, size := f.choice, len(in.Clusters)
 	p := &pool{
-		choice: c, base: hash64(bundle), options: make([]option, 0, size), clusters: make([]*Cluster, 0, size),
-		verdicts: make([]int32, 0, size), groups: make([][]int32, len(c.spread)), names: make([]map[string]int32, len(c.spread)),
-		unnamed: make([]int, len(c.spread)),
+		choice: c, in: in, filter: f, base: hash64(in.Bundle), near: c.scorer.neighbours(in.Near), options: make([]option, 0, size),
+		verdicts: map[int32]int32{}, groups: make([][]int32, len(c.spread)), names: make([]map[string]int32, len(c.spread)),
 	}
 	for i := range c.spread {
 		p.names[i] = map[string]int32{}
@@ -154,7 +157,9 @@ func (c *choice) claim(row *atoll.RowSpec, outcome Outcome) int8 {
 // offer a cluster with the verdict of the filters; true: its verdict comes with the
 // choice, or is said already. Those of clusters that run the Bundle stay, and are
 // completed later.
-func (p *pool) offer(c *Cluster, row *atoll.RowSpec, v *Verdict, d *Decision, in *Input) bool {
+func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
+	in, f := p.in, p.filter
+	c := &in.Clusters[at]
 	if v.Outcome != Placed && (v.Outcome != Kept || row == nil) {
 		return false
 	}
@@ -165,24 +170,23 @@ func (p *pool) offer(c *Cluster, row *atoll.RowSpec, v *Verdict, d *Decision, in
 			return in.Terse
 		}
 	}
-	load := int64(0)
+	about := facts{holds: row != nil && row.Phase == atoll.RowActive, avoid: f.avoided(c), near: p.near}
 	if p.scorer.load && in.Load != nil {
-		load = in.Load(c)
+		about.load = in.Load(c)
 	}
-	if row == nil {
-		p.add(c, prioNew, noVerdict, load)
-		return true
+	o := option{at: int32(at), prio: prioNew}
+	if row != nil {
+		o.prio = p.claim(row, v.Outcome)
+		p.verdicts[o.at] = int32(len(d.Verdicts))
 	}
-	p.add(c, p.claim(row, v.Outcome), int32(len(d.Verdicts)), load)
-	return false
+	p.add(c, o, about)
+	return row == nil
 }
 
-// add a cluster that may be chosen. The verdict is at hand if it runs the Bundle.
-func (p *pool) add(c *Cluster, prio int8, verdict int32, load int64) {
-	p.options = append(p.options, option{
-		prio: prio, at: int32(len(p.clusters)), score: p.scorer.score(c, load), rank: mix(p.base ^ hash64(c.Name)),
-	})
-	p.clusters, p.verdicts = append(p.clusters, c), append(p.verdicts, verdict)
+// add a cluster that may be chosen.
+func (p *pool) add(c *Cluster, o option, about facts) {
+	o.score, o.rank = p.scorer.score(c, about), mix(p.base^hash64(c.Name))
+	p.options = append(p.options, o)
 	for i := range p.spread {
 		s, id := &p.spread[i], noGroup
 		if name := groupOf(s, c); name != "" && s.SpreadByField != v1alpha1.SpreadByCluster {
@@ -231,7 +235,8 @@ func (p *pool) choose() picked {
 			groups: len(p.names[i]), of: p.groups[i],
 		})
 	}
-	options, short := prob.solve()
+	p.prob = prob
+	options, short := p.prob.solve()
 	out := picked{options: options, full: len(options) >= prob.most}
 	for r, missing := range short {
 		if s := &p.spread[of[r]]; missing > 0 && len(options) > 0 {
@@ -261,20 +266,31 @@ func mix(x uint64) uint64 {
 
 // choose among the clusters of the pool, complete the verdicts, and tell how many
 // clusters fit; none where a minimum cannot be had.
-func (d *Decision) choose(p *pool, f *Filter, in *Input, weigh func(*Cluster) (int64, Bounds)) (fit int) {
-	got := p.choose()
+func (d *Decision) choose(p *pool, weigh func(*Cluster) int64) (fit int) {
+	in, got := p.in, p.choose()
+	moves, again := p.better(got, d, in)
+	d.LookAt = again
 	d.Hungry = !got.full || got.unmet != ""
 	taken := make([]bool, len(p.options))
-	for _, at := range got.options {
-		taken[p.options[at].at] = true
+	for _, i := range got.options {
+		taken[i] = true
 	}
-	for i, c := range p.clusters {
-		if at := p.verdicts[i]; at != noVerdict {
+	if moves != nil {
+		taken[moves.to] = true
+	}
+	for i := range p.options {
+		c := &in.Clusters[p.options[i].at]
+		if at, runs := p.verdicts[p.options[i].at]; runs {
 			v := &d.Verdicts[at]
 			if v.Outcome == Placed {
 				fit++
 			}
-			v.decide(taken[i], got.unmet, in.Rows[c.Name].Placement)
+			v.Score = p.options[i].score
+			row := in.Rows[c.Name]
+			v.decide(taken[i], got.unmet, &row)
+			if moves != nil && moves.from == int32(i) {
+				v.leave(FilterMove, atoll.RowMoved, moves.reason(p, in))
+			}
 			continue
 		}
 		fit++
@@ -285,8 +301,7 @@ func (d *Decision) choose(p *pool, f *Filter, in *Input, weigh func(*Cluster) (i
 		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Out, Score: p.options[i].score}
 		switch {
 		case take:
-			v.Outcome, v.Placement = Placed, f.print
-			v.Weight, v.Bounds = weigh(c)
+			v.Outcome, v.Placement, v.Weight = Placed, p.filter.print, weigh(c)
 		case got.unmet != "":
 			v.Filter, v.Reason = FilterSpread, got.unmet
 		default:
@@ -301,17 +316,25 @@ func (d *Decision) choose(p *pool, f *Filter, in *Input, weigh func(*Cluster) (i
 }
 
 // decide the verdict on a cluster that runs the Bundle.
-func (v *Verdict) decide(stays bool, unmet, remembered string) {
+func (v *Verdict) decide(stays bool, unmet string, row *atoll.RowSpec) {
 	switch {
 	case unmet != "":
 		// Nothing changes, and what was edited is not forgotten.
 		v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowSpreadUnmet, FilterSpread, unmet
-		v.Placement = withChoice(printOfFilters(v.Placement), printOfChoice(remembered))
-	case !stays:
-		v.Outcome, v.Word, v.Filter, v.Weight = Leaves, atoll.RowPlacementEdited, FilterMost, 0
-		v.EvictAt, v.Placement = time.Time{}, ""
-		v.Reason = "maxClusters and spreadConstraints choose others since they were edited"
+		v.Placement = withChoice(printOfFilters(v.Placement), printOfChoice(row.Placement))
+	case stays:
+	case row.Phase == atoll.RowActive:
+		v.leave(FilterMost, atoll.RowPlacementEdited, "maxClusters and spreadConstraints choose others since they were edited")
+	default:
+		// It was on its way out, and others have its place.
+		why := atoll.ParseRowReason(row.Reason)
+		v.leave(FilterMost, cmp.Or(why.Word, atoll.RowPlacementEdited), why.Text)
 	}
+}
+
+func (v *Verdict) leave(filter, word, reason string) {
+	v.Outcome, v.Filter, v.Word, v.Reason = Leaves, filter, word, reason
+	v.Weight, v.EvictAt, v.Placement = 0, time.Time{}, ""
 }
 
 func (p *pool) notChosen(full bool, score int64) (filter, reason string) {

@@ -314,15 +314,38 @@ func TestScores(t *testing.T) {
 		{"full: enough", "{name: ResourceAvailable, resource: cpu, full: 4}", cluster("a", cpus(800, 8)), 0, 1000},
 		{"full: a quarter of it", "{name: ResourceAvailable, resource: cpu, full: 32}", cluster("a", cpus(8, 8)), 0, 250},
 		{"weight", "{name: ResourceAvailable, resource: cpu, weight: 3}, {name: Balance}", cluster("a", cpus(8, 0)), 0, 250},
+		{"not steady where it does not run", "{name: Steady}", cluster("a"), 0, 0},
+		{"property in between", "{name: Property, property: {name: disk, from: 100, to: 500}}", cluster("a", reports("disk", "200")), 0, 250},
+		{"property where less is better", "{name: Property, property: {name: price, from: '10', to: '0'}}", cluster("a", reports("price", "2500m")), 0, 750},
+		{"property beyond", "{name: Property, property: {name: disk, from: 0, to: 1}}", cluster("a", reports("disk", "7")), 0, 1000},
+		{"property that is no number", "{name: Property, property: {name: disk, from: 0, to: 1}}", cluster("a", reports("disk", "big")), 0, 0},
+		{"property that is not reported", "{name: Property, property: {name: disk, from: 1, to: 0}}", cluster("a"), 0, 0},
+		{"near: 2 of 3", "{name: Affinity, bundles: {names: [x]}}", cluster("eu-a1"), 0, 667},
+		{"near: none", "{name: Affinity, bundles: {names: [x]}}", cluster("z"), 0, 0},
+		{"near within a region: 1 of 3, once", "{name: Affinity, bundles: {names: [x], within: region}}", cluster("z", where("eu", "eu-z", "")), 0, 333},
+		{"far", "{name: AntiAffinity, bundles: {names: [x]}}", cluster("eu-a1"), 0, 333},
+		{"far from none that runs", "{name: AntiAffinity, bundles: {names: [nobody]}}", cluster("eu-a1"), 0, 1000},
+		{"a PreferNoSchedule taint", "{name: Balance}", cluster("a", taint("t", "", corev1.TaintEffectPreferNoSchedule, 0)), 0, 800},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := placement(t, "{maxClusters: 1, scores: ["+tc.score+"]}")
-			d := Schedule(Input{Placement: p, Clusters: []Cluster{tc.cluster}, Now: now, Load: func(*Cluster) int64 { return tc.load }})
+			near := func(n *v1alpha1.NearBundles) [][]atoll.ClusterView {
+				if n.Names[0] != "x" {
+					return nil
+				}
+				at := func(name, region string) atoll.ClusterView { return atoll.ClusterView{Name: name, Region: region} }
+				return [][]atoll.ClusterView{{at("eu-a1", "eu"), at("eu-a2", "eu")}, {at("us-1", "us"), at("eu-a1", "")}, {at("us-2", "us")}}
+			}
+			d := Schedule(Input{Placement: p, Clusters: []Cluster{tc.cluster}, Now: now, Load: func(*Cluster) int64 { return tc.load }, Near: near})
 			if got := toThousand(d.Verdicts[0].Score); got != tc.want {
 				t.Errorf("score %d, want %d", got, tc.want)
 			}
 		})
 	}
+}
+
+func reports(name, value string) func(*Cluster) {
+	return func(c *Cluster) { c.Properties = map[string]string{name: value} }
 }
 
 // What an agent reports is what is scored.

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 )
 
@@ -64,14 +63,24 @@ type solver struct {
 	// lists of the options that are not locked, by class, best first.
 	lists  [][]int32
 	groups [][]int32 // of a class, by rule
-	locked []int32
-	open   [][]bool // by rule and group: some class or locked option is in it
-	steps  int
+	// inGroup lists, by rule and group, the classes that are in it.
+	inGroup [][][]int32
+	locked  []int32
+	open    [][]bool // by rule and group: some class or locked option is in it
+	steps   int
 }
 
 // compare puts the better option first.
 func (o *option) compare(p *option) int {
-	return cmp.Or(cmp.Compare(p.prio, o.prio), cmp.Compare(p.score, o.score), cmp.Compare(o.rank, p.rank), cmp.Compare(o.at, p.at))
+	switch {
+	case o.prio != p.prio:
+		return int(p.prio) - int(o.prio)
+	case o.score != p.score:
+		return cmp.Compare(p.score, o.score)
+	case o.rank != p.rank:
+		return cmp.Compare(o.rank, p.rank)
+	}
+	return cmp.Compare(o.at, p.at)
 }
 
 // solve gives the numbers of the options to choose, and how many groups each hard rule
@@ -107,46 +116,84 @@ func (p *problem) best() []int32 {
 	if p.most >= len(order) {
 		return order
 	}
-	top := &topHeap{p.options, order[:0]}
 	locked := 0
 	for i := range p.options {
 		if p.options[i].prio == prioLocked {
 			locked++
 		}
 	}
-	most := max(p.most, locked)
-	for i := range p.options {
-		switch {
-		case len(top.at) < most:
-			heap.Push(top, int32(i))
-		case most > 0 && p.options[i].compare(&p.options[top.at[0]]) < 0:
-			top.at[0] = int32(i)
-			heap.Fix(top, 0)
+	// The worst of those that are in is on top.
+	worse := func(a, b int32) bool { return p.options[a].compare(&p.options[b]) > 0 }
+	top := pile{at: order[:max(p.most, locked)], before: worse}
+	top.init()
+	for _, at := range order[len(top.at):] {
+		if len(top.at) > 0 && worse(top.at[0], at) {
+			top.at[0] = at
+			top.down(0)
 		}
 	}
 	return top.at
 }
 
-// topHeap has the worst of the options on top.
-type topHeap struct {
-	options []option
-	at      []int32
+// pile is a heap of numbers, the first on top.
+type pile struct {
+	at     []int32
+	before func(a, b int32) bool
 }
 
-func (h *topHeap) Len() int           { return len(h.at) }
-func (h *topHeap) Less(i, j int) bool { return h.options[h.at[i]].compare(&h.options[h.at[j]]) > 0 }
-func (h *topHeap) Swap(i, j int)      { h.at[i], h.at[j] = h.at[j], h.at[i] }
-func (h *topHeap) Push(x any)         { h.at = append(h.at, x.(int32)) }
-func (h *topHeap) Pop() any           { panic("nothing is taken away") }
+func (h *pile) init() {
+	for i := len(h.at)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
+}
+
+func (h *pile) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h.at) {
+			return
+		}
+		if r := child + 1; r < len(h.at) && h.before(h.at[r], h.at[child]) {
+			child = r
+		}
+		if !h.before(h.at[child], h.at[i]) {
+			return
+		}
+		h.at[i], h.at[child] = h.at[child], h.at[i]
+		i = child
+	}
+}
+
+func (h *pile) push(x int32) {
+	h.at = append(h.at, x)
+	for i := len(h.at) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !h.before(h.at[i], h.at[parent]) {
+			return
+		}
+		h.at[i], h.at[parent] = h.at[parent], h.at[i]
+		i = parent
+	}
+}
+
+func (h *pile) pop() int32 {
+	x, last := h.at[0], len(h.at)-1
+	h.at[0] = h.at[last]
+	h.at = h.at[:last]
+	h.down(0)
+	return x
+}
 
 func newSolver(p *problem) *solver {
 	s := &solver{problem: p, open: make([][]bool, len(p.rules)), steps: searchSteps}
 	s.classify()
+	s.inGroup = make([][][]int32, len(p.rules))
 	for i, r := range p.rules {
-		s.open[i] = make([]bool, r.groups)
-		for at := range p.options {
-			if g := r.of[at]; g != noGroup {
+		s.open[i], s.inGroup[i] = make([]bool, r.groups), make([][]int32, r.groups)
+		for c, groups := range s.groups {
+			if g := groups[i]; g != noGroup {
 				s.open[i][g] = true
+				s.inGroup[i][g] = append(s.inGroup[i][g], int32(c))
 			}
 		}
 	}
@@ -216,7 +263,7 @@ type value struct {
 	tie uint64
 }
 
-func (v value) compare(o value) int {
+func (v *value) compare(o *value) int {
 	return cmp.Or(cmp.Compare(v.short, o.short), cmp.Compare(v.moved, o.moved), cmp.Compare(v.missing, o.missing),
 		cmp.Compare(v.uneven, o.uneven), cmp.Compare(v.poor, o.poor), cmp.Compare(v.tie, o.tie))
 }

@@ -42,7 +42,6 @@ type State struct {
 	Templates  *Templates
 	Namespaces *Namespaces
 	Policies   *Policies
-	Sets       *Sets
 	Hub        *Hub
 
 	cache cache.Cache
@@ -106,7 +105,6 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 		Templates:  newTemplates(dyn, disco),
 		Namespaces: newNamespaces(),
 		Policies:   newPolicies(),
-		Sets:       newSets(clusters),
 		Hub:        &Hub{},
 		cache:      ch,
 	}, nil
@@ -129,8 +127,6 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},
 		{&v1alpha1.OverridePolicy{}, s.Policies},
 		{&v1alpha1.ClusterOverridePolicy{}, s.Policies},
-		{&v1alpha1.ClusterSet{}, s.Sets},
-		{&v1alpha1.ClusterSetBinding{}, s.Sets},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 	} {
 		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))
