@@ -467,7 +467,7 @@ func (r *Reconciler) reachable(c schedule.Cluster) {
 
 // differs lists the Bundles whose verdict on the cluster is not what it was.
 func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
-	held := map[string]bool{}
+	held, now := map[string]bool{}, time.Now()
 	for _, uid := range []string{was.UID, is.UID} {
 		for _, row := range r.Rows.OfCluster(uid) {
 			held[row.Bundle.UID] = true
@@ -491,7 +491,7 @@ func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
 		if s, ok := r.Rows.Get(e.uid, is.Name); ok {
 			row = &s.Spec
 		}
-		before, after := e.verdict(was, row), e.verdict(is, row)
+		before, after := e.verdict(was, row, now), e.verdict(is, row, now)
 		if row == nil && after.Outcome == schedule.Placed || row != nil && (before != after || e.filter.Chooses()) {
 			uids = append(uids, e.uid)
 		}
@@ -514,9 +514,10 @@ func (e *entry) concerns(was, is schedule.Cluster) bool {
 	return e.filter.Admits(&was)
 }
 
-// verdict on one cluster alone; comparable.
-func (e entry) verdict(c schedule.Cluster, row *atoll.RowSpec) schedule.Verdict {
-	return e.filter.Judge(&c, row, e.whenUnfit)
+// verdict on one cluster alone; comparable with others of the same time, which decides
+// on evictions.
+func (e entry) verdict(c schedule.Cluster, row *atoll.RowSpec, now time.Time) schedule.Verdict {
+	return e.filter.Judge(&c, row, e.whenUnfit, now)
 }
 
 // revary: other override rules may target the cluster now, which only matters to

@@ -217,13 +217,13 @@ func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
 	}
 }
 
-// Judge one cluster by itself, whatever others there are: as if no time passed, and as if
-// all that fit were chosen. row is its row of the Bundle, nil if it has none.
-func (f *Filter) Judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit) Verdict {
+// Judge one cluster by itself, whatever others there are: as if all that fit were chosen.
+// row is its row of the Bundle, nil if it has none; now decides on evictions.
+func (f *Filter) Judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	if row != nil && (row.UID != c.UID || row.Phase == atoll.RowRemoving && !c.Deleting) {
 		row = nil
 	}
-	return f.judge(c, row, unfit, time.Time{})
+	return f.judge(c, row, unfit, now)
 }
 
 // judge one cluster; row is what it holds of the Bundle, nil if nothing.
