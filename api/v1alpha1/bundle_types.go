@@ -51,7 +51,7 @@ type BundleSpec struct {
 	Group string `json:"group,omitempty"`
 	// Placement as in the source.
 	// +optional
-	Placement Placement `json:"placement,omitempty"`
+	Placement PlacementSpec `json:"placement,omitempty"`
 	// ConflictResolution as in the source.
 	ConflictResolution ConflictResolution `json:"conflictResolution"`
 	// Removal as in the source.

@@ -56,7 +56,7 @@ type PropagationSpec struct {
 	// repels.
 	// +optional
 	// +kubebuilder:default={}
-	Placement Placement `json:"placement,omitempty"`
+	Placement PlacementSpec `json:"placement,omitempty"`
 
 	// Priority: where several policies select one object, the highest wins, then
 	// the more specific selector, then the older policy. Default 0.
@@ -210,8 +210,8 @@ type ResourceSelector struct {
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-// Placement chooses clusters and divides replicas among them.
-type Placement struct {
+// PlacementSpec chooses clusters and divides replicas among them.
+type PlacementSpec struct {
 	// ClusterAffinity narrows the clusters. Without one, all.
 	// +optional
 	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`

@@ -10,7 +10,7 @@ import (
 )
 
 // checkChoice of the clusters that fit: what the schema cannot say.
-func (p *Plugin) checkChoice(pl *v1alpha1.Placement, at *field.Path) field.ErrorList {
+func (p *Plugin) checkChoice(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := append(checkSpread(pl, at), p.checkScores(pl, at)...)
 	if pl.MaxClusters > 0 || len(pl.SpreadConstraints) > 0 {
 		return errs
@@ -25,7 +25,7 @@ func (p *Plugin) checkChoice(pl *v1alpha1.Placement, at *field.Path) field.Error
 	return errs
 }
 
-func checkSpread(p *v1alpha1.Placement, at *field.Path) field.ErrorList {
+func checkSpread(p *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]int{}
 	for i := range p.SpreadConstraints {
@@ -49,7 +49,7 @@ func checkSpread(p *v1alpha1.Placement, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func (p *Plugin) checkScores(pl *v1alpha1.Placement, at *field.Path) field.ErrorList {
+func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	scores := map[string]int{}
 	for i := range pl.Scores {

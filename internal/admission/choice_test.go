@@ -29,7 +29,7 @@ func TestCheckChoice(t *testing.T) {
 		{"{maxClusters: 1, scores: [{name: Property, property: {name: nodes, from: 9, to: 9}}]}", "p.scores[0].property.to"},
 		{"{maxClusters: 1, scores: [{name: AntiAffinity, bundles: {labelSelector: {matchExpressions: [{key: a, operator: Like}]}}}]}", "p.scores[0].bundles.labelSelector.matchExpressions[0].operator"},
 	} {
-		var p v1alpha1.Placement
+		var p v1alpha1.PlacementSpec
 		if err := yaml.UnmarshalStrict([]byte(tc.placement), &p); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 
 // checkFilters of a placement that are not in an affinity, and which properties all of
 // them read.
-func (p *Plugin) checkFilters(pl *v1alpha1.Placement, at *field.Path) field.ErrorList {
+func (p *Plugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := checkSets(pl.ClusterSets, at.Child("clusterSets"))
 	errs = append(errs, p.checkCEL(pl.CELSelector, at.Child("celSelector"))...)
 	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)

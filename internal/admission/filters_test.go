@@ -38,7 +38,7 @@ func TestFiltersAreRefused(t *testing.T) {
 		{"replicaScheduling: {weightPreference: {staticWeightList: [{weight: 1, targetCluster: {fieldSelector: {matchExpressions: [{key: gpus, operator: Exists}]}}}]}}", "staticWeightList[0].targetCluster.fieldSelector.matchExpressions[0].key"},
 	} {
 		t.Run(tc.placement, func(t *testing.T) {
-			var pl v1alpha1.Placement
+			var pl v1alpha1.PlacementSpec
 			if err := yaml.UnmarshalStrict([]byte(tc.placement), &pl); err != nil {
 				t.Fatal(err)
 			}

@@ -152,7 +152,7 @@ func contradictions(keys map[string]*constraint, at *field.Path) field.ErrorList
 }
 
 // checkPlacement of a propagation policy.
-func (p *Plugin) checkPlacement(pl *v1alpha1.Placement, at *field.Path) field.ErrorList {
+func (p *Plugin) checkPlacement(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := checkAffinity(pl.ClusterAffinity, at.Child("clusterAffinity"))
 	errs = append(errs, p.checkFilters(pl, at)...)
 	errs = append(errs, p.checkChoice(pl, at)...)

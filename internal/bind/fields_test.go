@@ -68,7 +68,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	budget := intstr.FromInt32(3)
 	from := origin{source: v1alpha1.BundleSource{Kind: ppKind, Name: "web", UID: "policy-uid"}, group: "x"}
 	spec := v1alpha1.PropagationSpec{
-		Placement:          v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a"}}},
+		Placement:          v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a"}}},
 		ConflictResolution: v1alpha1.ConflictOverwrite, WhenUnfit: v1alpha1.UnfitRemove,
 		Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveOrphan, Budget: &budget},
 	}

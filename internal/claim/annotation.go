@@ -20,8 +20,8 @@ const selectorPrefix = "selector:"
 // ParseClusters reads the value of the annotation atoll.dev/clusters: names of
 // clusters, "*" for all, "selector: LABELS", or nothing for no cluster at all. The
 // error says what is wrong with it.
-func ParseClusters(value string) (v1alpha1.Placement, error) {
-	p := v1alpha1.Placement{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Duplicated}}
+func ParseClusters(value string) (v1alpha1.PlacementSpec, error) {
+	p := v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Duplicated}}
 	value = strings.TrimSpace(value)
 	switch {
 	case value == "":
@@ -81,7 +81,7 @@ func parseLabels(text string) (*metav1.LabelSelector, error) {
 
 // annotated gives the spec that an annotation stands for: the API's defaults
 // around its placement.
-func annotated(p v1alpha1.Placement) v1alpha1.PropagationSpec {
+func annotated(p v1alpha1.PlacementSpec) v1alpha1.PropagationSpec {
 	budget := intstr.FromString("10%")
 	return v1alpha1.PropagationSpec{
 		Placement:          p,

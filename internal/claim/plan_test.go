@@ -105,7 +105,7 @@ type bundle struct {
 }
 
 func newBundle(t *testing.T, m *memory, deps bool) *bundle {
-	s := annotated(v1alpha1.Placement{})
+	s := annotated(v1alpha1.PlacementSpec{})
 	s.PropagateDeps = deps
 	return &bundle{t: t, m: m, in: PlanInput{World: m, Intent: &Intent{s}}}
 }

@@ -121,13 +121,13 @@ type Explanation struct {
 
 // BundleExplanation is about one Bundle.
 type BundleExplanation struct {
-	Namespace string                `json:"namespace,omitempty"`
-	Name      string                `json:"name"`
-	UID       string                `json:"uid"`
-	Source    v1alpha1.BundleSource `json:"source"`
-	Placement v1alpha1.Placement    `json:"placement"`
-	WhenUnfit v1alpha1.WhenUnfit    `json:"whenUnfit"`
-	Removal   v1alpha1.Removal      `json:"removal"`
+	Namespace string                 `json:"namespace,omitempty"`
+	Name      string                 `json:"name"`
+	UID       string                 `json:"uid"`
+	Source    v1alpha1.BundleSource  `json:"source"`
+	Placement v1alpha1.PlacementSpec `json:"placement"`
+	WhenUnfit v1alpha1.WhenUnfit     `json:"whenUnfit"`
+	Removal   v1alpha1.Removal       `json:"removal"`
 	// Revision that rows are to reach, and its number.
 	Revision string `json:"revision,omitempty"`
 	Number   int64  `json:"number,omitempty"`

@@ -71,7 +71,7 @@ func shop() Bundle {
 	}
 	spec := v1alpha1.BundleSpec{
 		Source:    v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"},
-		Placement: v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}, ExcludeClusters: []string{"madrid"}}},
+		Placement: v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}, ExcludeClusters: []string{"madrid"}}},
 		WhenUnfit: v1alpha1.UnfitKeep, Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveDelete},
 	}
 	prod := map[string]string{"env": "prod"}
@@ -121,7 +121,7 @@ func shop() Bundle {
 	return b
 }
 
-func fingerprint(p v1alpha1.Placement) string {
+func fingerprint(p v1alpha1.PlacementSpec) string {
 	c := cluster("x", map[string]string{"env": "prod"})
 	v, _ := schedule.Schedule(schedule.Input{Placement: p, Clusters: []schedule.Cluster{c}}).Verdict("x")
 	return v.Placement
@@ -188,7 +188,7 @@ func TestHeldRemovalsAndEvictions(t *testing.T) {
 	seconds := int64(600)
 	b := Bundle{
 		Ref: enginev1.BundleRef{UID: "b", Name: "base"}, Latest: "b-1", Numbers: map[string]int64{"b-1": 1}, Content: &atoll.Content{},
-		Spec: v1alpha1.BundleSpec{Placement: v1alpha1.Placement{
+		Spec: v1alpha1.BundleSpec{Placement: v1alpha1.PlacementSpec{
 			ClusterAffinity:    &v1alpha1.ClusterAffinity{ExcludeClusters: []string{"a"}},
 			ClusterTolerations: []corev1.Toleration{{Key: "down", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}},
 		}},

@@ -28,7 +28,7 @@ func holders(m *memory, uid string) (names []string) {
 	return names
 }
 
-func most(n int32) v1alpha1.Placement { return v1alpha1.Placement{MaxClusters: n} }
+func most(n int32) v1alpha1.PlacementSpec { return v1alpha1.PlacementSpec{MaxClusters: n} }
 
 // maxClusters keeps so many, whoever comes; when one goes, another takes its place.
 func TestMaxClusters(t *testing.T) {

@@ -416,10 +416,10 @@ func want(t *testing.T, m *memory, uid, rows string) {
 	}
 }
 
-func names(clusters ...string) v1alpha1.Placement {
-	return v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: clusters}}
+func names(clusters ...string) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: clusters}}
 }
 
-func labelled(sel map[string]string) v1alpha1.Placement {
-	return v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: sel}}}
+func labelled(sel map[string]string) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: sel}}}
 }

@@ -58,7 +58,7 @@ func where(region, zone, provider string) func(*Cluster) {
 // chosen clusters under a placement in YAML, as people write it.
 func chosen(t *testing.T, text string) string {
 	t.Helper()
-	var p v1alpha1.Placement
+	var p v1alpha1.PlacementSpec
 	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestWeightFields(t *testing.T) {
 		{"weight", "[{targetCluster: {}, weight: 1000000}, {targetCluster: {clusterNames: [ap-1]}, weight: 5}]", "ap-1=1000005 eu-1=1000000 eu-2=1000000"},
 	} {
 		t.Run(tc.field, func(t *testing.T) {
-			var p v1alpha1.Placement
+			var p v1alpha1.PlacementSpec
 			text := "replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: " + tc.list + "}}"
 			if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
 				t.Fatal(err)
@@ -186,7 +186,7 @@ func TestClusterFields(t *testing.T) {
 		{"spec.taints.effect", "clusterTolerations: [{key: k, operator: Exists, effect: NoSchedule}]", func(s *v1alpha1.ClusterSpec) { s.Taints[0].Effect = corev1.TaintEffectNoExecute }, "Out taints"},
 	} {
 		t.Run(tc.field, func(t *testing.T) {
-			var p v1alpha1.Placement
+			var p v1alpha1.PlacementSpec
 			if err := yaml.UnmarshalStrict([]byte(tc.placement), &p); err != nil {
 				t.Fatal(err)
 			}

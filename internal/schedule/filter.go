@@ -57,7 +57,7 @@ const (
 
 // Terms are all that decides which clusters may hold a Bundle.
 type Terms struct {
-	Placement v1alpha1.Placement
+	Placement v1alpha1.PlacementSpec
 	// Bound names the ClusterSets that the Bundle's namespace may use; nil: it may use
 	// every cluster.
 	Bound []string
@@ -81,7 +81,7 @@ type Filter struct {
 }
 
 // Compile a placement alone.
-func Compile(p v1alpha1.Placement) *Filter { return Terms{Placement: p}.Compile() }
+func Compile(p v1alpha1.PlacementSpec) *Filter { return Terms{Placement: p}.Compile() }
 
 // Compile the terms. What is malformed refuses every cluster, with the error as the
 // reason; admission keeps that out.

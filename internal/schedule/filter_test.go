@@ -11,15 +11,17 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-func asking(text string) v1alpha1.Placement { return v1alpha1.Placement{CELSelector: text} }
+func asking(text string) v1alpha1.PlacementSpec { return v1alpha1.PlacementSpec{CELSelector: text} }
 
-func inSets(names ...string) v1alpha1.Placement { return v1alpha1.Placement{ClusterSets: names} }
-
-func wanting(apiVersion, kind string) v1alpha1.Placement {
-	return v1alpha1.Placement{APIs: []v1alpha1.ServedAPI{{APIVersion: apiVersion, Kind: kind}}}
+func inSets(names ...string) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ClusterSets: names}
 }
 
-func fields(key string, op corev1.NodeSelectorOperator, values ...string) v1alpha1.Placement {
+func wanting(apiVersion, kind string) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{APIs: []v1alpha1.ServedAPI{{APIVersion: apiVersion, Kind: kind}}}
+}
+
+func fields(key string, op corev1.NodeSelectorOperator, values ...string) v1alpha1.PlacementSpec {
 	return affinity(v1alpha1.ClusterAffinity{FieldSelector: &v1alpha1.FieldSelector{
 		MatchExpressions: []v1alpha1.FieldRequirement{{Key: key, Operator: op, Values: values}},
 	}})
@@ -84,7 +86,7 @@ func TestEditsAndDriftOfEveryFilter(t *testing.T) {
 	both.ClusterSets = []string{"eu"}
 	for _, tc := range []struct {
 		name       string
-		was        v1alpha1.Placement // under which the row came
+		was        v1alpha1.PlacementSpec // under which the row came
 		terms      Terms
 		cluster    Cluster
 		keep, take Outcome // under whenUnfit Keep and Remove
@@ -92,18 +94,18 @@ func TestEditsAndDriftOfEveryFilter(t *testing.T) {
 	}{
 		{"the set drifts", inSets("eu"), Terms{Placement: inSets("eu")}, drift(sets("us")), Kept, Leaves, FilterSets},
 		{"other sets are asked for", inSets("eu"), Terms{Placement: inSets("us")}, good, Leaves, Leaves, FilterSets},
-		{"sets are asked for where none were", v1alpha1.Placement{}, Terms{Placement: inSets("us")}, good, Leaves, Leaves, FilterSets},
+		{"sets are asked for where none were", v1alpha1.PlacementSpec{}, Terms{Placement: inSets("us")}, good, Leaves, Leaves, FilterSets},
 		{"the namespace loses the set", inSets("eu"), Terms{Placement: inSets("eu"), Bound: []string{"us"}}, good, Kept, Leaves, FilterBound},
 		{"the label that the expression reads drifts", prod, Terms{Placement: prod}, drift(label("env", "test")), Kept, Leaves, FilterCEL},
 		{"the property that the expression reads drifts", large, Terms{Placement: large}, drift(property("nodes", "2")), Kept, Kept, FilterCEL},
 		{"another expression", prod, Terms{Placement: asking("cluster.name == 'b'")}, good, Leaves, Leaves, FilterCEL},
-		{"an expression over properties where none was", v1alpha1.Placement{}, Terms{Placement: asking("int(cluster.properties['nodes']) > 20")}, good, Leaves, Leaves, FilterCEL},
+		{"an expression over properties where none was", v1alpha1.PlacementSpec{}, Terms{Placement: asking("int(cluster.properties['nodes']) > 20")}, good, Leaves, Leaves, FilterCEL},
 		{"the expression's label drifted, and sets were added that fit", prod, Terms{Placement: both}, drift(label("env", "test")), Kept, Leaves, FilterCEL},
 		{"the property drifts", many, Terms{Placement: many}, drift(property("nodes", "2")), Kept, Kept, FilterFields},
 		{"another property is asked for", many, Terms{Placement: fields("nodes", corev1.NodeSelectorOpLt, "5")}, good, Leaves, Leaves, FilterFields},
 		{"the API is not served any more", deploys, Terms{Placement: deploys}, drift(serving("/v1/Pod")), Kept, Kept, FilterAPIs},
 		{"another API is asked for", deploys, Terms{Placement: wanting("batch/v1", "Job")}, good, Leaves, Leaves, FilterAPIs},
-		{"the bundle holds another kind", v1alpha1.Placement{}, Terms{Kinds: []string{"batch/v1/Job"}}, good, Kept, Kept, FilterKinds},
+		{"the bundle holds another kind", v1alpha1.PlacementSpec{}, Terms{Kinds: []string{"batch/v1/Job"}}, good, Kept, Kept, FilterKinds},
 		{"the property and the set drift", inSets("eu"), Terms{Placement: inSets("eu"), Kinds: []string{"batch/v1/Job"}}, drift(sets("us")), Kept, Leaves, FilterSets},
 		{"denied, and the set drifts", inSets("eu"), Terms{Placement: inSets("eu")}, drift(sets("us"), func(c *Cluster) { c.Accepted = false }), Kept, Kept, FilterAccepted},
 	} {
@@ -128,10 +130,10 @@ func TestEditsAndDriftOfEveryFilter(t *testing.T) {
 func TestPrintsAreWhatTheyWere(t *testing.T) {
 	prod := v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod")}
 	for _, tc := range []struct {
-		placement v1alpha1.Placement
+		placement v1alpha1.PlacementSpec
 		want      string
 	}{
-		{v1alpha1.Placement{}, ""},
+		{v1alpha1.PlacementSpec{}, ""},
 		{affinity(prod), print8("env=prod") + "."},
 		{affinity(v1alpha1.ClusterAffinity{FieldSelector: inRegion("eu")}), "." + print8(inRegion("eu"))},
 		{inSets("eu"), "..." + print8([]string{"eu"})},
@@ -199,7 +201,7 @@ func BenchmarkFilter(b *testing.B) {
 	eu := v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod", "team", "t7"), FieldSelector: inRegion("eu")}
 	all := affinity(eu)
 	all.ClusterSets, all.APIs, all.CELSelector = []string{"all"}, []v1alpha1.ServedAPI{{APIVersion: "batch/v1"}}, "int(cluster.properties['nodes']) > 10"
-	for name, p := range map[string]v1alpha1.Placement{
+	for name, p := range map[string]v1alpha1.PlacementSpec{
 		"labels and fields": affinity(eu),
 		"all":               all,
 		"an expression":     asking("cluster.labels['env'] == 'prod' && cluster.region == 'none'"),

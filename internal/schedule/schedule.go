@@ -14,7 +14,7 @@ import (
 type Input struct {
 	// Bundle UID: decides between clusters with equal claims.
 	Bundle    string
-	Placement v1alpha1.Placement
+	Placement v1alpha1.PlacementSpec
 	// Filter is the Terms compiled, if the caller has it; nil: Schedule compiles the
 	// placement alone.
 	Filter    *Filter
@@ -295,7 +295,7 @@ func weigher(p *v1alpha1.ClusterPreferences) func(*Cluster) int64 {
 	}
 	entries := make([]entry, 0, len(p.StaticWeightList))
 	for _, e := range p.StaticWeightList {
-		entries = append(entries, entry{Compile(v1alpha1.Placement{ClusterAffinity: &e.TargetCluster}), min(e.Weight, MaxWeight)})
+		entries = append(entries, entry{Compile(v1alpha1.PlacementSpec{ClusterAffinity: &e.TargetCluster}), min(e.Weight, MaxWeight)})
 	}
 	return func(c *Cluster) (sum int64) {
 		for _, e := range entries {

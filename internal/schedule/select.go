@@ -31,7 +31,7 @@ type choice struct {
 	print string
 }
 
-func compileChoice(p *v1alpha1.Placement) *choice {
+func compileChoice(p *v1alpha1.PlacementSpec) *choice {
 	if p.MaxClusters == 0 && len(p.SpreadConstraints) == 0 {
 		return nil
 	}

@@ -15,9 +15,9 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-func placement(t *testing.T, text string) v1alpha1.Placement {
+func placement(t *testing.T, text string) v1alpha1.PlacementSpec {
 	t.Helper()
-	var p v1alpha1.Placement
+	var p v1alpha1.PlacementSpec
 	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func newWorld(cs ...Cluster) *world {
 	return w
 }
 
-func (w *world) input(p v1alpha1.Placement) Input {
+func (w *world) input(p v1alpha1.PlacementSpec) Input {
 	return Input{
 		Bundle: "b", Placement: p, Clusters: slices.Collect(maps.Values(w.clusters)), Rows: w.rows, Now: now,
 		Load: func(c *Cluster) int64 { return w.load[c.Name] },
@@ -47,7 +47,7 @@ func (w *world) input(p v1alpha1.Placement) Input {
 }
 
 // decide, and do what is decided at once: what leaves is on its way out.
-func (w *world) decide(p v1alpha1.Placement) Decision {
+func (w *world) decide(p v1alpha1.PlacementSpec) Decision {
 	d := Schedule(w.input(p))
 	for _, v := range d.Verdicts {
 		row, has := w.rows[v.Cluster]
@@ -402,7 +402,7 @@ func spreadFleet(n int) []Cluster {
 }
 
 func BenchmarkChoose(b *testing.B) {
-	var p v1alpha1.Placement
+	var p v1alpha1.PlacementSpec
 	text := `{clusterAffinity: {labelSelector: {matchExpressions: [{key: env, operator: In, values: [prod, dev]}]}},
   clusterTolerations: [{key: dedicated, operator: Equal, value: tpu}], maxClusters: 50,
   spreadConstraints: [{spreadByField: region, minGroups: 3, maxGroups: 5}, {spreadByField: zone, maxSkew: 2}],
