@@ -57,6 +57,7 @@ type Progress interface {
 func All() []Scenario {
 	return []Scenario{
 		{"place-100", "one application onto 100 of 1,000 clusters, beside 1,000 others: time and writes until all report healthy", place},
+		{"schedule-rate", "a policy lands on 10,000 applications that nobody places, among 1,000 clusters: until every slice is stored", scheduleRate},
 		{"pairs-100k", "1,000 applications onto 100 of 1,000 clusters each: store, memory, time", pairs},
 		{"restart", "the hub is killed where pairs-100k ended, and started: what it takes to serve, to deliver and to compare", restart},
 		{"idle-10k", "10,000 agents hold streams and nothing changes: no write, no CPU, little memory", idle},
