@@ -40,6 +40,8 @@ type ClusterPropagationPolicy struct {
 }
 
 // PropagationSpec is shared by both policies.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.placement) && has(self.placementRef))",message="placement and placementRef exclude each other: give one of them"
 type PropagationSpec struct {
 	// ResourceSelectors choose the objects. At least one.
 	// +kubebuilder:validation:MinItems=1
@@ -52,11 +54,15 @@ type PropagationSpec struct {
 	// +optional
 	PropagateDeps bool `json:"propagateDeps,omitempty"`
 
-	// Placement chooses the clusters. Without one, every cluster that no taint
-	// repels.
+	// Placement chooses the clusters. Without one, and without placementRef, every
+	// cluster that no taint repels.
 	// +optional
-	// +kubebuilder:default={}
-	Placement PlacementSpec `json:"placement,omitempty"`
+	Placement PlacementSpec `json:"placement,omitzero"`
+
+	// PlacementRef names a Placement that chooses the clusters, in place of placement:
+	// an edit of it is an edit of this policy. Not in Karmada.
+	// +optional
+	PlacementRef *PlacementRef `json:"placementRef,omitempty"`
 
 	// Priority: where several policies select one object, the highest wins, then
 	// the more specific selector, then the older policy. Default 0.

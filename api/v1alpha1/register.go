@@ -17,6 +17,10 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterPropagationPolicy{}, &ClusterPropagationPolicyList{},
 		&OverridePolicy{}, &OverridePolicyList{},
 		&ClusterOverridePolicy{}, &ClusterOverridePolicyList{},
+		&Placement{}, &PlacementList{},
+		&ClusterPlacement{}, &ClusterPlacementList{},
+		&PlacementDecision{}, &PlacementDecisionList{},
+		&ClusterPlacementDecision{}, &ClusterPlacementDecisionList{},
 		&Bundle{}, &BundleList{},
 		&ClusterBundle{}, &ClusterBundleList{},
 	)

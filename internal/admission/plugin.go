@@ -121,7 +121,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 	if a.GetOperation() == admission.Delete {
 		return p.validateDelete(a)
 	}
-	if a.GetKind().Group == engineGroup || isBundle(a) {
+	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
 		return validateEngine(a)
 	}
 	if err := p.validateAnnotation(ctx, a); err != nil {
@@ -138,6 +138,8 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 		return p.validateCluster(ctx, a)
 	case "PropagationPolicy", "ClusterPropagationPolicy":
 		return p.validatePropagation(ctx, a)
+	case "Placement", "ClusterPlacement":
+		return p.validatePlacement(a)
 	case "OverridePolicy", "ClusterOverridePolicy":
 		return p.validateOverride(ctx, a)
 	}

@@ -37,6 +37,11 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	errs := checkSpecSize(spec, at)
 	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
 	errs = append(errs, p.checkPlacement(&spec.Placement, at.Child("placement"))...)
+	if ref := spec.PlacementRef; ref != nil {
+		for _, msg := range validation.IsDNS1123Subdomain(ref.Name) {
+			errs = append(errs, field.Invalid(at.Child("placementRef", "name"), ref.Name, msg))
+		}
+	}
 	if spec.GroupBy.LabelKey != "" {
 		for _, msg := range validation.IsQualifiedName(spec.GroupBy.LabelKey) {
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
@@ -57,6 +62,26 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
 		return admission.NewForbidden(a, err)
+	}
+	return nil
+}
+
+// validatePlacement is for both kinds of Placement: what they hold is what a policy's
+// placement may hold. Who may write one may steer the policies that refer to it, which are
+// of its namespace, or cluster policies.
+func (p *Plugin) validatePlacement(a admission.Attributes) error {
+	now, _, err := typed[v1alpha1.Placement](a)
+	if err != nil {
+		return err
+	}
+	if now.DeletionTimestamp != nil {
+		return nil
+	}
+	at := field.NewPath("spec")
+	errs := checkSpecSize(&now.Spec, at)
+	errs = append(errs, p.checkPlacement(&now.Spec, at)...)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
 	}
 	return nil
 }

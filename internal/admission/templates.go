@@ -60,7 +60,7 @@ func secretType(obj runtime.Object) string {
 // validateDelete refuses to delete what is protected, and what would take something
 // along that is.
 func (p *Plugin) validateDelete(a admission.Attributes) error {
-	if a.GetKind().Group == engineGroup || isBundle(a) {
+	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
 		return validateEngine(a)
 	}
 	if a.GetSubresource() != "" || a.GetOldObject() == nil {

@@ -14,3 +14,12 @@ func IsNowhere(p v1alpha1.PlacementSpec) bool {
 	a := p.ClusterAffinity
 	return a != nil && len(a.ClusterNames) == 1 && a.ClusterNames[0] == ""
 }
+
+// Placement of a policy as the API's schema would have completed it: a policy without one
+// has none to be completed.
+func Placement(p v1alpha1.PlacementSpec) v1alpha1.PlacementSpec {
+	if p.ReplicaScheduling.ReplicaSchedulingType == "" {
+		p.ReplicaScheduling.ReplicaSchedulingType = v1alpha1.Duplicated
+	}
+	return p
+}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,11 +81,13 @@ type Revisions interface {
 	Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error)
 }
 
-// Options of a Binder; all but Events and ReadOnly are required.
+// Options of a Binder; all but Placements, Events, Finalize and ReadOnly are required.
 type Options struct {
 	Templates  Templates
 	Namespaces Namespaces
 	Policies   Policies
+	// Placements that policies refer to; nil: there are none.
+	Placements Placements
 	Bundles    Bundles
 	Rows       Rows
 	Clusters   Clusters
@@ -93,6 +96,9 @@ type Options struct {
 	Revisions Revisions
 	// Client writes Bundles, policies' status and templates' finalizers.
 	Client client.Client
+	// Finalize puts a finalizer on a template as it is in the table, by a cheaper way than
+	// the Client's; done is false where that cannot be done. Nil: there is none.
+	Finalize func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (done bool, err error)
 	// Defaults of the API that this hub serves.
 	Defaults render.Defaulter
 	Log      *slog.Logger
@@ -152,6 +158,9 @@ func New(o Options) *Binder {
 	o.Templates.SubscribeSync(func() { b.inbox.put(event{synced: true}) })
 	o.Namespaces.Subscribe(func(name string) { b.inbox.put(event{namespace: name}) })
 	o.Policies.Subscribe(func(kind, ns, name string) { b.inbox.put(event{policy: policyKey{kind, ns, name}}) })
+	if o.Placements != nil {
+		o.Placements.Subscribe(func(key types.NamespacedName) { b.inbox.put(event{placement: key}) })
+	}
 	o.Bundles.Subscribe(func(uid string) { b.inbox.put(event{bundle: uid}) })
 	o.Rows.Subscribe(func(uid string, _ []string) { b.inbox.put(event{rows: uid}) })
 	o.Clusters.Subscribe(func(string) { b.inbox.put(event{clusters: true}) })

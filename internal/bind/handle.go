@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -19,6 +20,8 @@ func (b *Binder) handle(e event) {
 		b.template(e.template, e.anew)
 	case e.policy != (policyKey{}):
 		b.policy(e.policy)
+	case e.placement != (types.NamespacedName{}):
+		b.placementChanged(e.placement)
 	case e.namespace != "":
 		b.namespace(e.namespace)
 	case e.bundle != "":

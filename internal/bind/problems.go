@@ -20,10 +20,14 @@ type Events interface {
 	Refused(key atoll.ItemKey, reason, message string)
 }
 
-// tell in the Bundle, if there is one yet, what of it cannot be sent, or that all can
-// be.
-func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, problems []claim.Problem) error {
-	if len(problems) == 0 {
+// tell in the Bundle, if there is one yet, what of it cannot be sent, or that it has lost
+// its Placement, or that all is well.
+func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, unplaced string, problems []claim.Problem) error {
+	switch {
+	case len(problems) > 0:
+	case unplaced != "":
+		return b.say(ctx, bundle, frozen(unplaced))
+	default:
 		return b.resume(ctx, bundle, from)
 	}
 	why := openly(problems[0]) + "; members keep what they have of it"

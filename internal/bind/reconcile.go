@@ -56,7 +56,10 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 		}
 	}
 	from, claimed := b.claims.known(id)
-	intent := b.intent(id, from)
+	intent, unplaced := b.intent(id, from), b.unplacedSource(id, from)
+	if !exists && unplaced != "" {
+		return nil // the policy says so, and the Placement's coming touches the Bundle
+	}
 	in := claim.PlanInput{
 		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.prints.of, World: world{b, id}, Limits: limits{},
 		ClusterOverrides: b.Policies.ClusterOverrides(),
@@ -93,7 +96,7 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 		return nil
 	}
 	b.reports.problems(id, reasonCannotSend, out.Problems)
-	if err := b.tell(ctx, bundle, from, out.Problems); err != nil {
+	if err := b.tell(ctx, bundle, from, unplaced, out.Problems); err != nil {
 		return err
 	}
 	return b.carryOut(ctx, id, bundle, exists, plan{in, out, from, intent})
@@ -179,11 +182,11 @@ func (b *Binder) intent(id claim.BundleID, from origin) *claim.Intent {
 	switch from.source.Kind {
 	case v1alpha1.SourcePropagationPolicy:
 		if p, ok := b.Policies.PropagationPolicy(id.Namespace, from.source.Name); ok {
-			return &claim.Intent{Spec: p.Spec}
+			return b.placed(id, from.source.Kind, p.Spec)
 		}
 	case v1alpha1.SourceClusterPropagationPolicy:
 		if p, ok := b.Policies.ClusterPropagationPolicy(from.source.Name); ok {
-			return &claim.Intent{Spec: p.Spec}
+			return b.placed(id, from.source.Kind, p.Spec)
 		}
 	case v1alpha1.SourceNamespaceAnnotation:
 		return claim.AnnotationIntent(b.namespaceOf(id.Namespace).Annotations)
@@ -242,7 +245,7 @@ func (b *Binder) writeBundle(ctx context.Context, id claim.BundleID, old state.B
 		old.Ref.Namespace, old.Ref.Name = id.Namespace, id.Name
 		old.Meta = metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, Finalizers: []string{atoll.FinalizerBundle}}
 		old.Spec = spec
-		return b.put(old.Object(), func(o client.Object) error { return b.Client.Create(ctx, o, owner) }, "make bundle "+id.String())
+		return b.put(old.Object(), func(o client.Object) error { return b.Client.Create(ctx, o) }, "make bundle "+id.String())
 	}
 	if apiequality.Semantic.DeepEqual(old.Spec, spec) {
 		return old, nil

@@ -88,13 +88,13 @@ func (r *reporter) report(ctx context.Context, key policyKey) error {
 	case v1alpha1.SourcePropagationPolicy:
 		if p, ok := r.b.Policies.PropagationPolicy(key.namespace, key.name); ok {
 			now := p.DeepCopy()
-			now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
+			now.Status = r.status(key, p.Status, p.Generation, &p.Spec)
 			return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 		}
 	case v1alpha1.SourceClusterPropagationPolicy:
 		if p, ok := r.b.Policies.ClusterPropagationPolicy(key.name); ok {
 			now := p.DeepCopy()
-			now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
+			now.Status = r.status(key, p.Status, p.Generation, &p.Spec)
 			return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 		}
 	}
@@ -109,7 +109,7 @@ func (r *reporter) write(ctx context.Context, old, now client.Object, same bool)
 }
 
 // status of a policy that places these objects now.
-func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generation int64, selectors []v1alpha1.ResourceSelector) v1alpha1.PropagationStatus {
+func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generation int64, spec *v1alpha1.PropagationSpec) v1alpha1.PropagationStatus {
 	now := *old.DeepCopy()
 	now.Objects = 0
 	var broken []string
@@ -128,12 +128,15 @@ func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generat
 	}
 	c := metav1.Condition{Type: conditionApplied, Status: metav1.ConditionTrue, Reason: "Placed", ObservedGeneration: generation, Message: "what it selects is bound to Bundles"}
 	unread := ""
-	for _, rs := range selectors {
+	for _, rs := range spec.ResourceSelectors {
 		if _, known := r.b.Templates.Namespaced(claim.KindOf(rs).Group, rs.Kind); known && unread == "" && !r.b.Templates.Synced(claim.KindOf(rs).Group, rs.Kind) {
 			unread = r.b.why(claim.KindOf(rs))
 		}
 	}
+	unplaced := r.b.unplaced(key.kind, key.namespace, spec)
 	switch {
+	case unplaced != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonNoPlacement, unplaced
 	case unread != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonUnread, unread
 	case len(broken) > 0:

@@ -42,6 +42,8 @@ type State struct {
 	Templates  *Templates
 	Namespaces *Namespaces
 	Policies   *Policies
+	Placements *Placements
+	Decisions  *Decisions
 	Hub        *Hub
 
 	cache cache.Cache
@@ -105,6 +107,8 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 		Templates:  newTemplates(dyn, disco),
 		Namespaces: newNamespaces(),
 		Policies:   newPolicies(),
+		Placements: newPlacements(),
+		Decisions:  newDecisions(),
 		Hub:        &Hub{},
 		cache:      ch,
 	}, nil
@@ -127,6 +131,10 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},
 		{&v1alpha1.OverridePolicy{}, s.Policies},
 		{&v1alpha1.ClusterOverridePolicy{}, s.Policies},
+		{&v1alpha1.Placement{}, s.Placements},
+		{&v1alpha1.ClusterPlacement{}, s.Placements},
+		{&v1alpha1.PlacementDecision{}, s.Decisions},
+		{&v1alpha1.ClusterPlacementDecision{}, s.Decisions},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 	} {
 		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))
