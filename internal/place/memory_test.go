@@ -33,17 +33,18 @@ type memory struct {
 	holding   bool
 
 	onBundle  []func(string)
-	onRows    []func(string, []string)
+	onRows    []func(string, []string, []string)
 	onCluster []func(string)
 	onRev     []func(string)
 	onSpace   []func(string)
 	onHub     []func()
 
 	// writes counts calls of WriteSpecs that changed something; looks counts steps.
-	writes, looks int
-	fail          error
-	beforeWrite   func() // once
-	warnings      []string
+	// reads counts rows that were read one by one.
+	writes, looks, reads int
+	fail                 error
+	beforeWrite          func() // once
+	warnings             []string
 }
 
 func newMemory() *memory {
@@ -97,6 +98,7 @@ func (m memBundles) Subscribe(fn func(string)) { m.onBundle = append(m.onBundle,
 func (m memRows) Get(uid, cluster string) (state.Row, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.reads++
 	r, ok := m.rows[uid][cluster]
 	return r, ok
 }
@@ -176,11 +178,13 @@ func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []st
 	}
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
-		fn(ref.UID, changed)
+		fn(ref.UID, changed, changed)
 	}
 	return nil
 }
-func (m memRows) Subscribe(fn func(string, []string)) { m.onRows = append(m.onRows, fn) }
+func (m memRows) SubscribeOrders(fn func(string, []string, []string)) {
+	m.onRows = append(m.onRows, fn)
+}
 
 func (m memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
 	m.mu.Lock()
@@ -325,7 +329,7 @@ func (m *memory) report(uid, cluster string, st atoll.RowState) {
 	m.rows[uid][cluster] = r
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
-		fn(uid, []string{cluster})
+		fn(uid, []string{cluster}, nil)
 	}
 }
 
@@ -334,7 +338,7 @@ func (m *memory) drop(uid, cluster string) {
 	delete(m.rows[uid], cluster)
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
-		fn(uid, []string{cluster})
+		fn(uid, []string{cluster}, []string{cluster})
 	}
 }
 

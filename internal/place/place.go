@@ -52,7 +52,9 @@ type Rows interface {
 	OfCluster(clusterUID string) []state.Row
 	CountOf(clusterUID string) int
 	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
-	Subscribe(fn func(bundleUID string, clusters []string))
+	// SubscribeOrders to rows that changed, and to those of them that are ordered anew,
+	// came or went.
+	SubscribeOrders(fn func(bundleUID string, clusters, ordered []string))
 }
 
 // Clusters is the table of members.
@@ -133,7 +135,7 @@ func New(cfg Config) *Reconciler {
 	r := &Reconciler{Config: cfg, index: newIndex()}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.now)
-	cfg.Rows.Subscribe(r.rowsChanged)
+	cfg.Rows.SubscribeOrders(r.rowsChanged)
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.Views.Subscribe(r.clusterChanged)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
@@ -233,9 +235,9 @@ func (r *Reconciler) bundleChanged(uid string) {
 }
 
 // rowsChanged looks at a Bundle when a row that something waits for changes, and
-// when a row is taken away, by whomever.
-func (r *Reconciler) rowsChanged(uid string, clusters []string) {
-	for _, c := range clusters {
+// when a row is taken away, by whomever. A report that nothing waits for is not read.
+func (r *Reconciler) rowsChanged(uid string, clusters, ordered []string) {
+	for _, c := range ordered {
 		row, ok := r.Rows.Get(uid, c)
 		switch {
 		case !ok:
