@@ -21,6 +21,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterPlacement{}, &ClusterPlacementList{},
 		&PlacementDecision{}, &PlacementDecisionList{},
 		&ClusterPlacementDecision{}, &ClusterPlacementDecisionList{},
+		&ClusterScore{}, &ClusterScoreList{},
 		&Bundle{}, &BundleList{},
 		&ClusterBundle{}, &ClusterBundleList{},
 	)

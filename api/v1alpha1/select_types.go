@@ -81,15 +81,17 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.name == 'ResourceAvailable') == has(self.resource)",message="resource is for the score ResourceAvailable, and needed there"
 // +kubebuilder:validation:XValidation:rule="self.name == 'ResourceAvailable' || !has(self.full)",message="full is for the score ResourceAvailable"
 // +kubebuilder:validation:XValidation:rule="(self.name == 'Property') == has(self.property)",message="property is for the score Property, and needed there"
+// +kubebuilder:validation:XValidation:rule="(self.name == 'ClusterScore') == has(self.measure)",message="measure is for the score ClusterScore, and needed there"
 // +kubebuilder:validation:XValidation:rule="(self.name == 'Affinity' || self.name == 'AntiAffinity') == has(self.bundles)",message="bundles is for the scores Affinity and AntiAffinity, and needed there"
 type Score struct {
 	// Name: Balance prefers clusters with few Bundles for their size, which is the
 	// pods that they can hold (110 where that is not reported): 1000 for none, 500
 	// for one Bundle per pod. Steady gives 1000 where the Bundle runs already, which
 	// counts where rescheduling moves it. ResourceAvailable prefers clusters with much
-	// of a resource free. Property rates a number that clusters report. Affinity
-	// prefers to be near other Bundles, AntiAffinity to be far from them.
-	// +kubebuilder:validation:Enum=Balance;Steady;ResourceAvailable;Property;Affinity;AntiAffinity
+	// of a resource free. Property rates a number that clusters report. ClusterScore
+	// takes what ClusterScore objects say. Affinity prefers to be near other Bundles,
+	// AntiAffinity to be far from them.
+	// +kubebuilder:validation:Enum=Balance;Steady;ResourceAvailable;Property;ClusterScore;Affinity;AntiAffinity
 	Name ScoreName `json:"name"`
 	// Weight of this score among the others, from 1 to 100. Default 1.
 	// +optional
@@ -109,6 +111,12 @@ type Score struct {
 	// Property for the score Property.
 	// +optional
 	Property *PropertyScore `json:"property,omitempty"`
+	// Measure for the score ClusterScore, by its name. A cluster that no valid
+	// ClusterScore rates by it scores 0.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Measure string `json:"measure,omitempty"`
 	// Bundles that Affinity wants near, and AntiAffinity far.
 	// +optional
 	Bundles *NearBundles `json:"bundles,omitempty"`
@@ -192,6 +200,7 @@ const (
 	ScoreSteady            ScoreName = "Steady"
 	ScoreResourceAvailable ScoreName = "ResourceAvailable"
 	ScoreProperty          ScoreName = "Property"
+	ScoreCluster           ScoreName = "ClusterScore"
 	ScoreAffinity          ScoreName = "Affinity"
 	ScoreAntiAffinity      ScoreName = "AntiAffinity"
 )

@@ -54,7 +54,7 @@ func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 	scores := map[string]int{}
 	for i := range pl.Scores {
 		s, in := &pl.Scores[i], at.Child("scores").Index(i)
-		key := string(s.Name) + " " + s.Resource
+		key := string(s.Name) + " " + s.Resource + s.Measure
 		if s.Property != nil {
 			key += s.Property.Name
 			if why := p.listed(s.Property.Name); why != "" {
@@ -76,6 +76,11 @@ func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 		if s.Resource != "" {
 			for _, msg := range validation.IsQualifiedName(s.Resource) {
 				errs = append(errs, field.Invalid(in.Child("resource"), s.Resource, msg))
+			}
+		}
+		if s.Measure != "" {
+			for _, msg := range validation.IsDNS1123Label(s.Measure) {
+				errs = append(errs, field.Invalid(in.Child("measure"), s.Measure, msg))
 			}
 		}
 		if s.Full != nil && s.Full.Sign() <= 0 {

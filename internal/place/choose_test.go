@@ -1,6 +1,7 @@
 package place
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -241,5 +243,77 @@ func TestMovesOneAtATime(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		m.settle("web")
 		want(t, m, "web", "c Active r1, d Active r1")
+	})
+}
+
+// memScores rate clusters: "namespace cluster measure".
+type memScores struct {
+	values map[string]int64
+	fn     func(string)
+}
+
+func (s *memScores) Of(ns, cluster, measure string, _ time.Time) (int64, bool) {
+	v, ok := s.values[ns+" "+cluster+" "+measure]
+	return v, ok
+}
+func (s *memScores) Subscribe(fn func(string)) { s.fn = fn }
+
+// A tenant's scores count for the tenant's policies alone, the hub's for all.
+func TestWhoRatesClusters(t *testing.T) {
+	scores := &memScores{values: map[string]int64{
+		"shop a price": 1, "bank a price": 2, "atoll-system a price": 3, "atoll-system a noise": 4, "bank a heat": 5,
+	}}
+	cfg := newMemory().config()
+	cfg.Scores = scores
+	r := New(cfg)
+	for _, tc := range []struct {
+		namespace, source, measure string
+		want                       int64
+	}{
+		{"shop", v1alpha1.SourcePropagationPolicy, "price", 1},
+		{"shop", v1alpha1.SourcePropagationPolicy, "noise", 4},
+		{"shop", v1alpha1.SourcePropagationPolicy, "heat", 0},
+		{"shop", v1alpha1.SourceClusterPropagationPolicy, "price", 3},
+		{"", v1alpha1.SourceClusterPropagationPolicy, "price", 3},
+		{"bank", v1alpha1.SourceAnnotation, "price", 2},
+	} {
+		c := schedule.Cluster{ClusterView: atoll.ClusterView{Name: "a"}}
+		if got := r.rated(tc.namespace, tc.source)(&c, tc.measure); got != tc.want {
+			t.Errorf("%s for %s in %q: %d, want %d", tc.measure, tc.source, tc.namespace, got, tc.want)
+		}
+	}
+}
+
+// That a cluster is rated better moves what may move.
+func TestRatedAnew(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a")
+	scores := &memScores{values: map[string]int64{"shop a price": 500}}
+	cfg := m.config()
+	cfg.Scores = scores
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := New(cfg)
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		p := most(1)
+		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreCluster, Measure: "price"}}
+		p.Rescheduling = &v1alpha1.Rescheduling{When: v1alpha1.RescheduleWhenBetter, MinDwell: &metav1.Duration{}}
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = p })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		m.cluster("b", nil)
+		m.settle("web")
+		want(t, m, "web", "a Active r1")
+		scores.values["shop b price"] = 700
+		scores.fn("b")
+		m.settle("web")
+		want(t, m, "web", "b Active r1")
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
 	})
 }

@@ -51,7 +51,10 @@ type entry struct {
 	// hungry tells whether one more that comes to fit could be chosen.
 	complete bool
 	hungry   bool
-	standing *schedule.Standing // of a Bundle that may move when scores change
+	// standing of a Bundle that may move when scores change; its namespace and the kind of
+	// its source say who rates clusters for it.
+	standing          *schedule.Standing
+	namespace, source string
 	// touched clusters, by the change that touched them last. change counts up, so
 	// that a step knows what came after it began.
 	touched map[string]uint64
@@ -216,6 +219,7 @@ type written struct {
 	// hungry: of clusters that come to fit, one may be chosen.
 	hungry   bool
 	standing *schedule.Standing
+	bundle   state.Bundle
 }
 
 // done notes that a step over all rows was written. again: a row changed meanwhile
@@ -236,7 +240,7 @@ func (x *index) done(v view, w written) (after time.Duration, again bool) {
 		e.plan = ""
 	}
 	e.due, e.complete, e.hungry = w.out.RequeueAt, w.could && !e.filter.Chooses(), w.hungry
-	x.stands(e, w.standing)
+	x.stands(e, w)
 	if e.whole = e.asked != v.asked || !w.could || !w.out.Quiet; w.could {
 		e.forgetTouches(v)
 	}

@@ -2,6 +2,7 @@ package place
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -82,11 +83,10 @@ func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.
 
 // rescore looks at the Bundles that may move now that a cluster scores otherwise.
 func (r *Reconciler) rescore(c schedule.Cluster) {
-	load := int64(r.Rows.CountOf(c.UID))
 	for _, e := range r.index.movables() {
 		row, has := r.Rows.Get(e.uid, c.Name)
 		holds := has && row.Spec.UID == c.UID
-		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, load, e.standing) {
+		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, &schedule.Input{Load: r.load, Rated: r.rated(e.namespace, e.source)}, e.standing) {
 			r.touched(e.uid, c.Name)
 		}
 	}
@@ -106,10 +106,46 @@ func (x *index) movables() []entry {
 }
 
 // stands notes how scores stood when the Bundle was decided. The caller holds the lock.
-func (x *index) stands(e *entry, s *schedule.Standing) {
-	if e.standing = s; s != nil {
+func (x *index) stands(e *entry, w written) {
+	e.namespace, e.source = w.bundle.Ref.Namespace, w.bundle.Spec.Source.Kind
+	if e.standing = w.standing; e.standing != nil {
 		x.movable[e.uid] = struct{}{}
 	} else {
 		delete(x.movable, e.uid)
+	}
+}
+
+// Scores is the table of ClusterScores.
+type Scores interface {
+	Of(namespace, cluster, measure string, now time.Time) (value int64, rated bool)
+	Subscribe(fn func(cluster string))
+}
+
+// noScores rate nothing.
+type noScores struct{}
+
+func (noScores) Of(string, string, string, time.Time) (int64, bool) { return 0, false }
+func (noScores) Subscribe(func(string))                             {}
+
+// rated gives how clusters are rated for a Bundle of the namespace that such a source
+// placed: by what its people say of them, then by what the hub's do. What a cluster
+// policy places is rated by the hub's people alone.
+func (r *Reconciler) rated(namespace, source string) func(c *schedule.Cluster, measure string) int64 {
+	return func(c *schedule.Cluster, measure string) int64 {
+		now := time.Now()
+		if namespace != "" && source != v1alpha1.SourceClusterPropagationPolicy {
+			if value, ok := r.Scores.Of(namespace, c.Name, measure, now); ok {
+				return value
+			}
+		}
+		value, _ := r.Scores.Of(atoll.SystemNamespace, c.Name, measure, now)
+		return value
+	}
+}
+
+// ratedAnew: a cluster is rated otherwise; that matters to who may move.
+func (r *Reconciler) ratedAnew(cluster string) {
+	if cs := r.index.clusters([]string{cluster}); len(cs) == 1 {
+		r.rescore(cs[0])
 	}
 }

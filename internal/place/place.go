@@ -90,7 +90,7 @@ type Events interface {
 	Warn(bundle enginev1.BundleRef, reason, message string)
 }
 
-// Config of a Reconciler. All but Views, Workers, Events and Log must be set.
+// Config of a Reconciler. All but Views, Scores, Workers, Events and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -100,6 +100,8 @@ type Config struct {
 	Hub        Hub
 	// Views of clusters; nil: what their objects alone tell.
 	Views Views
+	// Scores that people and add-ons give clusters; nil: none.
+	Scores Scores
 	// Events; nil: nobody is told.
 	Events Events
 	// Log; nil: slog's default.
@@ -132,12 +134,16 @@ func New(cfg Config) *Reconciler {
 	if cfg.Views == nil {
 		cfg.Views = plainViews{}
 	}
+	if cfg.Scores == nil {
+		cfg.Scores = noScores{}
+	}
 	r := &Reconciler{Config: cfg, index: newIndex()}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.now)
 	cfg.Rows.SubscribeOrders(r.rowsChanged)
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.Views.Subscribe(r.clusterChanged)
+	cfg.Scores.Subscribe(r.ratedAnew)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
 	cfg.Hub.Subscribe(func() { r.later(cfg.Bundles.List()) })
 	return r
@@ -321,7 +327,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		return err
 	}
 	r.report(b, snap.in.Recalled, out)
-	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing}); again {
+	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing, b}); again {
 		r.add(uid, priorityUser, after)
 	}
 	r.at(uid, out.RequeueAt)

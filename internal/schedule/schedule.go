@@ -30,6 +30,9 @@ type Input struct {
 	// Near gives, for the scores Affinity and AntiAffinity, the clusters of each of the
 	// Bundles that are asked for, this one never among them; nil: there are none.
 	Near func(*v1alpha1.NearBundles) [][]atoll.ClusterView `json:"-"`
+	// Rated gives, for the score ClusterScore, how the cluster is rated by a measure, from
+	// 0 to 1000; nil: 0.
+	Rated func(c *Cluster, measure string) int64 `json:"-"`
 	// Terse leaves out verdicts on clusters that do not fit and hold nothing.
 	Terse bool
 	// Workloads whose replicas are shared out: the items that the content marks as

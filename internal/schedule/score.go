@@ -63,6 +63,7 @@ type scorePart struct {
 	resource corev1.ResourceName
 	full     int64 // in thousandths; 0: what the cluster has in all
 	property string
+	measure  string
 	from, to float64
 	bundles  *v1alpha1.NearBundles
 }
@@ -73,7 +74,7 @@ func compileScores(list []v1alpha1.Score) scorer {
 	}
 	s := scorer{}
 	for _, e := range list {
-		p := scorePart{name: e.Name, weight: max(1, int64(e.Weight)), resource: corev1.ResourceName(e.Resource), bundles: e.Bundles}
+		p := scorePart{name: e.Name, weight: max(1, int64(e.Weight)), resource: corev1.ResourceName(e.Resource), bundles: e.Bundles, measure: e.Measure}
 		if e.Full != nil {
 			p.full = milli(e.Full.AsApproximateFloat64())
 		}
@@ -92,6 +93,7 @@ type facts struct {
 	load  int64 // Bundles that it has
 	holds bool  // this Bundle runs there
 	avoid int   // PreferNoSchedule taints that are not tolerated
+	rated func(c *Cluster, measure string) int64
 	// near tells, by the part of the scores, where other Bundles are; nil: every part
 	// that asks scores anywhere.
 	near     []neighbours
@@ -117,6 +119,10 @@ func (s *scorer) score(c *Cluster, f facts) int64 {
 			points = p.available(c)
 		case v1alpha1.ScoreProperty:
 			points = p.number(c)
+		case v1alpha1.ScoreCluster:
+			if f.rated != nil {
+				points = min(max(f.rated(c, p.measure), 0), 1000) * (fullScore / 1000)
+			}
 		case v1alpha1.ScoreAffinity, v1alpha1.ScoreAntiAffinity:
 			if f.near == nil {
 				points = f.anywhere

@@ -170,7 +170,7 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 			return in.Terse
 		}
 	}
-	about := facts{holds: row != nil && row.Phase == atoll.RowActive, avoid: f.avoided(c), near: p.near}
+	about := facts{holds: row != nil && row.Phase == atoll.RowActive, avoid: f.avoided(c), near: p.near, rated: in.Rated}
 	if p.scorer.load && in.Load != nil {
 		about.load = in.Load(c)
 	}

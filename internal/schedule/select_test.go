@@ -325,6 +325,8 @@ func TestScores(t *testing.T) {
 		{"near within a region: 1 of 3, once", "{name: Affinity, bundles: {names: [x], within: region}}", cluster("z", where("eu", "eu-z", "")), 0, 333},
 		{"far", "{name: AntiAffinity, bundles: {names: [x]}}", cluster("eu-a1"), 0, 333},
 		{"far from none that runs", "{name: AntiAffinity, bundles: {names: [nobody]}}", cluster("eu-a1"), 0, 1000},
+		{"measure", "{name: ClusterScore, measure: price}", cluster("a"), 0, 420},
+		{"measure that nobody rates by", "{name: ClusterScore, measure: noise}", cluster("a"), 0, 0},
 		{"a PreferNoSchedule taint", "{name: Balance}", cluster("a", taint("t", "", corev1.TaintEffectPreferNoSchedule, 0)), 0, 800},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -336,7 +338,8 @@ func TestScores(t *testing.T) {
 				at := func(name, region string) atoll.ClusterView { return atoll.ClusterView{Name: name, Region: region} }
 				return [][]atoll.ClusterView{{at("eu-a1", "eu"), at("eu-a2", "eu")}, {at("us-1", "us"), at("eu-a1", "")}, {at("us-2", "us")}}
 			}
-			d := Schedule(Input{Placement: p, Clusters: []Cluster{tc.cluster}, Now: now, Load: func(*Cluster) int64 { return tc.load }, Near: near})
+			d := Schedule(Input{Placement: p, Clusters: []Cluster{tc.cluster}, Now: now, Load: func(*Cluster) int64 { return tc.load }, Near: near,
+				Rated: func(c *Cluster, measure string) int64 { return map[string]int64{"a price": 420}[c.Name+" "+measure] }})
 			if got := toThousand(d.Verdicts[0].Score); got != tc.want {
 				t.Errorf("score %d, want %d", got, tc.want)
 			}

@@ -44,6 +44,7 @@ type State struct {
 	Policies   *Policies
 	Placements *Placements
 	Decisions  *Decisions
+	Scores     *Scores
 	Hub        *Hub
 
 	cache cache.Cache
@@ -109,6 +110,7 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 		Policies:   newPolicies(),
 		Placements: newPlacements(),
 		Decisions:  newDecisions(),
+		Scores:     newScores(),
 		Hub:        &Hub{},
 		cache:      ch,
 	}, nil
@@ -135,6 +137,7 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.ClusterPlacement{}, s.Placements},
 		{&v1alpha1.PlacementDecision{}, s.Decisions},
 		{&v1alpha1.ClusterPlacementDecision{}, s.Decisions},
+		{&v1alpha1.ClusterScore{}, s.Scores},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 	} {
 		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))
