@@ -51,7 +51,25 @@ type OverrideSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
+	// Apply says when an edit of the policy reaches clusters that hold the objects
+	// already: Now, or WithNextChange, that is together with the next change of what
+	// the Bundle sends. Clusters that are placed after the edit get it at once, and so
+	// does one whose own change makes other rules target it. Default Now. Not in
+	// Karmada.
+	// +optional
+	// +kubebuilder:default=Now
+	// +kubebuilder:validation:Enum=Now;WithNextChange
+	Apply ApplyTime `json:"apply,omitempty"`
 }
+
+// ApplyTime is when an override policy's edits are applied.
+type ApplyTime string
+
+// The times.
+const (
+	ApplyNow            ApplyTime = "Now"
+	ApplyWithNextChange ApplyTime = "WithNextChange"
+)
 
 // ClusterOverrideSpec is an OverrideSpec that may be enforced.
 type ClusterOverrideSpec struct {

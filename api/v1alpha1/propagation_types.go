@@ -339,7 +339,9 @@ type FieldRequirement struct {
 
 // ReplicaScheduling says how replicas are spread over the chosen clusters.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference))",message="replicaDivisionPreference and weightPreference need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals))",message="replicaDivisionPreference, weightPreference, onShortage and ordinals need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || self.weightPreference.staticWeightList.all(e, !has(e.weight))",message="Aggregated takes no weights: entries of staticWeightList may only state minReplicas and maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
 type ReplicaScheduling struct {
 	// ReplicaSchedulingType: Duplicated (default) gives every cluster the whole
 	// number that the template states; Divided shares that number out. (Karmada
@@ -348,14 +350,45 @@ type ReplicaScheduling struct {
 	// +kubebuilder:default=Duplicated
 	// +kubebuilder:validation:Enum=Duplicated;Divided
 	ReplicaSchedulingType ReplicaSchedulingType `json:"replicaSchedulingType,omitempty"`
-	// ReplicaDivisionPreference for Divided: Weighted, by weightPreference.
-	// Default Weighted.
+	// ReplicaDivisionPreference for Divided. Weighted divides by weightPreference.
+	// Aggregated uses as few clusters as it can: what runs stays, clusters that run
+	// some are filled first, and a smaller number takes from those first that have
+	// the least. Default Weighted.
 	// +optional
-	// +kubebuilder:validation:Enum=Weighted
+	// +kubebuilder:validation:Enum=Weighted;Aggregated
 	ReplicaDivisionPreference ReplicaDivisionPreference `json:"replicaDivisionPreference,omitempty"`
-	// WeightPreference for Weighted. Without one, all clusters weigh the same.
+	// WeightPreference for Weighted; without one, all clusters weigh the same. Under
+	// Aggregated it states bounds alone.
 	// +optional
 	WeightPreference *ClusterPreferences `json:"weightPreference,omitempty"`
+	// OnShortage, for Divided: what happens to a workload of which not all replicas
+	// have a place, since clusters are at their bounds. PlaceWhatFits (default) places
+	// those that have one; PlaceNothing adds none, so that what runs stays as it is.
+	// Either way the Bundle's condition ReplicasPlaced tells how many have none. Not
+	// in Karmada.
+	// +optional
+	// +kubebuilder:validation:Enum=PlaceWhatFits;PlaceNothing
+	OnShortage OnShortage `json:"onShortage,omitempty"`
+	// Ordinals, for Divided: StatefulSets are divided too. Each cluster that runs some
+	// of one has a range of ordinals of its own: it gets spec.replicas and
+	// spec.ordinals.start. A range stays where it is as long as the cluster is placed.
+	// Without it (default), a StatefulSet goes whole to one cluster. Taking it away
+	// again gathers a StatefulSet where most of it may be, under the ordinals that are
+	// there. Not in Karmada.
+	// +optional
+	Ordinals *OrdinalRanges `json:"ordinals,omitempty"`
+}
+
+// OrdinalRanges says how the ordinals of divided StatefulSets are given to clusters.
+type OrdinalRanges struct {
+	// Size of a range: the first begins where the template's spec.ordinals.start says,
+	// the next that many ordinals later, and so on. No cluster runs more of a
+	// StatefulSet than that. Ranges that are there when it changes stay. Default 1000.
+	// +optional
+	// +kubebuilder:default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Size int32 `json:"size,omitempty"`
 }
 
 // ReplicaSchedulingType is Duplicated or Divided.
@@ -370,26 +403,57 @@ const (
 // ReplicaDivisionPreference is how Divided divides.
 type ReplicaDivisionPreference string
 
-// DivideWeighted divides by weights.
-const DivideWeighted ReplicaDivisionPreference = "Weighted"
+// The division preferences.
+const (
+	DivideWeighted   ReplicaDivisionPreference = "Weighted"
+	DivideAggregated ReplicaDivisionPreference = "Aggregated"
+)
 
-// ClusterPreferences holds weights.
+// OnShortage is what happens where not all replicas have a place.
+type OnShortage string
+
+// The answers to a shortage.
+const (
+	PlaceWhatFits OnShortage = "PlaceWhatFits"
+	PlaceNothing  OnShortage = "PlaceNothing"
+)
+
+// ClusterPreferences holds weights and bounds.
 type ClusterPreferences struct {
 	// StaticWeightList: a cluster's weight is the sum of the entries that match
-	// it; one that none matches gets no replicas.
+	// it; one that none matches gets no replicas. Its bounds are the tightest of those
+	// entries. Under Aggregated entries have no weights, and a cluster that none
+	// matches has no bounds.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
 	StaticWeightList []StaticClusterWeight `json:"staticWeightList"`
 }
 
-// StaticClusterWeight gives a weight to the clusters that match.
+// StaticClusterWeight gives a weight, and bounds, to the clusters that match.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.weight) || has(self.minReplicas) || has(self.maxReplicas)",message="state weight, minReplicas or maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas is above maxReplicas"
 type StaticClusterWeight struct {
 	// TargetCluster that gets the weight.
 	TargetCluster ClusterAffinity `json:"targetCluster"`
 	// Weight, from 1 to 1,000,000.
+	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
-	Weight int64 `json:"weight"`
+	Weight int64 `json:"weight,omitempty"`
+	// MinReplicas of each divided workload that such a cluster gets before the rest is
+	// divided. Where there are not enough for all minimums, they are divided up to
+	// them. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	MinReplicas int64 `json:"minReplicas,omitempty"`
+	// MaxReplicas of each divided workload that such a cluster gets; also where another
+	// entry's minReplicas is above it. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	MaxReplicas int64 `json:"maxReplicas,omitempty"`
 }
 
 // PropagationStatus says what a policy does.

@@ -24,6 +24,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterScore{}, &ClusterScoreList{},
 		&Bundle{}, &BundleList{},
 		&ClusterBundle{}, &ClusterBundleList{},
+		&ClusterSet{}, &ClusterSetList{},
+		&ClusterSetBinding{}, &ClusterSetBindingList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -51,6 +51,8 @@ type Options struct {
 	Hub func() (Hub, bool)
 	// Properties that the hub's admin listed, of those that agents report; nil: none.
 	Properties func() []string
+	// Sets gives the table of ClusterSets, false until it is there. nil: never.
+	Sets func() (Sets, bool)
 	// Clock for the times that taints were added; default: the real one.
 	Clock clock.PassiveClock
 }
@@ -119,13 +121,16 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 		return admission.NewForbidden(a, errors.New("agents write nothing on the hub: they report over their stream"))
 	}
 	if a.GetOperation() == admission.Delete {
-		return p.validateDelete(a)
+		return p.validateDelete(ctx, a)
 	}
 	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
 		return validateEngine(a)
 	}
 	if err := p.validateAnnotation(ctx, a); err != nil {
 		return err // also through a subresource, since some let annotations be written
+	}
+	if a.GetSubresource() == "approval" {
+		return p.validateApproval(ctx, a)
 	}
 	if a.GetSubresource() != "" {
 		return nil
@@ -142,6 +147,10 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 		return p.validatePlacement(a)
 	case "OverridePolicy", "ClusterOverridePolicy":
 		return p.validateOverride(ctx, a)
+	case "ClusterSet":
+		return p.validateSet(ctx, a)
+	case "ClusterSetBinding":
+		return p.validateBinding(ctx, a)
 	}
 	return nil
 }

@@ -54,6 +54,18 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
+	if a.GetNamespace() != "" {
+		var had []reach
+		if before != nil {
+			had = reachOf(&before.Spec.Placement, at.Child("placement"))
+		}
+		if errs := p.checkReach(a.GetNamespace(), reachOf(&spec.Placement, at.Child("placement")), had, at.Child("placement")); len(errs) > 0 {
+			return admission.NewForbidden(a, errs.ToAggregate())
+		}
+	}
+	if err := p.mayTakeOver(ctx, a, spec.ConflictResolution); err != nil {
+		return err
+	}
 	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
 	if spec.PropagateDeps {
 		for _, ns := range namespacesOf(a.GetNamespace(), spec.ResourceSelectors) {
@@ -154,6 +166,15 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	}
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
+	}
+	if namespaced {
+		var had []reach
+		if before != nil {
+			had = reachOfRules(before.Spec.OverrideRules, at.Child("overrideRules"))
+		}
+		if errs := p.checkReach(a.GetNamespace(), reachOfRules(spec.OverrideRules, at.Child("overrideRules")), had, at); len(errs) > 0 {
+			return admission.NewForbidden(a, errs.ToAggregate())
+		}
 	}
 	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
 	if len(spec.ResourceSelectors) == 0 {

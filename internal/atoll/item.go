@@ -137,6 +137,8 @@ type Rule struct {
 	// absent, and what is merged or set above a divided object's replicas is not looked
 	// at. 1 (RuleMeaning): as api/v1alpha1 says.
 	Meaning int `json:"meaning,omitempty"`
+	// Later: an edit of the policy alone moves no row that is there.
+	Later bool `json:"later,omitempty"`
 }
 
 // RuleMeaning is the meaning of rules that are new or were edited; a rule that stays as it
@@ -158,6 +160,10 @@ type Content struct {
 	// Namespace is what the hub's namespace of the items carries, for members where it
 	// has to be made. Nil for cluster-scoped items.
 	Namespace *NamespaceMeta `json:"namespace,omitempty"`
+	// Base is the number of the Bundle's Revision from which on all differ in rules
+	// alone that are applied with the next change: rows that are at one of those need
+	// not move. 0: all rows are to have this content.
+	Base int64 `json:"base,omitempty"`
 }
 
 // ContentIdentity gives the bytes that name a Revision of the content: all of it

@@ -236,7 +236,7 @@ func (b *Binder) load(ctx context.Context) error {
 // learn what a Bundle's latest Revision has.
 func (b *Binder) learn(ctx context.Context, bundle state.Bundle) error {
 	id := claim.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name}
-	content, err := b.previous(ctx, bundle.Ref.UID)
+	content, _, err := b.previous(ctx, bundle.Ref.UID)
 	if err != nil {
 		return fmt.Errorf("learn what bundle %s has: %w", id, err)
 	}
@@ -248,13 +248,15 @@ func (b *Binder) learn(ctx context.Context, bundle state.Bundle) error {
 	return nil
 }
 
-// previous gives the content of a Bundle's latest Revision, nil before the first.
-func (b *Binder) previous(ctx context.Context, uid string) (*atoll.Content, error) {
+// previous gives the content of a Bundle's latest Revision and that one's number, nil
+// before the first.
+func (b *Binder) previous(ctx context.Context, uid string) (*atoll.Content, int64, error) {
 	latest, ok := b.Revisions.Latest(uid)
 	if !ok {
-		return nil, nil
+		return nil, 0, nil
 	}
-	return b.Revisions.Content(ctx, latest.Name)
+	content, err := b.Revisions.Content(ctx, latest.Name)
+	return content, latest.Spec.Number, err
 }
 
 // kindSet is a set of objects: of whole kinds, and by their names.

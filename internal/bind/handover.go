@@ -27,13 +27,14 @@ func (b *Binder) handsOver(from, to claim.BundleID) bool {
 		return false
 	}
 	return makes(b.Rows.OfBundle(old.Ref.UID), b.Rows.OfBundle(next.Ref.UID), successor{
-		latest: latest.Name, nowhere: atoll.IsNowhere(next.Spec.Placement), online: b.Clusters.Online,
+		latest: latest.Name, base: latest.Spec.Base, nowhere: atoll.IsNowhere(next.Spec.Placement), online: b.Clusters.Online,
 	})
 }
 
 // successor is what is known of a Bundle that takes items over, besides its rows.
 type successor struct {
 	latest  string
+	base    int64 // of that Revision
 	nowhere bool
 	online  func(clusterUID string) bool
 }
@@ -52,7 +53,7 @@ func makes(old, next []state.Row, s successor) bool {
 		there[r.Spec.UID] = true
 		switch {
 		case !s.online(r.Spec.UID):
-		case r.Spec.Revision == s.latest && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady:
+		case atoll.MayStay(r.Spec.Revision, s.latest, s.base) && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady:
 			ready++
 		default:
 			unready++

@@ -74,7 +74,7 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 	}
 	if exists {
 		var err error
-		if in.Previous, err = b.previous(ctx, bundle.Ref.UID); err != nil {
+		if in.Previous, in.Number, err = b.previous(ctx, bundle.Ref.UID); err != nil {
 			return fmt.Errorf("read the content that bundle %s has: %w", id, err)
 		}
 		in.Confirmed = b.confirmed(bundle.Ref.UID)

@@ -186,7 +186,8 @@ func TestDecide(t *testing.T) {
 func TestScope(t *testing.T) {
 	x := indexOf(cpp("all", 0, policySpec(0,
 		v1alpha1.ResourceSelector{APIVersion: "v1", Kind: "Secret"}, v1alpha1.ResourceSelector{APIVersion: "v1", Kind: "ConfigMap"},
-		v1alpha1.ResourceSelector{APIVersion: "v1", Kind: "ServiceAccount"}, v1alpha1.ResourceSelector{APIVersion: "apps/v1", Kind: "ReplicaSet"})))
+		v1alpha1.ResourceSelector{APIVersion: "v1", Kind: "ServiceAccount"}, v1alpha1.ResourceSelector{APIVersion: "apps/v1", Kind: "ReplicaSet"},
+		v1alpha1.ResourceSelector{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"})))
 	key := func(group, kind, ns, name string) Subject {
 		return Subject{Key: atoll.ItemKey{Group: group, Kind: kind, Namespace: ns, Name: name}}
 	}
@@ -194,10 +195,14 @@ func TestScope(t *testing.T) {
 		s.Type, s.Controller = secretType, controller
 		return s
 	}
+	tenants := key("rbac.authorization.k8s.io", "RoleBinding", "shop", "atoll:tenant")
+	tenants.Labels = map[string]string{atoll.LabelTenant: "shop"}
 	for name, tc := range map[string]struct {
 		sub           Subject
 		scope, policy bool
 	}{
+		"RoleBinding":          {key("rbac.authorization.k8s.io", "RoleBinding", "shop", "a"), true, true},
+		"a tenant's rights":    {tenants, false, false},
 		"ConfigMap":            {key("", "ConfigMap", "shop", "a"), true, true},
 		"root CA":              {key("", "ConfigMap", "shop", "kube-root-ca.crt"), false, false},
 		"default account":      {key("", "ServiceAccount", "shop", "default"), false, false},

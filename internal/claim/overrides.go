@@ -98,7 +98,7 @@ func rulesFor(items []atoll.Item, overrides []Override, labelsOf func(*atoll.Ite
 		for n := range o.Spec.OverrideRules {
 			r := &o.Spec.OverrideRules[n]
 			data := o.Namespace != "" && render.TouchesData(r.Overriders)
-			rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders, Meaning: atoll.RuleMeaning}
+			rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders, Meaning: atoll.RuleMeaning, Later: o.Spec.Apply == v1alpha1.ApplyWithNextChange}
 			for _, item := range chosen {
 				if data && item.Key.Group == "" && item.Key.Kind == "Secret" {
 					continue
@@ -125,6 +125,32 @@ func keepMeaning(rules, before []atoll.Rule) {
 			}
 		}
 	}
+}
+
+// base of a content that differs from the previous one: not 0 where nothing but rules
+// that are applied with the next change tells them apart.
+func (p *planner) base() int64 {
+	prev, next := p.in.Previous, p.out.Content
+	if prev == nil || p.in.Number == 0 {
+		return 0
+	}
+	later := map[string]bool{} // by policy; what it says now counts
+	for _, rules := range [][]atoll.Rule{prev.Rules, next.Rules} {
+		for i := range rules {
+			later[rules[i].Policy] = rules[i].Later
+		}
+	}
+	at := func(r atoll.Rule) bool { return later[r.Policy] }
+	was := *prev
+	was.Rules = slices.DeleteFunc(slices.Clone(prev.Rules), at)
+	next.Rules = slices.DeleteFunc(slices.Clone(next.Rules), at)
+	switch {
+	case p.differs(next, &was):
+		return 0
+	case prev.Base != 0:
+		return prev.Base
+	}
+	return p.in.Number
 }
 
 // Selects tells whether the policy is about the item. One without selectors is about

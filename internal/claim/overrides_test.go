@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,4 +49,47 @@ func TestRulesKeepTheirMeaning(t *testing.T) {
 	if out := b.plan(); !out.Cut || out.Content.Rules[0].Meaning != atoll.RuleMeaning {
 		t.Errorf("an edit: cut %t, meaning %d", out.Cut, out.Content.Rules[0].Meaning)
 	}
+}
+
+// Edits of a policy with apply: WithNextChange make a Revision to which rows that are
+// there need not move; whatever else changes makes one to which all do.
+func TestApplyWithNextChange(t *testing.T) {
+	later := func(n int) string {
+		return fmt.Sprintf("apply: WithNextChange\noverrideRules: [{overriders: {replicas: %d}}]", n)
+	}
+	b, edit := overridden(t, later(1))
+	number := int64(1)
+	b.in.Number = number
+	next := func(what string, base int64) {
+		t.Helper()
+		out := b.plan()
+		if !out.Cut || out.Content.Base != base {
+			t.Fatalf("%s: cut %t, base %d, want %d", what, out.Cut, out.Content.Base, base)
+		}
+		number++
+		b.in.Number = number
+		if again := b.plan(); again.Cut || again.Content.Base != base {
+			t.Fatalf("%s, and then nothing: cut %t, base %d", what, again.Cut, again.Content.Base)
+		}
+	}
+	edit(later(2))
+	next("the first edit", 1)
+	edit(later(3))
+	next("another edit", 1)
+	web := b.m.templates[obj("Deployment", "web")]
+	web.Object["data"] = map[string]any{"v": "2"}
+	web.SetGeneration(web.GetGeneration() + 1)
+	next("the template's own change", 0)
+	edit(later(4))
+	next("an edit after that", 4)
+	b.in.Overrides = nil
+	next("the end of the policy", 4)
+	edit(later(4))
+	next("it comes back", 4)
+	edit("apply: Now\noverrideRules: [{overriders: {replicas: 4}}]")
+	next("Now", 0)
+	edit("overrideRules: [{overriders: {replicas: 5}}]")
+	next("an edit of a policy that does not say", 0)
+	edit(later(6))
+	next("an edit with which it says so", 9)
 }

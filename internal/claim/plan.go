@@ -62,7 +62,9 @@ type PlanInput struct {
 	Claimed []atoll.ItemKey
 	// Previous content; nil before the first Revision.
 	Previous *atoll.Content
-	Intent   *Intent
+	// Number of the Revision that has the previous content.
+	Number int64
+	Intent *Intent
 	// Namespace of the items, as members are to make it; nil where there is none, or
 	// none that is known.
 	Namespace *atoll.NamespaceMeta
@@ -411,7 +413,13 @@ func (p *planner) finish() PlanOutput {
 		}
 		return strings.Compare(a.UID, b.UID)
 	})
-	if p.out.Cut = p.differs(); p.out.Cut && p.in.Limits != nil {
+	if p.in.Previous != nil {
+		c.Base = p.in.Previous.Base
+	}
+	if p.out.Cut = p.differs(*c, p.in.Previous); p.out.Cut {
+		c.Base = p.base()
+	}
+	if p.out.Cut && p.in.Limits != nil {
 		if err := p.in.Limits.StorableRules(c); err != nil {
 			p.out.Cut = false
 			p.out.Problems = append(p.out.Problems, Problem{Err: err})
@@ -430,9 +438,7 @@ func (p *planner) labels(item *atoll.Item) map[string]string {
 
 // differs tells whether the content needs a Revision of its own. That tombstones
 // were confirmed does not: they fall off with the next Revision.
-func (p *planner) differs() bool {
-	next := p.out.Content
-	prev := p.in.Previous
+func (p *planner) differs(next atoll.Content, prev *atoll.Content) bool {
 	if prev == nil {
 		return len(next.Items) > 0
 	}

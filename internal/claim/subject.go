@@ -93,6 +93,8 @@ func Beyond(s Subject) string {
 		return "made by the hub in every namespace"
 	case s.Key.Group == "" && s.Key.Kind == "ConfigMap" && s.Key.Name == "kube-root-ca.crt":
 		return "made by the hub in every namespace"
+	case s.Key.Group == "rbac.authorization.k8s.io" && s.Key.Kind == "RoleBinding" && s.Labels[atoll.LabelTenant] != "":
+		return "gives a tenant its rights on the hub"
 	}
 	if s.Key.Group == "" && s.Key.Kind == "Secret" {
 		return madeByMachinery[s.Type]

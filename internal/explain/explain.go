@@ -144,8 +144,17 @@ type BundleExplanation struct {
 	Holders []string `json:"holders,omitempty"`
 	// Plan that waits for a confirmation.
 	Plan *rollout.Plan `json:"plan,omitempty"`
+	// Short workloads: not all of their replicas have a place.
+	Short []Short `json:"short,omitempty"`
 	// Clusters of the fleet, and rows of clusters that are gone, by name.
 	Clusters []ClusterExplanation `json:"clusters"`
+}
+
+// Short is a divided workload of which not all replicas have a place.
+type Short struct {
+	Item     string `json:"item"`
+	Replicas int64  `json:"replicas"`
+	Unplaced int64  `json:"unplaced"`
 }
 
 // ClusterExplanation is about the Bundle in one cluster.
@@ -159,6 +168,9 @@ type ClusterExplanation struct {
 	EvictAt *time.Time `json:"evictAt,omitempty"`
 	// Weight in divisions.
 	Weight int64 `json:"weight,omitempty"`
+	// Bounds of its share of each divided workload.
+	MinReplicas int64 `json:"minReplicas,omitempty"`
+	MaxReplicas int64 `json:"maxReplicas,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
 	// Overrides that set fields of the object (of all items, for a whole Bundle).
@@ -176,6 +188,8 @@ type RowExplanation struct {
 	Since time.Time `json:"since"`
 	// Replicas assigned, by item.
 	Assigned map[string]int64 `json:"assigned,omitempty"`
+	// Ordinals are where the ranges of StatefulSets begin, by item.
+	Ordinals map[string]int64 `json:"ordinals,omitempty"`
 	Orphan   bool             `json:"orphan,omitempty"`
 	Online   bool             `json:"online"`
 	// AwaySince is since when the cluster is not online, as far as known.
@@ -288,12 +302,17 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	if all {
 		out.WaitsFor = b.Status.WaitsFor
 	}
+	for _, s := range b.Output.Short {
+		if in.sees(s.Key) && (in.about(b) || s.Key == in.Object) {
+			out.Short = append(out.Short, Short{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced})
+		}
+	}
 	waits := map[string]rollout.Wait{}
 	for _, w := range b.Output.Waits {
 		waits[w.Cluster] = w
 	}
 	for _, v := range b.Decision.Verdicts {
-		c := ClusterExplanation{Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Weight: v.Weight}
+		c := ClusterExplanation{Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max}
 		if !v.EvictAt.IsZero() {
 			c.EvictAt = &v.EvictAt
 		}
@@ -384,6 +403,12 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 				r.Assigned = map[string]int64{}
 			}
 			r.Assigned[item] = n
+			if start, ranged := row.Spec.Ordinals[item]; ranged {
+				if r.Ordinals == nil {
+					r.Ordinals = map[string]int64{}
+				}
+				r.Ordinals[item] = start
+			}
 		}
 	}
 	if at, away := b.Away[cluster]; away && !row.Online {
@@ -475,10 +500,10 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 			continue
 		}
 		rules, variant := render.Rules(content, view)
-		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned})
+		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals})
 		p, ok := known[key]
 		if !ok {
-			_, p = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned})
+			_, p = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned, Ordinals: row.Spec.Ordinals})
 			known[key] = p
 		}
 		out[cluster] = p

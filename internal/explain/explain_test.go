@@ -330,3 +330,34 @@ func TestLastGoodContentIsNotDone(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// Where the range of a StatefulSet begins is told with its share.
+func TestOrdinalsAreTold(t *testing.T) {
+	b := shop()
+	row := b.Rows["quito"]
+	row.Spec.Assigned, row.Spec.Ordinals = map[string]int64{web.String(): 3}, map[string]int64{web.String(): 2000}
+	b.Rows["quito"] = row
+	if text := Explain(Input{Object: web, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(true); !strings.Contains(text, "web=3 (ordinals 2000 to 2002)") {
+		t.Error(text)
+	}
+}
+
+// What has no place is told of the object that was asked about, and bounds at each
+// cluster.
+func TestShortageIsTold(t *testing.T) {
+	b := shop()
+	b.Output.Short = []schedule.Shortage{{Key: web, Replicas: 10, Unplaced: 3}}
+	for i := range b.Decision.Verdicts {
+		b.Decision.Verdicts[i].Weight, b.Decision.Verdicts[i].Bounds = 2, schedule.Bounds{Min: 1, Max: 4}
+	}
+	ask := func(key atoll.ItemKey) string {
+		return Explain(Input{Object: key, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(true)
+	}
+	const short = "3 of 10 replicas of Deployment/web have no place: every cluster that fits is at its bounds; to act: the policy's owner."
+	if text := ask(web); !strings.Contains(text, short) || !strings.Contains(text, "fits, weight 2, at least 1, at most 4") {
+		t.Error(text)
+	}
+	if text := ask(secret); strings.Contains(text, short) {
+		t.Error(text)
+	}
+}

@@ -8,11 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
@@ -102,14 +98,15 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		return snapshot{}, err
 	}
 	own, err := r.ownVariants(ctx, clusters, specs, func(c string) bool {
-		return len(deletes[specs[c].Revision])+len(moves[c]) > 0
+		return len(deletes[specs[c].Revision])+len(moves[c]) > 0 ||
+			specs[c].Revision != target && mayStay(specs[c], target, content) && (!v.complete || v.touched[c])
 	})
 	if err != nil {
 		return snapshot{}, err
 	}
 	_, holding := r.Hub.Holding()
 	snap.in = rollout.Input{
-		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target,
+		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target, Base: baseOf(content),
 		Variants: variants(content, target, parts{clusters, specs, d}, v), OwnVariants: own,
 		Removal: b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
 		Confirm: b.Meta.Annotations[atoll.AnnotationConfirm], Keep: b.Meta.Annotations[atoll.AnnotationKeep],
@@ -209,7 +206,7 @@ func variants(content *atoll.Content, target string, p parts, v view) map[string
 			verdicts = verdicts[1:]
 		}
 		row, has := p.rows[c.Name]
-		if v.complete && has && row.Revision == target && row.UID == c.UID && !v.touched[c.Name] {
+		if v.complete && has && mayStay(row, target, content) && row.UID == c.UID && !v.touched[c.Name] {
 			continue
 		}
 		if !has && (len(verdicts) == 0 || verdicts[0].Cluster != c.Name || verdicts[0].Outcome == schedule.Out) {
@@ -218,6 +215,18 @@ func variants(content *atoll.Content, target string, p parts, v view) map[string
 		out[c.Name] = targets.Variant(c.ClusterView)
 	}
 	return out
+}
+
+// mayStay tells whether the row need not move to the target revision.
+func mayStay(row atoll.RowSpec, target string, content *atoll.Content) bool {
+	return atoll.MayStay(row.Revision, target, baseOf(content))
+}
+
+func baseOf(content *atoll.Content) int64 {
+	if content == nil {
+		return 0
+	}
+	return content.Base
 }
 
 // ownVariants of rows that may have to stay at the revision that they are at.
@@ -269,25 +278,6 @@ func (r *Reconciler) deletes(ctx context.Context, target string, content *atoll.
 }
 
 func removes(t atoll.Tombstone) bool { return t.Cause == atoll.CauseDeleted && !t.Orphan }
-
-// workloadsOf a content: the items that are marked as divided and state replicas.
-func workloadsOf(content *atoll.Content) ([]schedule.Workload, error) {
-	var out []schedule.Workload
-	for _, item := range content.Items {
-		if !item.Divided {
-			continue
-		}
-		var obj map[string]any
-		if err := utiljson.Unmarshal(item.Object, &obj); err != nil {
-			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
-		}
-		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
-			out = append(out, schedule.Workload{Key: item.Key, Replicas: n})
-		}
-	}
-	slices.SortFunc(out, func(a, b schedule.Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })
-	return out, nil
-}
 
 // Preview is what would be done about a Bundle now.
 type Preview struct {

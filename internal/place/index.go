@@ -384,7 +384,7 @@ func (x *index) workloads(revision string, content *atoll.Content) ([]schedule.W
 	if w, ok := x.items.Get(revision); ok {
 		return w.([]schedule.Workload), nil
 	}
-	w, err := workloadsOf(content)
+	w, err := schedule.WorkloadsOf(content)
 	if err == nil {
 		x.items.Add(revision, w)
 	}
@@ -533,7 +533,7 @@ func (r *Reconciler) revary(ctx context.Context, c schedule.Cluster) {
 			continue
 		}
 		// A content that cannot be read is the step's to complain about.
-		if content, err := r.Revisions.Content(ctx, target.Name); err == nil && row.Spec.Revision == target.Name {
+		if content, err := r.Revisions.Content(ctx, row.Spec.Revision); err == nil && atoll.MayStay(row.Spec.Revision, target.Name, target.Spec.Base) {
 			if _, variant := render.Rules(content, c.ClusterView); variant == row.Spec.Variant {
 				continue
 			}

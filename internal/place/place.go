@@ -90,7 +90,7 @@ type Events interface {
 	Warn(bundle enginev1.BundleRef, reason, message string)
 }
 
-// Config of a Reconciler. All but Views, Scores, Workers, Events and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Scores, Workers, Events and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -98,6 +98,8 @@ type Config struct {
 	Revisions  Revisions
 	Namespaces Namespaces
 	Hub        Hub
+	// Sets that limit namespaces; nil: none are limited.
+	Sets Sets
 	// Views of clusters; nil: what their objects alone tell.
 	Views Views
 	// Scores that people and add-ons give clusters; nil: none.
@@ -145,6 +147,9 @@ func New(cfg Config) *Reconciler {
 	cfg.Views.Subscribe(r.clusterChanged)
 	cfg.Scores.Subscribe(r.ratedAnew)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
+	if cfg.Sets != nil {
+		cfg.Sets.Subscribe(r.boundChanged)
+	}
 	cfg.Hub.Subscribe(func() { r.later(cfg.Bundles.List()) })
 	return r
 }

@@ -28,9 +28,36 @@ type plainViews struct{}
 func (plainViews) Of(c *v1alpha1.Cluster) schedule.Cluster { return schedule.ClusterOf(c) }
 func (plainViews) Subscribe(func(string))                  {}
 
+// Sets says on which ClusterSets namespaces may place.
+type Sets interface {
+	Bound(namespace string) []string
+	// Subscribe to namespaces for which that changed; "" stands for all that have no
+	// binding.
+	Subscribe(fn func(namespace string))
+}
+
+// bound gives the sets that limit a Bundle; nil: none does. Who writes cluster policies,
+// or places what is in no namespace, is bound to none.
+func (r *Reconciler) bound(b state.Bundle) []string {
+	if r.Sets == nil || b.Ref.Namespace == "" || b.Spec.Source.Kind == v1alpha1.SourceClusterPropagationPolicy {
+		return nil
+	}
+	return append([]string{}, r.Sets.Bound(b.Ref.Namespace)...)
+}
+
+func (r *Reconciler) boundChanged(namespace string) {
+	if namespace == "" {
+		r.later(r.Bundles.List())
+		return
+	}
+	for _, b := range r.Bundles.InNamespace(namespace) {
+		r.now(b.Ref.UID)
+	}
+}
+
 // terms of a Bundle, as they are now.
 func (r *Reconciler) terms(ctx context.Context, b state.Bundle) (schedule.Terms, error) {
-	t := schedule.Terms{Placement: b.Spec.Placement}
+	t := schedule.Terms{Placement: b.Spec.Placement, Bound: r.bound(b)}
 	latest, ok := r.Revisions.Latest(b.Ref.UID)
 	if !ok {
 		return t, nil

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -21,6 +24,9 @@ type Input struct {
 	Rules []int
 	// Assigned replicas by item key, for items that are divided.
 	Assigned map[string]int64
+	// Ordinals are where the ranges of StatefulSets begin, by item key, for those
+	// whose ordinals are ranged.
+	Ordinals map[string]int64
 }
 
 // Render gives the content's items as one member gets them, in the content's
@@ -60,6 +66,12 @@ func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (a
 	if err != nil {
 		err = fmt.Errorf("content is not an object: %w", err)
 	}
+	start, ranged := in.Ordinals[item.Key.String()]
+	var stated any
+	if ranged {
+		v, _ := interpret.Lookup(o.obj, ordinalsPath)
+		stated = runtime.DeepCopyJSONValue(v)
+	}
 	for _, rule := range rules {
 		if err == nil {
 			err = o.apply(rule)
@@ -68,6 +80,9 @@ func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (a
 	_, assigned := in.Assigned[item.Key.String()]
 	if err == nil && item.Divided && (assigned || !scaled) {
 		err = o.assign(in.Assigned)
+	}
+	if err == nil && item.Divided && ranged {
+		err = o.begin(start, stated)
 	}
 	if err == nil && scaled {
 		r.Leave = leaveReplicas(o.obj, assigned || !item.Divided)
@@ -102,6 +117,22 @@ func (o *overriding) assign(assigned map[string]int64) error {
 		return fmt.Errorf("a %s has no replicas to divide", o.item.Key.Kind)
 	}
 	return o.set(n, path)
+}
+
+var ordinalsPath = []string{"spec", "ordinals"}
+
+// begin the range of ordinals of a StatefulSet there. stated is what its template says of
+// ordinals.
+func (o *overriding) begin(start int64, stated any) error {
+	if now, _ := interpret.Lookup(o.obj, ordinalsPath); !reflect.DeepEqual(now, stated) {
+		return errors.New("the placement ranges this object's ordinals, so that no override can set them")
+	}
+	spec := child(o.obj, "spec")
+	if child(spec, "ordinals") == nil {
+		spec["ordinals"] = map[string]any{}
+	}
+	o.rule = &atoll.Rule{Policy: PolicyPlacement}
+	return o.set(start, append(slices.Clone(ordinalsPath), "start"))
 }
 
 // autoscaled finds the objects whose replicas an autoscaler of the same content

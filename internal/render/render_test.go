@@ -249,6 +249,32 @@ func TestAssigned(t *testing.T) {
 	}
 }
 
+// A StatefulSet whose ordinals are ranged gets its own range, and says who gave it.
+func TestOrdinals(t *testing.T) {
+	db := atoll.ItemKey{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	c := content(rule("OverridePolicy/shop/p", v1alpha1.Overriders{}, db))
+	set := item(db, `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"db","namespace":"shop"},"spec":{"replicas":9,"ordinals":{"start":5}}}`)
+	set.Divided = true
+	c.Items = append(c.Items, set)
+	in := render.Input{Rules: []int{0}, Assigned: map[string]int64{db.String(): 3}, Ordinals: map[string]int64{db.String(): 2005}}
+	r, notes := rendered(t, c, in, db)
+	if !strings.Contains(string(r.Object), `"spec":{"ordinals":{"start":2005},"replicas":3}`) {
+		t.Errorf("%s %s", r.Object, r.Error)
+	}
+	if len(notes) != 2 || notes[1].Path != "/spec/ordinals/start" || notes[1].Policy != render.PolicyPlacement || notes[1].Value != int64(2005) {
+		t.Errorf("%+v", notes)
+	}
+	in.Ordinals = nil
+	if r, _ := rendered(t, c, in, db); !strings.Contains(string(r.Object), `"ordinals":{"start":5},"replicas":3`) {
+		t.Errorf("whole: %s", r.Object)
+	}
+	in.Ordinals = map[string]int64{db.String(): 0}
+	c.Rules[0].Overriders = plain("replace", "/spec/ordinals/start", "7")
+	if r, _ := rendered(t, c, in, db); !strings.Contains(r.Error, "the placement ranges this object's ordinals") {
+		t.Errorf("an override of ranged ordinals passed: %s %s", r.Object, r.Error)
+	}
+}
+
 // A new object starts with the replicas that are this cluster's; afterwards they are
 // the autoscaler's.
 func TestReplicasOfAnAutoscalerAreLeft(t *testing.T) {

@@ -15,7 +15,9 @@
 //     keeps what runs there.
 //   - Where nothing fits the placement, nothing leaves, unless the placement says
 //     so on purpose (atoll.Nowhere).
-//   - Divided shares are exact sums, and equal weights differ by at most one.
+//   - Divided shares are exact sums, and equal weights differ by at most one where no
+//     bound holds one back. Bounds are never exceeded; what has no place is listed.
 //     Growing a total, or losing a cluster, takes from nobody; adding a cluster,
-//     or lowering a total, gives to nobody else.
+//     or lowering a total, gives to nobody else. By room and aggregated, what runs
+//     stays: only what comes on top is divided.
 package schedule

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // members that differ in everything that a placement can ask for.
@@ -161,7 +162,7 @@ func TestReplicaDivisionPreference(t *testing.T) {
 	for _, preference := range []v1alpha1.ReplicaDivisionPreference{v1alpha1.DivideWeighted, ""} {
 		p := weights(weight(1, "a"), weight(2, "b"))
 		p.ReplicaScheduling.ReplicaDivisionPreference = preference
-		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{web.Key, 9}}, Now: now}
+		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}, Now: now}
 		got = append(got, shares(Schedule(in), web))
 	}
 	if want := "a=3 b=6"; got[0] != want || got[1] != want {
@@ -204,5 +205,68 @@ func TestClusterFields(t *testing.T) {
 				t.Errorf("after: %s, want %s", v, tc.want)
 			}
 		})
+	}
+}
+
+// Every other leaf of replicaScheduling changes who gets what. The names of the cases
+// are the paths of the fields.
+func TestReplicaSchedulingFields(t *testing.T) {
+	for _, tc := range []struct{ field, scheduling, running, want, short string }{
+		{"replicaDivisionPreference Weighted", "{replicaDivisionPreference: Weighted}", "", "a=5 b=5", ""},
+		{"replicaDivisionPreference Aggregated", "{replicaDivisionPreference: Aggregated}", "b", "a=0 b=10", ""},
+		{"replicaDivisionPreference Aggregated, bounded", "{replicaDivisionPreference: Aggregated, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [b]}, maxReplicas: 7}]}}", "b", "a=3 b=7", ""},
+		{"minReplicas", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, minReplicas: 4}, {targetCluster: {clusterNames: [b]}, weight: 9}]}}", "", "a=4 b=6", ""},
+		{"maxReplicas", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, maxReplicas: 2}, {targetCluster: {clusterNames: [b]}, weight: 1}]}}", "", "a=2 b=8", ""},
+		{"the tightest bounds", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, minReplicas: 6, maxReplicas: 9}, {targetCluster: {}, weight: 1, minReplicas: 2, maxReplicas: 8}]}}", "", "a=7 b=3", ""},
+		{"onShortage PlaceWhatFits", "{onShortage: PlaceWhatFits, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 3}]}}", "b", "a=3 b=3", "4 of 10"},
+		{"onShortage PlaceNothing", "{onShortage: PlaceNothing, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 3}]}}", "b", "a=0 b=2", "8 of 10"},
+		{"onShortage PlaceNothing, where all fit", "{onShortage: PlaceNothing, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 5}]}}", "b", "a=5 b=5", ""},
+	} {
+		t.Run(tc.field, func(t *testing.T) {
+			var p v1alpha1.PlacementSpec
+			if err := yaml.UnmarshalStrict([]byte("replicaScheduling: "+tc.scheduling), &p); err != nil {
+				t.Fatal(err)
+			}
+			in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 10}}, Now: now}
+			if tc.running != "" {
+				in.Rows = map[string]atoll.RowSpec{tc.running: running(cluster(tc.running), web, 2)}
+			}
+			d, short := Schedule(in), ""
+			for _, s := range d.Assign(nil).Short {
+				short = fmt.Sprintf("%d of %d", s.Unplaced, s.Replicas)
+			}
+			if got := shares(d, web); got != tc.want || short != tc.short {
+				t.Errorf("shares %s, short %q; want %s, %q", got, short, tc.want, tc.short)
+			}
+		})
+	}
+}
+
+// A workload that is not divided goes where all of it may be, and no further.
+func TestWholeWithinBounds(t *testing.T) {
+	bounded := func(a, b int64) v1alpha1.PlacementSpec {
+		p := weights(weight(9, "a"), weight(1, "b"))
+		list := p.ReplicaScheduling.WeightPreference.StaticWeightList
+		list[0].MaxReplicas, list[1].MaxReplicas = a, b
+		return p
+	}
+	for _, tc := range []struct {
+		p    v1alpha1.PlacementSpec
+		n    int64
+		want string
+		left int64
+	}{
+		{bounded(3, 5), 3, "a=3! b=0", 0},
+		{bounded(3, 5), 4, "a=0 b=4!", 0},
+		{bounded(3, 5), 7, "a=0 b=5!", 2},
+	} {
+		d := Schedule(Input{Bundle: "b", Placement: tc.p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: db.Key, Replicas: tc.n}}, Now: now})
+		var left int64
+		for _, s := range d.Assign(nil).Short {
+			left = s.Unplaced
+		}
+		if got := shares(d, db); got != tc.want || left != tc.left {
+			t.Errorf("%d: %s, %d left; want %s, %d", tc.n, got, left, tc.want, tc.left)
+		}
 	}
 }

@@ -43,15 +43,6 @@ type Input struct {
 	Now  time.Time
 }
 
-// Workload is an item that states replicas.
-type Workload struct {
-	Key      atoll.ItemKey
-	Replicas int64
-}
-
-// whole workloads are not divided: all of their replicas go to one cluster.
-func (w Workload) whole() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
-
 // Outcome for one cluster.
 type Outcome string
 
@@ -84,8 +75,9 @@ type Verdict struct {
 	Placement string
 	// EvictAt is when a NoExecute taint will take the Bundle out; zero: never.
 	EvictAt time.Time
-	// Weight in divisions, for Placed and Kept.
+	// Weight in divisions, for Placed and Kept, and the bounds of shares.
 	Weight int64
+	Bounds Bounds
 	// Score of a newcomer among which was chosen, of 1,000,000.
 	Score int64
 }
@@ -109,10 +101,13 @@ type Decision struct {
 	LookAt   time.Time
 	Standing *Standing
 
-	seed      string
-	workloads []Workload
+	seed       string
+	scheduling v1alpha1.ReplicaScheduling
+	workloads  []Workload
 	// rows that clusters hold: not those that are Removing or another cluster's.
 	rows map[string]atoll.RowSpec
+	// all rows that there are, those that are Removing and others' too.
+	all map[string]atoll.RowSpec
 }
 
 // Schedule decides.
@@ -121,16 +116,16 @@ func Schedule(in Input) Decision {
 	if f == nil {
 		f = Compile(in.Placement)
 	}
-	d := Decision{seed: in.Bundle, workloads: in.Workloads}
+	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads}
 	if len(in.Workloads) > 0 {
-		d.rows = make(map[string]atoll.RowSpec, len(in.Rows))
+		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
 	}
-	weigh := weigher(in.Placement.ReplicaScheduling.WeightPreference)
 	var among *pool
 	if f.choice != nil {
 		in.Clusters = inOrder(in.Clusters)
 		among = newPool(f, &in)
 	}
+	weigh := weigher(in.Placement.ReplicaScheduling)
 	seen, placed := 0, in.Elsewhere
 	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
 	for i := range in.Clusters {
@@ -156,7 +151,7 @@ func Schedule(in Input) Decision {
 			continue
 		}
 		if v.Outcome == Placed || v.Outcome == Kept {
-			v.Weight = weigh(c)
+			v.Weight, v.Bounds = weigh(c)
 		}
 		if v.Outcome == Placed && among == nil {
 			placed++
@@ -200,7 +195,7 @@ func (d *Decision) gone(in Input) {
 
 // keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
 // wish.
-func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
+func (d *Decision) keepAll(weigh func(*Cluster) (int64, Bounds), in Input) {
 	if !slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == Leaves }) {
 		return
 	}
@@ -214,7 +209,7 @@ func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
 		if v.Outcome == Leaves {
 			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
 			v.Placement = in.Rows[v.Cluster].Placement
-			v.Weight = weigh(byName[v.Cluster])
+			v.Weight, v.Bounds = weigh(byName[v.Cluster])
 			d.Verdicts[i] = v
 		}
 	}
@@ -284,30 +279,6 @@ func edited(r refusal, row atoll.RowSpec) bool {
 		return true
 	}
 	return r.print != "" && r.print != printAt(printOfFilters(row.Placement), r.place)
-}
-
-// weigher gives the static weight of a cluster: the sum of the entries that match
-// it, or 1 for all where there is no preference.
-func weigher(p *v1alpha1.ClusterPreferences) func(*Cluster) int64 {
-	if p == nil {
-		return func(*Cluster) int64 { return 1 }
-	}
-	type entry struct {
-		filter *Filter
-		weight int64
-	}
-	entries := make([]entry, 0, len(p.StaticWeightList))
-	for _, e := range p.StaticWeightList {
-		entries = append(entries, entry{Compile(v1alpha1.PlacementSpec{ClusterAffinity: &e.TargetCluster}), min(e.Weight, MaxWeight)})
-	}
-	return func(c *Cluster) (sum int64) {
-		for _, e := range entries {
-			if e.weight > 0 && e.filter.matches(c) {
-				sum = min(sum+e.weight, MaxWeight)
-			}
-		}
-		return sum
-	}
 }
 
 // Verdict on one cluster by name; false when the decision knows none.

@@ -313,13 +313,13 @@ func TestTheOrderOfClustersDoesNotMatter(t *testing.T) {
 		in := Input{
 			Bundle: "b", Clusters: cs, Rows: rows, Now: now,
 			Placement: affinity(v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod")}),
-			Workloads: []Workload{{web.Key, r.Int64N(20)}, {db.Key, 3}},
+			Workloads: []Workload{{Key: web.Key, Replicas: r.Int64N(20)}, {Key: db.Key, Replicas: 3}},
 		}
 		d := Schedule(in)
 		in.Clusters = slices.Clone(cs)
 		rand.Shuffle(len(cs), func(i, j int) { in.Clusters[i], in.Clusters[j] = in.Clusters[j], in.Clusters[i] })
 		again := Schedule(in)
-		if !reflect.DeepEqual(d.Verdicts, again.Verdicts) || !reflect.DeepEqual(d.Assign(nil), again.Assign(nil)) {
+		if !reflect.DeepEqual(d.Verdicts, again.Verdicts) || !reflect.DeepEqual(d.Assign(nil).Shares, again.Assign(nil).Shares) {
 			t.Fatalf("the order matters:\n%v\n%v", d, again)
 		}
 	}
@@ -336,7 +336,7 @@ func shares(d Decision, w Workload, held ...string) string {
 	for _, h := range held {
 		hold[h] = true
 	}
-	got := d.Assign(hold)
+	got := d.Assign(hold).Shares
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(got)) {
 		s := fmt.Sprintf("%s=%d", c, got[c].Replicas[w.Key.String()])
@@ -382,60 +382,60 @@ func TestAssign(t *testing.T) {
 		held     []string
 		want     string
 	}{
-		{name: "by weight", in: Input{Placement: weights(weight(1, "a"), weight(2, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}}}, workload: web, want: "a=3 b=6"},
-		{name: "entries that match add up", in: Input{Placement: weights(weight(1, "a", "b"), weight(1, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}}}, workload: web, want: "a=3 b=6"},
-		{name: "no entry, no replicas", in: Input{Placement: weights(weight(1, "a")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}}}, workload: web, want: "a=9 b=0"},
+		{name: "by weight", in: Input{Placement: weights(weight(1, "a"), weight(2, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=3 b=6"},
+		{name: "entries that match add up", in: Input{Placement: weights(weight(1, "a", "b"), weight(1, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=3 b=6"},
+		{name: "no entry, no replicas", in: Input{Placement: weights(weight(1, "a")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=9 b=0"},
 		{name: "no entry matches at all: everybody keeps theirs", in: Input{
-			Placement: weights(weight(1, "z")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}},
+			Placement: weights(weight(1, "z")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 5)},
 		}, workload: web, want: "a=5 b=0"},
 		{name: "a kept cluster keeps its share", in: Input{
-			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{web.Key, 10}},
+			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 10}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 4)},
 		}, workload: web, want: "a=3 b=3 c=4"},
 		{name: "nothing new goes to a kept cluster", in: Input{
-			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{web.Key, 20}},
+			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 20}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 4)},
 		}, workload: web, want: "a=8 b=8 c=4"},
 		{name: "a kept cluster shrinks with the total", in: Input{
-			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{web.Key, 2}},
+			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 2}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "c": running(c, web, 4)},
 		}, workload: web, want: "a=0 c=2"},
 		{name: "only kept clusters are left: they share", in: Input{
-			Clusters: []Cluster{tainted}, Workloads: []Workload{{web.Key, 6}},
+			Clusters: []Cluster{tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 6}},
 			Rows: map[string]atoll.RowSpec{"c": running(c, web, 4)},
 		}, workload: web, want: "c=6"},
 		{name: "what is held keeps its share", in: Input{
-			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{web.Key, 9}},
+			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{Key: web.Key, Replicas: 9}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 3)},
 		}, workload: web, held: []string{"c"}, want: "a=3 b=3 c=3"},
 		{name: "what leaves counts no more", in: Input{
-			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{web.Key, 8}},
+			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{Key: web.Key, Replicas: 8}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 2)},
 		}, workload: web, want: "a=4 b=4"},
-		{name: "a StatefulSet goes whole to the heaviest", in: Input{Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 3}}}, workload: db, want: "a=0 b=3!"},
+		{name: "a StatefulSet goes whole to the heaviest", in: Input{Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 3}}}, workload: db, want: "a=0 b=3!"},
 		{name: "and stays where it is", in: Input{
-			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 5}},
+			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 5}},
 			Rows: map[string]atoll.RowSpec{"a": home(a, 3), "b": running(b, db, 0)},
 		}, workload: db, want: "a=5! b=0"},
 		{name: "also where it is kept", in: Input{
-			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{db.Key, 5}},
+			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{Key: db.Key, Replicas: 5}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": home(c, 3)},
 		}, workload: db, want: "a=0 c=5!"},
 		{name: "it leaves with its cluster", in: Input{
-			Placement: excludeC, Clusters: []Cluster{a, c}, Workloads: []Workload{{db.Key, 3}},
+			Placement: excludeC, Clusters: []Cluster{a, c}, Workloads: []Workload{{Key: db.Key, Replicas: 3}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": home(c, 3)},
 		}, workload: db, want: "a=3!"},
 		{name: "at 0 its home is remembered", in: Input{
-			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 0}},
+			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 0}},
 			Rows: map[string]atoll.RowSpec{"a": home(a, 3), "b": running(b, db, 0)},
 		}, workload: db, want: "a=0! b=0"},
 		{name: "and found again", in: Input{
-			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 2}},
+			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 2}},
 			Rows: map[string]atoll.RowSpec{"a": home(a, 0), "b": running(b, db, 0)},
 		}, workload: db, want: "a=2! b=0"},
 		{name: "while it moves, the new home counts", in: Input{
-			Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 3}},
+			Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 3}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, db, 3), "b": home(b, 3)},
 		}, workload: db, want: "a=0 b=3!"},
 	} {
@@ -456,7 +456,7 @@ func TestStatefulSetsOfABundleStayTogether(t *testing.T) {
 	for i := range 20 {
 		cs = append(cs, cluster(fmt.Sprint("c", i)))
 	}
-	got := Schedule(Input{Bundle: "b", Clusters: cs, Workloads: []Workload{{db.Key, 3}, {other.Key, 2}}, Now: now}).Assign(nil)
+	got := Schedule(Input{Bundle: "b", Clusters: cs, Workloads: []Workload{{Key: db.Key, Replicas: 3}, {Key: other.Key, Replicas: 2}}, Now: now}).Assign(nil).Shares
 	for c, s := range got {
 		if (s.Replicas[db.Key.String()] == 3) != (s.Replicas[other.Key.String()] == 2) {
 			t.Errorf("%s runs %v", c, s)
@@ -467,7 +467,7 @@ func TestStatefulSetsOfABundleStayTogether(t *testing.T) {
 func TestScheduleChangesNoArgument(t *testing.T) {
 	a, b := cluster("a"), cluster("b", taint("t", "", corev1.TaintEffectNoSchedule, 0))
 	in := Input{
-		Bundle: "x", Clusters: []Cluster{b, a}, Workloads: []Workload{{web.Key, 5}, {db.Key, 0}}, Now: now,
+		Bundle: "x", Clusters: []Cluster{b, a}, Workloads: []Workload{{Key: web.Key, Replicas: 5}, {Key: db.Key, Replicas: 0}}, Now: now,
 		Rows: map[string]atoll.RowSpec{"a": running(a, web, 1), "b": running(b, web, 2)},
 	}
 	before := atoll.HashJSON(in)
@@ -489,7 +489,7 @@ func bigFleet(n int) []Cluster {
 func benchmarkSchedule(b *testing.B, p v1alpha1.PlacementSpec, divided bool) {
 	in := Input{Bundle: "b", Placement: p, Filter: Compile(p), Clusters: bigFleet(10_000), Now: now}
 	if divided {
-		in.Workloads = []Workload{{web.Key, 50_000}}
+		in.Workloads = []Workload{{Key: web.Key, Replicas: 50_000}}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

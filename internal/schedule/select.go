@@ -266,7 +266,7 @@ func mix(x uint64) uint64 {
 
 // choose among the clusters of the pool, complete the verdicts, and tell how many
 // clusters fit; none where a minimum cannot be had.
-func (d *Decision) choose(p *pool, weigh func(*Cluster) int64) (fit int) {
+func (d *Decision) choose(p *pool, weigh func(*Cluster) (int64, Bounds)) (fit int) {
 	in, got := p.in, p.choose()
 	moves, again := p.better(got, d, in)
 	d.LookAt = again
@@ -301,7 +301,8 @@ func (d *Decision) choose(p *pool, weigh func(*Cluster) int64) (fit int) {
 		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Out, Score: p.options[i].score}
 		switch {
 		case take:
-			v.Outcome, v.Placement, v.Weight = Placed, p.filter.print, weigh(c)
+			v.Outcome, v.Placement = Placed, p.filter.print
+			v.Weight, v.Bounds = weigh(c)
 		case got.unmet != "":
 			v.Filter, v.Reason = FilterSpread, got.unmet
 		default:

@@ -45,6 +45,7 @@ type State struct {
 	Placements *Placements
 	Decisions  *Decisions
 	Scores     *Scores
+	Sets       *Sets
 	Hub        *Hub
 
 	cache cache.Cache
@@ -111,6 +112,7 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 		Placements: newPlacements(),
 		Decisions:  newDecisions(),
 		Scores:     newScores(),
+		Sets:       newSets(clusters),
 		Hub:        &Hub{},
 		cache:      ch,
 	}, nil
@@ -138,6 +140,8 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.PlacementDecision{}, s.Decisions},
 		{&v1alpha1.ClusterPlacementDecision{}, s.Decisions},
 		{&v1alpha1.ClusterScore{}, s.Scores},
+		{&v1alpha1.ClusterSet{}, s.Sets},
+		{&v1alpha1.ClusterSetBinding{}, s.Sets},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 	} {
 		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))

@@ -11,7 +11,8 @@ import (
 )
 
 // Views makes of a Cluster what placement sees of it, of all that the hub knows about
-// it: the kinds of the APISet that it names are here.
+// it: the kinds of the APISet that it names are here, the ClusterSets that it is in are
+// in the table of Clusters, which tells of changes.
 type Views struct {
 	clusters *Clusters
 
@@ -27,6 +28,7 @@ func newViews(clusters *Clusters) *Views {
 // Of a Cluster; shares memory with it.
 func (v *Views) Of(c *v1alpha1.Cluster) schedule.Cluster {
 	out := schedule.ClusterOf(c)
+	out.Sets = v.clusters.Sets(c.Name)
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out.APIs = v.apis[c.Status.APIsHash]

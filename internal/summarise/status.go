@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -45,7 +46,9 @@ type Input struct {
 	Latest *enginev1.Revision
 	// Content of it; nil where it is not known.
 	Content *atoll.Content
-	Now     time.Time
+	// Workloads of it whose replicas are divided.
+	Workloads []schedule.Workload
+	Now       time.Time
 }
 
 // Status of a Bundle, of what its rows say. It is a pure function; the conditions
@@ -65,6 +68,9 @@ func Status(in Input) v1alpha1.BundleStatus {
 	}
 	for _, c := range []metav1.Condition{t.scheduled(in), t.appliedCondition(), t.readyCondition()} {
 		t.set(&st, in, c)
+	}
+	if short := t.short; short.known && (len(short.short) > 0 || meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReplicasPlaced) != nil) {
+		t.set(&st, in, short.condition())
 	}
 	held := t.heldCondition(in.Bundle)
 	if held.Status == metav1.ConditionTrue || meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld) != nil {
@@ -90,10 +96,11 @@ type tally struct {
 	// first of the waits, the most pressing one, and how many there are.
 	first wait
 	waits int
+	short shortage
 }
 
 func count(in Input) *tally {
-	t := &tally{}
+	t := &tally{short: in.shortage()}
 	for _, r := range in.Rows {
 		reason := atoll.ParseRowReason(r.Spec.Reason)
 		if in.asks(reason) {
@@ -124,7 +131,7 @@ func (t *tally) active(in Input, r Row) {
 	n := r.count()
 	t.desired += n
 	current := r.Status != nil && r.Status.Generation == r.Spec.Generation
-	updated := current && r.Status.Applied && (in.Latest == nil || r.Spec.Revision == in.Latest.Name)
+	updated := current && r.Status.Applied && (in.Latest == nil || atoll.MayStay(r.Spec.Revision, in.Latest.Name, in.Latest.Spec.Base))
 	if updated {
 		t.updated += n
 	}
@@ -318,6 +325,8 @@ func (t *tally) waitsFor(in Input) string {
 			return "a cluster that fits its placement; the policy's owner must act"
 		case t.reachable == 0:
 			return "a cluster to come back: all are away; the members' administrators must act"
+		case len(t.short.short) > 0:
+			return t.short.waitsFor()
 		}
 		if c := meta.FindStatusCondition(in.Bundle.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
 			return c.Message
