@@ -84,7 +84,7 @@ func filled(b *testing.B, namespaces, apps int) (*hubful, *Binder) {
 	binder := &Binder{
 		Options: Options{Templates: h, Policies: rules{hubful: h}, Namespaces: spaces{h}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
 		claims:  newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
-		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{}, decided: map[string]string{},
+		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]looked{}, decided: map[string]string{},
 	}
 	binder.quiet = newDebouncer(func(claim.BundleID) {})
 	binder.reports = newReporter(binder)

@@ -107,8 +107,8 @@ type Options struct {
 	ReadOnly bool
 }
 
-// workers plan Bundles at the same time, each another one.
-const workers = 4
+// workers plan Bundles at the same time, each another one; they mostly wait for the store.
+const workers = 16
 
 // owner is the field manager of what bind writes.
 const owner = client.FieldOwner("atoll-hub")
@@ -131,7 +131,7 @@ type Binder struct {
 	overridden map[policyKey]kindSet    // what override policies select
 	namespaces map[string]string        // annotations, as last seen
 	told       map[string]string        // which namespaces there are and what members are told of them, as last seen
-	seen       map[atoll.ItemKey]string // templates, as last looked at
+	seen       map[atoll.ItemKey]looked // templates, as last looked at
 	decided    map[string]string        // of held removals, by Bundle UID
 }
 
@@ -140,7 +140,7 @@ type Binder struct {
 func New(o Options) *Binder {
 	b := &Binder{
 		Options: o, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
-		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
+		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[claim.BundleID](),

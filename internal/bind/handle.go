@@ -45,11 +45,12 @@ func (b *Binder) touch(ids ...claim.BundleID) {
 // write, there is nothing to find out, unless it is to be looked at anew.
 func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	t, ok := b.Templates.Get(key)
-	now := ""
+	now := looked{}
 	if ok {
 		now = b.look(t)
 	}
-	if before, known := b.seen[key]; known && before == now && !anew {
+	if before, known := b.seen[key]; known && now.sameAs(before) && !anew {
+		b.seen[key] = now
 		return
 	}
 	if b.seen[key] = now; !ok {
@@ -72,11 +73,24 @@ func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	b.touch(b.claims.touched(key)...)
 }
 
-// look is all of a template that matters here.
-func (b *Binder) look(t *unstructured.Unstructured) string {
+// looked is all of a template that matters here.
+type looked struct {
+	content string
+	held    bool // it has the finalizer
+}
+
+// sameAs tells whether there is nothing to do about a template that was looked at before:
+// nothing else is new than that it has the finalizer, which bind puts on itself.
+func (l looked) sameAs(before looked) bool {
+	return l.content == before.content && (l.held || !before.held)
+}
+
+func (b *Binder) look(t *unstructured.Unstructured) looked {
 	clusters, annotated := claim.Clusters(t.GetAnnotations())
-	return fmt.Sprint(t.GetUID(), b.prints.of(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled],
-		t.GetDeletionTimestamp() != nil, slices.Contains(t.GetFinalizers(), atoll.Finalizer))
+	return looked{
+		content: fmt.Sprint(t.GetUID(), b.prints.of(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled], t.GetDeletionTimestamp() != nil),
+		held:    slices.Contains(t.GetFinalizers(), atoll.Finalizer),
+	}
 }
 
 func (b *Binder) decide(t *unstructured.Unstructured) {

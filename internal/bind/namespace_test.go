@@ -53,7 +53,7 @@ func TestNothingIsCutBeforeItsNamespaceIsKnown(t *testing.T) {
 		b := &Binder{
 			Options: Options{Templates: templates, Policies: rules{hubful: h}, Namespaces: spaces, Bundles: noBundles{}, ReadOnly: true},
 			claims:  newClaims(), inbox: newInbox(), homeless: newWaits[claim.BundleID](),
-			overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
+			overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{},
 		}
 		var touched []claim.BundleID
 		b.quiet = newDebouncer(func(id claim.BundleID) { touched = append(touched, id) })

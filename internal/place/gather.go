@@ -87,7 +87,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
-		Load: r.load, Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
+		Load: r.loads(), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
 	})
 	deletes, err := r.deletes(ctx, target, content, specs)
 	if err != nil {

@@ -38,6 +38,7 @@ type index struct {
 	reserved map[string]int64
 	movable  map[string]struct{} // Bundles that have a standing
 	kinds    *lru.Cache          // revision → []string, the kinds that it asks clusters for
+	filters  *lru.Cache          // hash of terms → compiled
 }
 
 type entry struct {
@@ -107,7 +108,7 @@ type view struct {
 func newIndex() *index {
 	return &index{
 		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
-		items: lru.New(1024), kinds: lru.New(4096), reserved: map[string]int64{}, movable: map[string]struct{}{},
+		items: lru.New(1024), kinds: lru.New(4096), filters: lru.New(1024), reserved: map[string]int64{}, movable: map[string]struct{}{},
 	}
 }
 
@@ -118,8 +119,12 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)
 	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !sameTerms(e.terms, terms) {
-		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, atoll.PlacementHash(b.Spec.Placement)
-		e.filter, e.complete, e.whole = terms.Compile(), false, true
+		x.mu.Unlock()
+		c := x.compile(terms)
+		x.mu.Lock()
+		e = x.entry(b.Ref.UID)
+		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, c.placement
+		e.filter, e.complete, e.whole = c.filter, false, true
 	}
 	v := view{
 		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete,
@@ -138,6 +143,26 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 		v.fleet = x.roster.all(x.known)
 	}
 	return v
+}
+
+// compiled terms, which Bundles that have the same share.
+type compiled struct {
+	filter    *schedule.Filter
+	placement string // hash
+}
+
+// compile terms once for all Bundles that have them, as those of one policy do.
+func (x *index) compile(terms schedule.Terms) compiled {
+	c := compiled{placement: atoll.PlacementHash(terms.Placement)}
+	rest := terms
+	rest.Placement = v1alpha1.PlacementSpec{}
+	key := c.placement + " " + atoll.HashJSON(rest)
+	if known, ok := x.filters.Get(key); ok {
+		return known.(compiled)
+	}
+	c.filter = terms.Compile()
+	x.filters.Add(key, c)
+	return c
 }
 
 // whole asks for a step that looks at all rows of a Bundle.

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -13,13 +14,14 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// load is how many Bundles a cluster has, and is about to get by steps under way: so
-// Bundles that are placed at the same time do not all take the one that has fewest.
-func (r *Reconciler) load(c *schedule.Cluster) int64 {
-	n := int64(r.Rows.CountOf(c.UID))
+// loads tells of clusters how many Bundles they have, and are about to get by steps under
+// way now: so Bundles that are placed at the same time do not all take the one that has
+// fewest.
+func (r *Reconciler) loads() func(c *schedule.Cluster) int64 {
 	r.index.mu.Lock()
-	defer r.index.mu.Unlock()
-	return n + r.index.reserved[c.UID]
+	reserved := maps.Clone(r.index.reserved)
+	r.index.mu.Unlock()
+	return func(c *schedule.Cluster) int64 { return int64(r.Rows.CountOf(c.UID)) + reserved[c.UID] }
 }
 
 // reserve what the snapshot's decision is about to place, if that was chosen among
@@ -83,10 +85,11 @@ func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.
 
 // rescore looks at the Bundles that may move now that a cluster scores otherwise.
 func (r *Reconciler) rescore(c schedule.Cluster) {
+	loads := r.loads()
 	for _, e := range r.index.movables() {
 		row, has := r.Rows.Get(e.uid, c.Name)
 		holds := has && row.Spec.UID == c.UID
-		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, &schedule.Input{Load: r.load, Rated: r.rated(e.namespace, e.source)}, e.standing) {
+		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, &schedule.Input{Load: loads, Rated: r.rated(e.namespace, e.source)}, e.standing) {
 			r.touched(e.uid, c.Name)
 		}
 	}

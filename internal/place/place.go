@@ -108,7 +108,8 @@ type Config struct {
 	Events Events
 	// Log; nil: slog's default.
 	Log *slog.Logger
-	// Workers that look at Bundles at the same time; default 4.
+	// Workers that look at Bundles at the same time; default 16: they
+	// mostly wait for the store.
 	Workers int
 }
 
@@ -131,7 +132,7 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Workers <= 0 {
-		cfg.Workers = 4
+		cfg.Workers = 16
 	}
 	if cfg.Views == nil {
 		cfg.Views = plainViews{}
@@ -308,6 +309,9 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		// A Bundle goes after its rows. Rows without one are left alone.
 		r.index.forget(uid)
 		return nil
+	}
+	if _, cut := r.Revisions.Latest(uid); !cut && !r.deleting(b) && len(r.Rows.OfBundle(uid)) == 0 {
+		return nil // nothing can come before there is a Revision, which will be told
 	}
 	defer r.index.begin(uid)()
 	terms, err := r.terms(ctx, b)

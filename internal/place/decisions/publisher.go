@@ -53,12 +53,20 @@ type Hub interface {
 	Subscribe(fn func())
 }
 
+// Views makes of a Cluster what placement sees of it, and says when that changes though
+// the Cluster does not.
+type Views interface {
+	Of(c *v1alpha1.Cluster) schedule.Cluster
+	Subscribe(fn func(name string))
+}
+
 // Config of a Publisher. All but Log must be set.
 type Config struct {
 	Placements Placements
 	Decisions  Decisions
 	Clusters   Clusters
 	Hub        Hub
+	Views      Views
 	Client     client.Client
 	// Log; nil: slog's default.
 	Log *slog.Logger
@@ -100,6 +108,7 @@ func New(cfg Config) *Publisher {
 	cfg.Placements.Subscribe(func(key types.NamespacedName) { p.look(key, 0) })
 	cfg.Decisions.Subscribe(func(key types.NamespacedName) { p.look(key, gather) })
 	cfg.Clusters.Subscribe(p.clusterChanged)
+	cfg.Views.Subscribe(p.clusterChanged)
 	cfg.Hub.Subscribe(p.lookAtAll)
 	return p
 }
@@ -124,7 +133,7 @@ func (p *Publisher) open() workqueue.TypedRateLimitingInterface[types.Namespaced
 		workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName](),
 		workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "decisions"})
 	for _, c := range p.Clusters.List() {
-		p.known[c.Name] = schedule.ClusterOf(c)
+		p.known[c.Name] = p.Views.Of(c)
 	}
 	return p.queue
 }
@@ -157,7 +166,7 @@ func (p *Publisher) clusterChanged(name string) {
 	was, known := p.known[name]
 	is := schedule.Cluster{}
 	if delete(p.known, name); ok {
-		is = schedule.ClusterOf(c)
+		is = p.Views.Of(c)
 		p.known[name] = is
 	}
 	p.mu.Unlock()
@@ -263,7 +272,7 @@ func (p *Publisher) choose(pl state.Placement, now []state.Decision) (map[string
 		Terse: true, Rows: map[string]atoll.RowSpec{}, Now: time.Now(),
 	}
 	for _, c := range p.Clusters.List() {
-		in.Clusters = append(in.Clusters, schedule.ClusterOf(c))
+		in.Clusters = append(in.Clusters, p.Views.Of(c))
 	}
 	slices.SortFunc(in.Clusters, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
 	for _, d := range now {

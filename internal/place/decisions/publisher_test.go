@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -165,6 +166,12 @@ func (h holds) Holding() (string, bool) {
 }
 func (h holds) Subscribe(fn func()) { h.onHub = append(h.onHub, fn) }
 
+// plain views see what the object alone tells.
+type plain struct{}
+
+func (plain) Of(c *v1alpha1.Cluster) schedule.Cluster { return schedule.ClusterOf(c) }
+func (plain) Subscribe(func(string))                  {}
+
 // What users and members do.
 
 func (h *hub) cluster(name string, change func(*v1alpha1.Cluster)) {
@@ -239,7 +246,7 @@ func run(t *testing.T, test func(t *testing.T, h *hub)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub()
-		p := New(Config{Placements: placements{h}, Decisions: decisions{h}, Clusters: clusters{h}, Hub: holds{h}, Client: h.client})
+		p := New(Config{Placements: placements{h}, Decisions: decisions{h}, Clusters: clusters{h}, Hub: holds{h}, Views: plain{}, Client: h.client})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
