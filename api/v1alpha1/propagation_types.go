@@ -340,8 +340,9 @@ type FieldRequirement struct {
 // ReplicaScheduling says how replicas are spread over the chosen clusters.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals))",message="replicaDivisionPreference, weightPreference, onShortage and ordinals need replicaSchedulingType Divided"
-// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || self.weightPreference.staticWeightList.all(e, !has(e.weight))",message="Aggregated takes no weights: entries of staticWeightList may only state minReplicas and maxReplicas"
-// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || !has(self.weightPreference.dynamicWeight)",message="Aggregated goes by available replicas anyway: dynamicWeight is for Weighted"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || !((has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight)) || self.weightPreference.staticWeightList.all(e, !has(e.weight))",message="Aggregated and dynamicWeight take no weights: entries of staticWeightList may only state minReplicas and maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight) || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
 type ReplicaScheduling struct {
 	// ReplicaSchedulingType: Duplicated (default) gives every cluster the whole
 	// number that the template states; Divided shares that number out. (Karmada
@@ -352,8 +353,9 @@ type ReplicaScheduling struct {
 	ReplicaSchedulingType ReplicaSchedulingType `json:"replicaSchedulingType,omitempty"`
 	// ReplicaDivisionPreference for Divided. Weighted divides by weightPreference.
 	// Aggregated uses as few clusters as it can: what runs stays, clusters that run
-	// some are filled first, and a smaller number takes from those first that have
-	// the least. Default Weighted.
+	// some are filled first, as far as they have room, then those with the most room,
+	// and a smaller number takes from those first that have the least. A cluster whose
+	// room nobody knows gets what no other has room for. Default Weighted.
 	// +optional
 	// +kubebuilder:validation:Enum=Weighted;Aggregated
 	ReplicaDivisionPreference ReplicaDivisionPreference `json:"replicaDivisionPreference,omitempty"`
@@ -419,15 +421,34 @@ const (
 )
 
 // ClusterPreferences holds weights and bounds.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.staticWeightList) || has(self.dynamicWeight)",message="state staticWeightList or dynamicWeight"
 type ClusterPreferences struct {
 	// StaticWeightList: a cluster's weight is the sum of the entries that match
 	// it; one that none matches gets no replicas. Its bounds are the tightest of those
-	// entries. Under Aggregated entries have no weights, and a cluster that none
-	// matches has no bounds.
+	// entries. With dynamicWeight, and under Aggregated, entries have no weights, and a
+	// cluster that none matches has no bounds. (Karmada ignores the list there.)
+	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
-	StaticWeightList []StaticClusterWeight `json:"staticWeightList"`
+	StaticWeightList []StaticClusterWeight `json:"staticWeightList,omitempty"`
+	// DynamicWeight AvailableReplicas: what runs stays, and new replicas are divided
+	// by how many more of them each cluster has room for, as its agent reports it
+	// (Cluster's status.resources.room) less what the hub promised since. A smaller
+	// number takes from each in proportion. A cluster whose room nobody knows, since
+	// its agent is old or new or its reportedRoom is Ignore, keeps what it has and
+	// gets what no other has room for. Selectors and affinities of pods are not
+	// looked at.
+	// +optional
+	// +kubebuilder:validation:Enum=AvailableReplicas
+	DynamicWeight DynamicWeight `json:"dynamicWeight,omitempty"`
 }
+
+// DynamicWeight is what weights follow.
+type DynamicWeight string
+
+// WeighAvailableReplicas goes by how many more replicas clusters have room for.
+const WeighAvailableReplicas DynamicWeight = "AvailableReplicas"
 
 // StaticClusterWeight gives a weight, and bounds, to the clusters that match.
 //

@@ -171,6 +171,10 @@ type ClusterExplanation struct {
 	// Bounds of its share of each divided workload.
 	MinReplicas int64 `json:"minReplicas,omitempty"`
 	MaxReplicas int64 `json:"maxReplicas,omitempty"`
+	// Room for more replicas, by item, where that matters and is known.
+	Room map[string]int64 `json:"room,omitempty"`
+	// RoomUnknown: it matters and nobody knows it.
+	RoomUnknown bool `json:"roomUnknown,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
 	// Overrides that set fields of the object (of all items, for a whole Bundle).
@@ -316,6 +320,9 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		if !v.EvictAt.IsZero() {
 			c.EvictAt = &v.EvictAt
 		}
+		if v.Outcome == schedule.Placed && b.Decision.UsesRoom() {
+			c.Room, c.RoomUnknown = in.room(b, v.Cluster)
+		}
 		if row, ok := b.Rows[v.Cluster]; ok {
 			c.Row = in.row(b, v.Cluster, row, all)
 			if w := waits[v.Cluster]; w.For != "" {
@@ -329,6 +336,20 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		out.Clusters = append(out.Clusters, c)
 	}
 	return out
+}
+
+// room for more of the items that were asked about.
+func (in Input) room(b Bundle, cluster string) (out map[string]int64, unknown bool) {
+	fit, known := b.Decision.Room(cluster)
+	for item, n := range fit {
+		if key, err := atoll.ParseItemKey(item); err == nil && in.sees(key) && (in.about(b) || key == in.Object) {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[item] = n
+		}
+	}
+	return out, !known
 }
 
 // holders of an object that is on its way out.

@@ -361,3 +361,28 @@ func TestShortageIsTold(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// Where shares go by room, what clusters have left is told, and that nobody knows it.
+func TestRoomIsTold(t *testing.T) {
+	b := shop()
+	p := b.Spec.Placement
+	p.ReplicaScheduling = v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, ReplicaDivisionPreference: v1alpha1.DivideAggregated}
+	left, err := atoll.ParseRoom([]string{"2 cpu=1000m pods=7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Decision = schedule.Schedule(schedule.Input{Bundle: "b", Placement: p, Clusters: []schedule.Cluster{cluster("oslo", map[string]string{"env": "prod"}), cluster("tokyo", map[string]string{"env": "prod"})},
+		Workloads: []schedule.Workload{{Key: web, Replicas: 3, Requests: atoll.Requests{CPU: 300}}}, Now: now}).WithRoom(map[string]atoll.Room{"oslo": left})
+	e := Explain(Input{Object: web, Exists: true, Bundles: []Bundle{b}, Now: now})
+	oslo, tokyo := e.Bundles[0].Clusters[0], e.Bundles[0].Clusters[1]
+	if oslo.Room[web.String()] != 6 || oslo.RoomUnknown || tokyo.Room != nil || !tokyo.RoomUnknown {
+		t.Errorf("%+v\n%+v", oslo, tokyo)
+	}
+	if text := e.Text(true); !strings.Contains(text, "fits, room for 6 more of web") || !strings.Contains(text, "fits, room unknown") {
+		t.Error(text)
+	}
+	e = Explain(Input{Object: secret, Exists: true, Bundles: []Bundle{b}, Now: now})
+	if room := e.Bundles[0].Clusters[0].Room; room != nil {
+		t.Errorf("of another object: %v", room)
+	}
+}

@@ -250,6 +250,12 @@ func (c ClusterExplanation) part() (text string) {
 	if c.MaxReplicas > 0 {
 		text += fmt.Sprintf(", at most %d", c.MaxReplicas)
 	}
+	for _, item := range slices.Sorted(maps.Keys(c.Room)) {
+		text += fmt.Sprintf(", room for %d more of %s", c.Room[item], item[strings.LastIndexByte(item, '/')+1:])
+	}
+	if c.RoomUnknown {
+		text += ", room unknown"
+	}
 	return text
 }
 

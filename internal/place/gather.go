@@ -20,6 +20,8 @@ type snapshot struct {
 	bundle state.Bundle
 	base   []state.Row
 	in     rollout.Input
+	// promised: clusters have promised room that is not settled.
+	promised bool
 }
 
 // rowsAfter the step.
@@ -307,6 +309,7 @@ func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, erro
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
 	snap.in.Explain = true
+	snap.in.Decision, _ = r.withRoom(snap.in.Decision, snap.in.Now)
 	snap.in.RecentDeletes = r.ledger.Deletes(b.Ref.Namespace, snap.in.Now)
 	snap.in.RecentOuts = r.ledger.Outs(b.Ref.UID, snap.in.Now)
 	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: rollout.Advance(snap.in)}, nil

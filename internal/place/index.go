@@ -432,12 +432,14 @@ func (r *Reconciler) workClusters(ctx context.Context, q workqueue.TypedInterfac
 func (r *Reconciler) compare(ctx context.Context, name string) {
 	c, ok := r.Clusters.Get(name)
 	if !ok {
+		r.rooms.forget(name)
 		if was, known := r.index.gone(name); known {
 			r.touchAll(r.index.underWay(), name)
 			r.touchRows(was.UID, name)
 		}
 		return
 	}
+	r.roomChanged(c)
 	is := r.Views.Of(c)
 	was, known := r.index.seen(is)
 	if !known {

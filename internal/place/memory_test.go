@@ -325,7 +325,7 @@ func (m *memory) cut(uid string, content *atoll.Content) {
 func (m *memory) report(uid, cluster string, st atoll.RowState) {
 	m.mu.Lock()
 	r := m.rows[uid][cluster]
-	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: st, Total: 1, Ready: 1}
+	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: st, Applied: st == atoll.RowReady, Total: 1, Ready: 1}
 	m.rows[uid][cluster] = r
 	m.mu.Unlock()
 	for _, fn := range m.onRows {

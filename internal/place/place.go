@@ -117,6 +117,7 @@ type Config struct {
 type Reconciler struct {
 	Config
 	index *index
+	rooms *rooms
 
 	ledgerMu sync.Mutex
 	ledger   rollout.Ledger
@@ -140,7 +141,7 @@ func New(cfg Config) *Reconciler {
 	if cfg.Scores == nil {
 		cfg.Scores = noScores{}
 	}
-	r := &Reconciler{Config: cfg, index: newIndex()}
+	r := &Reconciler{Config: cfg, index: newIndex(), rooms: newRooms()}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.now)
 	cfg.Rows.SubscribeOrders(r.rowsChanged)
@@ -164,6 +165,7 @@ const (
 // Run until ctx ends. It is called once, when the tables are synced.
 func (r *Reconciler) Run(ctx context.Context) error {
 	r.restore()
+	r.restoreRooms(ctx)
 	bundles, clusters := r.open()
 	r.later(r.Bundles.List())
 	var done sync.WaitGroup
@@ -189,6 +191,7 @@ func (r *Reconciler) open() (priorityqueue.PriorityQueue[string], workqueue.Type
 	r.clusters = workqueue.NewTyped[string]()
 	for _, c := range r.Clusters.List() {
 		r.index.seen(r.Views.Of(c))
+		r.rooms.report(c, r.Rows, time.Now())
 	}
 	return r.bundles, r.clusters
 }
@@ -308,6 +311,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	if !ok {
 		// A Bundle goes after its rows. Rows without one are left alone.
 		r.index.forget(uid)
+		r.rooms.lacks(uid, false)
 		return nil
 	}
 	if _, cut := r.Revisions.Latest(uid); !cut && !r.deleting(b) && len(r.Rows.OfBundle(uid)) == 0 {
@@ -331,10 +335,11 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		return err
 	}
 	defer r.reserve(snap, view.filter)()
-	out, settle := r.advance(snap)
+	out, settle := r.advance(&snap)
 	if err := r.write(ctx, snap, out, settle); err != nil {
 		return err
 	}
+	r.waitForRoom(snap, out)
 	r.report(b, snap.in.Recalled, out)
 	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing, b}); again {
 		r.add(uid, priorityUser, after)
@@ -351,7 +356,7 @@ func (r *Reconciler) part(ctx context.Context, b state.Bundle, v view) (done boo
 	if err != nil || !snap.stays() {
 		return false, err
 	}
-	out, settle := r.advance(snap)
+	out, settle := r.advance(&snap)
 	if snap.in.Revision == "" || snap.in.Holding || !out.Quiet {
 		settle(false)
 		return false, nil
@@ -384,19 +389,23 @@ func (r *Reconciler) at(uid string, when time.Time) {
 }
 
 // advance under the ledger's lock, so that Bundles that are looked at together do
-// not spend one budget twice. settle says whether the step was written.
-func (r *Reconciler) advance(s snapshot) (out rollout.Output, settle func(written bool)) {
+// not spend one budget, or one cluster's room, twice. settle says whether the step was
+// written.
+func (r *Reconciler) advance(s *snapshot) (out rollout.Output, settle func(written bool)) {
 	ns, uid := s.bundle.Ref.Namespace, s.bundle.Ref.UID
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
 	s.in.RecentDeletes, s.in.RecentOuts = r.ledger.Deletes(ns, s.in.Now), r.ledger.Outs(uid, s.in.Now)
+	s.in.Decision, s.promised = r.withRoom(s.in.Decision, s.in.Now)
 	out = rollout.Advance(s.in)
+	back := r.rooms.promise(&s.in, out.Changes)
 	r.ledger.Delete(ns, s.in.Now, out.Deletes)
 	r.ledger.Out(uid, s.in.Now, out.Outs)
 	return out, func(written bool) {
 		if written {
 			return
 		}
+		back()
 		r.ledgerMu.Lock()
 		defer r.ledgerMu.Unlock()
 		r.ledger.Delete(ns, s.in.Now, -out.Deletes)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -71,6 +72,9 @@ type sharing struct {
 	pinned []string
 	// idle clusters are placed, and have no part in divisions.
 	idle []string
+	// left is the room that clusters have, as far as it is known and matters, less what
+	// this Assign gives away.
+	left map[string]atoll.Room
 	out  Assignment
 }
 
@@ -95,7 +99,21 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 		s.out.Shares[v.Cluster] = Share{Replicas: make(map[string]int64, len(d.workloads))}
 	}
 	s.divideAmong(placed, kept)
+	if s.how != ByWeight {
+		s.left = maps.Clone(d.room)
+	}
 	return s
+}
+
+// use the room of what clusters are given of the workload on top of what they have.
+func (s *sharing) use(w Workload) {
+	for i := range s.free {
+		c := &s.free[i]
+		room, known := s.left[c.Cluster]
+		if grown := s.out.Shares[c.Cluster].Replicas[w.Key.String()] - c.Has; known && grown > 0 {
+			s.left[c.Cluster] = Take(room, w.Requests, grown)
+		}
+	}
 }
 
 // divideAmong sorts the clusters into those that divide, those that keep what they
@@ -126,8 +144,11 @@ func (s *sharing) byRank(a, b string) int {
 }
 
 func methodOf(r v1alpha1.ReplicaScheduling) Method {
-	if r.ReplicaDivisionPreference == v1alpha1.DivideAggregated {
+	switch p := r.WeightPreference; {
+	case r.ReplicaDivisionPreference == v1alpha1.DivideAggregated:
 		return Aggregated
+	case p != nil && p.DynamicWeight == v1alpha1.WeighAvailableReplicas:
+		return ByRoom
 	}
 	return ByWeight
 }
@@ -135,8 +156,13 @@ func methodOf(r v1alpha1.ReplicaScheduling) Method {
 func (s *sharing) assign(w Workload) {
 	key, total := w.Key.String(), max(w.Replicas, 0)
 	for i := range s.free {
-		s.free[i].Has = max(s.rows[s.free[i].Cluster].Assigned[key], 0)
+		c := &s.free[i]
+		c.Has = max(s.rows[c.Cluster].Assigned[key], 0)
+		if room, known := s.left[c.Cluster]; known {
+			c.Room = Fit(room, w.Requests)
+		}
 	}
+	defer s.use(w)
 	var left int64
 	switch {
 	case !w.stateful():

@@ -108,6 +108,8 @@ type Decision struct {
 	rows map[string]atoll.RowSpec
 	// all rows that there are, those that are Removing and others' too.
 	all map[string]atoll.RowSpec
+	// room that is known of clusters, by name; nil: of none.
+	room map[string]atoll.Room
 }
 
 // Schedule decides.

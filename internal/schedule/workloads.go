@@ -18,6 +18,8 @@ type Workload struct {
 	Replicas int64
 	// Start is the first ordinal that a StatefulSet's template states.
 	Start int64
+	// Requests of each of its pods.
+	Requests atoll.Requests
 }
 
 // stateful workloads are not divided unless their ordinals are ranged: all of their
@@ -39,7 +41,7 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 		}
 		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
 			start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
-			out = append(out, Workload{Key: item.Key, Replicas: n, Start: max(start, 0)})
+			out = append(out, Workload{Key: item.Key, Replicas: n, Start: max(start, 0), Requests: interpret.Requests(&unstructured.Unstructured{Object: obj})})
 		}
 	}
 	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })

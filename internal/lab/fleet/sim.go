@@ -205,6 +205,7 @@ func (s *sim) inventory(apis bool) *pb.FromAgent {
 		KubernetesVersion: memberVersion, AgentVersion: atoll.Version, ApisHash: s.apisHash, NodesTotal: nodes, NodesReady: nodes,
 		Allocatable: map[string]string{"cpu": "12", "memory": "48Gi", "pods": "330"},
 		Requested:   map[string]string{"cpu": "2", "memory": "4Gi", "pods": "20"},
+		Room:        &pb.Room{Classes: []string{"2 cpu=3500m memory=14336Mi pods=100", "1 cpu=3000m memory=12288Mi pods=96"}},
 		MemberReady: true,
 	}
 	if apis {
