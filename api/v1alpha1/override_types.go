@@ -85,8 +85,38 @@ type RuleWithCluster struct {
 	// TargetCluster in which the rule applies. Without one: in all.
 	// +optional
 	TargetCluster *ClusterAffinity `json:"targetCluster,omitempty"`
+	// OnMissing says what becomes of an overrider that does not apply: its value cannot be
+	// had of the cluster, or the object has no such place. Stop keeps the object as it is
+	// in that cluster; Skip leaves that overrider out, and explain says so. Default Stop.
+	// Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Enum=Stop;Skip
+	OnMissing OnMissing `json:"onMissing,omitempty"`
+	// Atomic: where the rule stops one object of a Bundle in a cluster, it stops all of
+	// the Bundle's objects there. Default false. Not in Karmada.
+	// +optional
+	Atomic bool `json:"atomic,omitempty"`
 	// Overriders of the rule: at least one.
 	Overriders Overriders `json:"overriders"`
+}
+
+// OnMissing is what becomes of an overrider that does not apply.
+type OnMissing string
+
+// The ways.
+const (
+	OnMissingStop OnMissing = "Stop"
+	OnMissingSkip OnMissing = "Skip"
+)
+
+// ValueSource is a value that clusters have.
+type ValueSource struct {
+	// CEL expression over the Cluster, such as cluster.labels['dns']. It sees what is set
+	// on the hub: cluster.name, cluster.labels, cluster.region, cluster.zone and
+	// cluster.provider. A label that the cluster does not have is no value.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	CEL string `json:"cel"`
 }
 
 // Overriders are applied in this order, the first seven of which are Karmada's
@@ -221,6 +251,9 @@ type ImageOverrider struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Value string `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
 }
 
 // ImagePredicate names the field that holds the image.
@@ -262,10 +295,13 @@ type CommandArgsOverrider struct {
 	// +kubebuilder:validation:Enum=add;remove
 	Operator OverriderOperator `json:"operator"`
 	// Value lists what is added or removed.
-	// +kubebuilder:validation:MinItems=1
+	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=65536
-	Value []string `json:"value"`
+	Value []string `json:"value,omitempty"`
+	// ValueFrom gives, per cluster, a text or a list of texts that follow those of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
 }
 
 // LabelAnnotationOverrider changes labels or annotations.
@@ -275,9 +311,15 @@ type LabelAnnotationOverrider struct {
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
 	// Value holds the keys, and the values for add and replace.
+	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=256
-	Value map[string]string `json:"value"`
+	Value map[string]string `json:"value,omitempty"`
+	// ValueFrom gives the values of further keys per cluster.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=64
+	ValueFrom map[string]ValueSource `json:"valueFrom,omitempty"`
 }
 
 // FieldOverrider changes a document that a text field holds: what is not named in it
@@ -315,6 +357,9 @@ type DocumentPatch struct {
 	// Value for add and replace.
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
 }
 
 // EnvOverrider changes environment variables.
@@ -343,6 +388,9 @@ type EnvValue struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Value string `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
 }
 
 // ResourcesOverrider changes requests and limits.
@@ -382,6 +430,9 @@ type PlaintextOverrider struct {
 	// Value for add and replace.
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
 }
 
 // OverridePolicyList is a list of OverridePolicies.

@@ -158,6 +158,10 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	if namespaced {
 		errs = append(errs, checkTouches(spec, at)...)
 	}
+	if cost, over := render.Expensive(spec.OverrideRules); over {
+		errs = append(errs, field.Forbidden(at.Child("overrideRules"),
+			fmt.Sprintf("their expressions may cost %d units together, and at most %d are allowed in a cluster", cost, render.MaxRowCost)))
+	}
 	for i := range spec.OverrideRules {
 		errs = append(errs, p.checkRule(a, spec, i, at.Child("overrideRules").Index(i))...)
 	}

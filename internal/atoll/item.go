@@ -137,6 +137,9 @@ type Rule struct {
 	// absent, and what is merged or set above a divided object's replicas is not looked
 	// at. 1 (RuleMeaning): as api/v1alpha1 says.
 	Meaning int `json:"meaning,omitempty"`
+	// OnMissing and Atomic as the rule states them.
+	OnMissing v1alpha1.OnMissing `json:"onMissing,omitempty"`
+	Atomic    bool               `json:"atomic,omitempty"`
 	// Later: an edit of the policy alone moves no row that is there.
 	Later bool `json:"later,omitempty"`
 }

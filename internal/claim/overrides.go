@@ -98,7 +98,8 @@ func rulesFor(items []atoll.Item, overrides []Override, labelsOf func(*atoll.Ite
 		for n := range o.Spec.OverrideRules {
 			r := &o.Spec.OverrideRules[n]
 			data := o.Namespace != "" && render.TouchesData(r.Overriders)
-			rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders, Meaning: atoll.RuleMeaning, Later: o.Spec.Apply == v1alpha1.ApplyWithNextChange}
+			rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders, OnMissing: r.OnMissing, Atomic: r.Atomic,
+				Meaning: atoll.RuleMeaning, Later: o.Spec.Apply == v1alpha1.ApplyWithNextChange}
 			for _, item := range chosen {
 				if data && item.Key.Group == "" && item.Key.Kind == "Secret" {
 					continue

@@ -93,3 +93,12 @@ func TestApplyWithNextChange(t *testing.T) {
 	edit(later(6))
 	next("an edit with which it says so", 9)
 }
+
+// What a rule says of failing is carried out at render, which sees the content alone.
+func TestWhatARuleSaysReachesTheContent(t *testing.T) {
+	b, _ := overridden(t, "overrideRules: [{onMissing: Skip, overriders: {replicas: 1}}, {atomic: true, overriders: {replicas: 1}}]")
+	r := b.in.Previous.Rules
+	if r[0].OnMissing != v1alpha1.OnMissingSkip || r[0].Atomic || r[1].OnMissing != "" || !r[1].Atomic || r[0].Later {
+		t.Errorf("rules %+v", r)
+	}
+}

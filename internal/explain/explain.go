@@ -220,9 +220,13 @@ type RowExplanation struct {
 // Override says which rule set a field.
 type Override struct {
 	Item   string `json:"item,omitempty"`
-	Path   string `json:"path"`
+	Path   string `json:"path,omitempty"`
 	Policy string `json:"policy"`
 	Rule   int    `json:"rule"`
+	// Overrider of the rule, such as plaintext[0].
+	Overrider string `json:"overrider,omitempty"`
+	// Skipped says why the overrider does not apply and was left out.
+	Skipped string `json:"skipped,omitempty"`
 	// Value as set; nil where the rule took the field away.
 	Value any `json:"value,omitempty"`
 	// Hidden: the value is a Secret's and not shown.
@@ -524,7 +528,7 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals})
 		p, ok := known[key]
 		if !ok {
-			_, p = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned, Ordinals: row.Spec.Ordinals})
+			_, p = render.Render(content, render.Input{Rules: rules, Cluster: &view, Assigned: row.Spec.Assigned, Ordinals: row.Spec.Ordinals})
 			known[key] = p
 		}
 		out[cluster] = p
@@ -537,7 +541,7 @@ func (in Input) overrides(b Bundle, provenance []render.Provenance) (out []Overr
 		if !in.about(b) && p.Item != in.Object || !in.sees(p.Item) {
 			continue
 		}
-		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Value: p.Value}
+		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Overrider: p.Overrider, Skipped: p.Skipped, Value: p.Value}
 		if p.Item.Group == "" && p.Item.Kind == "Secret" {
 			o.Value, o.Hidden = nil, true
 		}

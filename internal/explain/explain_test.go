@@ -244,7 +244,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		}
 	}
 	text := Explain(ask(secret, shop())).Text(false)
-	if !strings.Contains(text, "/metadata/labels/where changed by ClusterOverridePolicy/asia rule 0, in tokyo") {
+	if !strings.Contains(text, "/metadata/labels/where changed by ClusterOverridePolicy/asia rule 0 labelsOverrider[0], in tokyo") {
 		t.Errorf("the override of a Secret: %s", text)
 	}
 }

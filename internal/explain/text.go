@@ -397,7 +397,7 @@ func overrides(b *strings.Builder, all []ClusterExplanation, folded int) {
 	}
 }
 
-// String such as `/spec/replicas = 3 by OverridePolicy/shop/eu rule 0`.
+// String such as `/spec/replicas = 3 by OverridePolicy/shop/eu rule 0 replicas`.
 func (o Override) String() string {
 	value := "taken away"
 	switch {
@@ -408,7 +408,10 @@ func (o Override) String() string {
 		raw, _ := json.Marshal(o.Value)
 		value = "= " + string(raw)
 	}
-	by := fmt.Sprintf("%s rule %d", o.Policy, o.Rule)
+	by := strings.TrimSpace(fmt.Sprintf("%s rule %d %s", o.Policy, o.Rule, o.Overrider))
+	if o.Skipped != "" {
+		return strings.TrimPrefix(fmt.Sprintf("%s left out %s: %s", o.Item, by, o.Skipped), " ")
+	}
 	if o.Policy == render.PolicyPlacement {
 		by = "the placement"
 	}

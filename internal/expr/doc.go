@@ -1,5 +1,6 @@
 // Package expr evaluates what people write about a Cluster in the Common Expression
-// Language: which clusters a placement chooses.
+// Language: which clusters a placement chooses, and which
+// value an override has there.
 //
 // Contract: pure. A text compiles to the same Selector everywhere; compiled ones are
 // kept, so that many Bundles that say the same share one. Everything may be called

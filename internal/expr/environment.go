@@ -14,22 +14,28 @@ import (
 // environment that expressions are checked in.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	texts := cel.MapType(cel.StringType, cel.StringType)
-	return cel.NewEnv(
+	return cel.NewEnv(append(stated(),
+		cel.Variable("cluster.sets", cel.ListType(cel.StringType)),
+		cel.Variable(nameProperties, texts),
+	)...)
+})
+
+// stated is what the hub has set on a Cluster, and the functions.
+func stated() []cel.EnvOption {
+	return []cel.EnvOption{
 		cel.Variable("cluster.name", cel.StringType),
-		cel.Variable("cluster.labels", texts),
+		cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("cluster.region", cel.StringType),
 		cel.Variable("cluster.zone", cel.StringType),
 		cel.Variable("cluster.provider", cel.StringType),
-		cel.Variable("cluster.sets", cel.ListType(cel.StringType)),
-		cel.Variable(nameProperties, texts),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserRecursionLimit(64),
 		cel.Function("quantity", cel.Overload("quantity_string", []*cel.Type{cel.StringType}, cel.DoubleType,
 			cel.UnaryBinding(quantity))),
 		cel.Function("versionAtLeast", cel.Overload("version_at_least_string_string", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType,
 			cel.BinaryBinding(versionAtLeast))),
-	)
-})
+	}
+}
 
 func quantity(v ref.Val) ref.Val {
 	text, ok := v.(types.String)

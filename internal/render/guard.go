@@ -34,6 +34,7 @@ func CheckOverriders(o v1alpha1.Overriders) []Problem {
 
 func check(s step) (out []Problem) {
 	say := func(below, reason string) { out = append(out, Problem{Path: s.name + below, Reason: reason}) }
+	checkSources(s, say)
 	switch do := s.do; {
 	case do.ImageOverrider != nil:
 		if p := do.ImageOverrider.Predicate; p != nil {
@@ -41,9 +42,13 @@ func check(s step) (out []Problem) {
 				say(".predicate.path", err.Error())
 			}
 		}
-		if reason := checkImageValue(*do.ImageOverrider); reason != "" {
+		if reason := checkImageValue(*do.ImageOverrider); reason != "" && do.ImageOverrider.ValueFrom == nil {
 			say(".value", reason)
 		}
+	case do.CommandOverrider != nil:
+		checkWords(do.CommandOverrider, say)
+	case do.ArgsOverrider != nil:
+		checkWords(do.ArgsOverrider, say)
 	case do.LabelsOverrider != nil:
 		checkOwn(do.LabelsOverrider, say)
 	case do.AnnotationsOverrider != nil:
@@ -66,7 +71,7 @@ func check(s step) (out []Problem) {
 		}
 	case do.Plaintext != nil:
 		value, err := patchValue(*do.Plaintext)
-		if err != nil {
+		if err != nil && do.Plaintext.ValueFrom == nil {
 			say(".value", err.Error())
 		} else if deep(value, maxDepth) {
 			say(".value", tooDeep)
@@ -84,6 +89,20 @@ func checkOwn(l *v1alpha1.LabelAnnotationOverrider, say func(below, reason strin
 			say(".value["+key+"]", "overrides never touch what is Atoll's own")
 		}
 	}
+	for _, key := range sortedKeys(l.ValueFrom) {
+		if own(key) {
+			say(".valueFrom["+key+"]", "overrides never touch what is Atoll's own")
+		}
+	}
+	if len(l.Value)+len(l.ValueFrom) == 0 {
+		say(".value", "it names no key")
+	}
+}
+
+func checkWords(c *v1alpha1.CommandArgsOverrider, say func(below, reason string)) {
+	if len(c.Value) == 0 && c.ValueFrom == nil {
+		say(".value", "it names no value")
+	}
 }
 
 func checkDocument(f *v1alpha1.FieldOverrider, say func(below, reason string)) {
@@ -98,7 +117,7 @@ func checkDocument(f *v1alpha1.FieldOverrider, say func(below, reason string)) {
 			if _, err := parsePointer(p.SubPath); err != nil {
 				say(fmt.Sprintf(".%s[%d].subPath", name, i), err.Error())
 			}
-			if v, err := documentValue(p); err != nil {
+			if v, err := documentValue(p); err != nil && p.ValueFrom == nil {
 				say(fmt.Sprintf(".%s[%d].value", name, i), err.Error())
 			} else if deep(v, maxDepth) {
 				say(fmt.Sprintf(".%s[%d].value", name, i), tooDeep)

@@ -22,11 +22,15 @@ const PolicyPlacement = "placement"
 type Input struct {
 	// Rules as the function Rules gave them for the row's cluster.
 	Rules []int
+	// Cluster is the row's, of which valueFrom takes values. Nil: there are none to take.
+	Cluster *atoll.ClusterView
 	// Assigned replicas by item key, for items that are divided.
 	Assigned map[string]int64
 	// Ordinals are where the ranges of StatefulSets begin, by item key, for those
 	// whose ordinals are ranged.
 	Ordinals map[string]int64
+
+	values valueSet
 }
 
 // Render gives the content's items as one member gets them, in the content's
@@ -34,13 +38,19 @@ type Input struct {
 // an Error instead of an object; the others are as if it had none.
 func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 	matching := map[atoll.ItemKey][]*atoll.Rule{}
+	var texts []string
 	for _, i := range in.Rules {
 		r := &content.Rules[i]
+		texts = append(texts, expressions(&r.Overriders)...)
 		for _, key := range r.Items {
 			matching[key] = append(matching[key], r)
 		}
 	}
+	if in.Cluster != nil && len(texts) > 0 {
+		in.values, _ = valuesOf(texts, in.Cluster)
+	}
 	scaled := autoscaled(content)
+	var atomic *atoll.Rule
 	out := make([]atoll.Rendered, 0, len(content.Items))
 	var notes []Provenance
 	for i := range content.Items {
@@ -48,20 +58,38 @@ func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 		if item.State == atoll.ItemRemovalHeld {
 			continue
 		}
-		r, n := renderItem(item, matching[item.Key], in, scaled[item.Key])
+		r, n, failed := renderItem(item, matching[item.Key], in, scaled[item.Key])
+		if failed != nil && failed.Atomic && atomic == nil {
+			atomic = failed
+		}
 		out = append(out, r)
 		notes = append(notes, n...)
+	}
+	if atomic != nil {
+		return stopped(out, atomic), nil
 	}
 	return out, notes
 }
 
-func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (atoll.Rendered, []Provenance) {
-	r := atoll.Rendered{Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency}
+// stopped gives the items where an atomic rule does not apply to one of them.
+func stopped(items []atoll.Rendered, r *atoll.Rule) []atoll.Rendered {
+	for i := range items {
+		if it := &items[i]; it.Error == "" {
+			it.Object, it.Leave = nil, nil
+			it.Error = fmt.Sprintf("%s rule %d, which is atomic, does not apply to another object of the Bundle", r.Policy, r.Index)
+			*it = seal(*it)
+		}
+	}
+	return items
+}
+
+func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (r atoll.Rendered, notes []Provenance, failed *atoll.Rule) {
+	r = atoll.Rendered{Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency}
 	if len(rules) == 0 && !item.Divided && !scaled {
 		r.Object = item.Object
-		return seal(r), nil
+		return seal(r), nil, nil
 	}
-	o := &overriding{item: item}
+	o := &overriding{item: item, values: in.values}
 	err := utiljson.Unmarshal(item.Object, &o.obj)
 	if err != nil {
 		err = fmt.Errorf("content is not an object: %w", err)
@@ -74,7 +102,9 @@ func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (a
 	}
 	for _, rule := range rules {
 		if err == nil {
-			err = o.apply(rule)
+			if err = o.apply(rule); err != nil {
+				failed = rule
+			}
 		}
 	}
 	_, assigned := in.Assigned[item.Key.String()]
@@ -92,9 +122,9 @@ func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (a
 	}
 	if err != nil {
 		r.Object, r.Leave, r.Error = nil, nil, err.Error()
-		return seal(r), nil
+		return seal(r), nil, failed
 	}
-	return seal(r), o.notes
+	return seal(r), o.notes, nil
 }
 
 func seal(r atoll.Rendered) atoll.Rendered {

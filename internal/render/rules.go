@@ -20,12 +20,14 @@ import (
 // variant that names them: clusters of equal variant get equal items from one
 // content, but for assigned replicas. It is empty when no rule targets the cluster.
 func Rules(content *atoll.Content, c atoll.ClusterView) (matching []int, variant string) {
+	var texts []string
 	for i, r := range content.Rules {
 		if ok, _ := atoll.MatchAffinity(r.Target, c); ok {
 			matching = append(matching, i)
+			texts = append(texts, expressions(&r.Overriders)...)
 		}
 	}
-	return matching, variantOf(matching)
+	return matching, variantOf(matching, texts, &c)
 }
 
 // Provenance says which rule set a field of an item.
@@ -45,6 +47,8 @@ type Provenance struct {
 	// Value that the rule set, nil where it took the field away. Never set for
 	// Secrets.
 	Value any
+	// Skipped says why the overrider, which sets nothing then, was left out.
+	Skipped string
 }
 
 // overriding applies rules to one object and notes what they set.
@@ -53,6 +57,8 @@ type overriding struct {
 	obj   map[string]any
 	notes []Provenance
 	rule  *atoll.Rule
+	// values of the cluster.
+	values valueSet
 	// overrider of the rule that is applied.
 	overrider string
 }
@@ -80,8 +86,7 @@ func (o *overriding) apply(r *atoll.Rule) error {
 	}
 	before := o.stand()
 	for _, s := range steps(&r.Overriders) {
-		o.overrider = s.name
-		err := o.one(s.do)
+		err := o.step(s)
 		if err == nil && r.Meaning > 0 {
 			err = o.kept(before)
 		}
@@ -89,6 +94,28 @@ func (o *overriding) apply(r *atoll.Rule) error {
 			return fmt.Errorf("%s rule %d %s: %w", r.Policy, r.Index, s, err)
 		}
 	}
+	return nil
+}
+
+// step carries out one overrider. One that does not apply leaves no trace where the rule
+// says that it is skipped, but for a note.
+func (o *overriding) step(s step) error {
+	o.overrider = s.name
+	skips := o.rule.OnMissing == v1alpha1.OnMissingSkip
+	obj, notes := o.obj, len(o.notes)
+	if skips {
+		o.obj = copied(obj)
+	}
+	do, err := o.values.resolve(s.do)
+	if err == nil {
+		err = o.one(do)
+	}
+	if err == nil || !skips {
+		return err
+	}
+	o.obj, o.notes = obj, append(o.notes[:notes], Provenance{
+		Item: o.item.Key, Policy: o.rule.Policy, Rule: o.rule.Index, Overrider: s.name, Skipped: err.Error(),
+	})
 	return nil
 }
 
