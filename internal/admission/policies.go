@@ -82,7 +82,7 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 // placement may hold. Who may write one may steer the policies that refer to it, which are
 // of its namespace, or cluster policies.
 func (p *Plugin) validatePlacement(a admission.Attributes) error {
-	now, _, err := typed[v1alpha1.Placement](a)
+	now, before, err := typed[v1alpha1.Placement](a)
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,16 @@ func (p *Plugin) validatePlacement(a admission.Attributes) error {
 	errs = append(errs, p.checkPlacement(&now.Spec, at)...)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	if a.GetNamespace() == "" || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		return nil
+	}
+	var had []reach
+	if before != nil {
+		had = reachOf(&before.Spec, at)
+	}
+	if errs := p.checkReach(a.GetNamespace(), reachOf(&now.Spec, at), had, at); len(errs) > 0 {
+		return admission.NewForbidden(a, errs.ToAggregate())
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -204,6 +205,8 @@ func (p *Plugin) checkReach(namespace string, now, before []reach, at *field.Pat
 	var errs field.ErrorList
 	for _, r := range now {
 		switch {
+		case len(errs) == mostToldOf:
+			return append(errs, field.Forbidden(at, "and more"))
 		case had[r.kind+r.name]:
 		case r.kind == reachAny:
 			if len(bound) == 0 {
@@ -218,6 +221,9 @@ func (p *Plugin) checkReach(namespace string, now, before []reach, at *field.Pat
 	}
 	return errs
 }
+
+// mostToldOf that are out of reach: a placement may name 100,000 clusters.
+const mostToldOf = 10
 
 func listed(sets []string) string {
 	if len(sets) == 0 {
@@ -239,37 +245,47 @@ const (
 	reachCluster = "cluster/" // a Cluster
 )
 
-// reachOf a placement; all that it names but what it excludes.
+// reachOf a placement: any place, and all that it names but what it excludes.
 func reachOf(pl *v1alpha1.PlacementSpec, at *field.Path) []reach {
-	out := []reach{{kind: reachAny}}
-	for i, n := range pl.ClusterSets {
-		out = append(out, reach{kind: reachSet, name: n, path: at.Child("clusterSets").Index(i)})
-	}
-	out = append(out, reachOfAffinity(pl.ClusterAffinity, at.Child("clusterAffinity"))...)
-	if w := pl.ReplicaScheduling.WeightPreference; w != nil {
-		list := at.Child("replicaScheduling", "weightPreference", "staticWeightList")
-		for i := range w.StaticWeightList {
-			out = append(out, reachOfAffinity(&w.StaticWeightList[i].TargetCluster, list.Index(i).Child("targetCluster"))...)
-		}
-	}
-	return out
-}
-
-func reachOfAffinity(a *v1alpha1.ClusterAffinity, at *field.Path) []reach {
-	if a == nil {
-		return nil
-	}
-	out := make([]reach, 0, len(a.ClusterNames))
-	for i, n := range a.ClusterNames {
-		out = append(out, reach{kind: reachCluster, name: n, path: at.Child("clusterNames").Index(i)})
-	}
-	return out
+	return append([]reach{{kind: reachAny}}, named(reflect.ValueOf(pl), at)...)
 }
 
 // reachOfRules is what override rules name.
-func reachOfRules(rules []v1alpha1.RuleWithCluster, at *field.Path) (out []reach) {
-	for i := range rules {
-		out = append(out, reachOfAffinity(rules[i].TargetCluster, at.Index(i).Child("targetCluster"))...)
+func reachOfRules(rules []v1alpha1.RuleWithCluster, at *field.Path) []reach {
+	return named(reflect.ValueOf(rules), at)
+}
+
+// named finds what is named anywhere in a value, by what the fields are called, so that
+// a field which comes later is not forgotten here.
+func named(v reflect.Value, at *field.Path) (out []reach) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return named(v.Elem(), at)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			out = append(out, named(v.Index(i), at.Index(i))...)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue
+			}
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			in := at
+			if name != "" {
+				in = at.Child(name)
+			}
+			kind, isName := map[string]string{"clusterNames": reachCluster, "clusterSets": reachSet}[name]
+			if !isName {
+				out = append(out, named(v.Field(i), in)...)
+				continue
+			}
+			for j := range v.Field(i).Len() {
+				out = append(out, reach{kind: kind, name: v.Field(i).Index(j).String(), path: in.Index(j)})
+			}
+		}
 	}
 	return out
 }

@@ -18,7 +18,9 @@ import (
 	"atoll.dev/atoll/internal/bind"
 	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/explain"
+	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -221,7 +223,7 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 		return explain.Bundle{}, fmt.Errorf("what is next for bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
 	out := explain.Bundle{
-		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Decision: p.Decision, Output: p.Output,
+		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Decision: x.discreet(ctx, b, p), Output: p.Output,
 		Numbers: map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{},
 	}
 	for _, r := range st.Revisions.OfBundle(b.Ref.UID) {
@@ -249,6 +251,23 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 	}
 	out.Provenance = explain.Provenance(out.Rows, contents, views)
 	return out, nil
+}
+
+// discreet is the decision without clusters of other tenants: who may not read Clusters
+// hears of those that hold the Bundle, and of those in the sets of its namespace.
+func (x *explainer) discreet(ctx context.Context, b state.Bundle, p place.Preview) schedule.Decision {
+	d := p.Decision
+	if b.Ref.Namespace == "" || x.mayGet(ctx, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: "Cluster"}) {
+		return d
+	}
+	bound, holds := x.parts.state.Sets.Bound(b.Ref.Namespace), map[string]bool{}
+	for _, r := range p.Rows {
+		holds[r.Cluster] = true
+	}
+	d.Verdicts = slices.DeleteFunc(slices.Clone(d.Verdicts), func(v schedule.Verdict) bool {
+		return !holds[v.Cluster] && !slices.ContainsFunc(x.parts.state.Clusters.Sets(v.Cluster), func(s string) bool { return slices.Contains(bound, s) })
+	})
+	return d
 }
 
 // mayKnow tells whether the user may know of a Bundle: it lives with the object that

@@ -60,7 +60,15 @@ type Views interface {
 	Subscribe(fn func(name string))
 }
 
-// Config of a Publisher. All but Log must be set.
+// Sets says on which ClusterSets namespaces may place.
+type Sets interface {
+	Bound(namespace string) []string
+	// Subscribe to namespaces for which that changed; "" stands for all that have no
+	// binding.
+	Subscribe(fn func(namespace string))
+}
+
+// Config of a Publisher. All but Sets and Log must be set.
 type Config struct {
 	Placements Placements
 	Decisions  Decisions
@@ -68,6 +76,8 @@ type Config struct {
 	Hub        Hub
 	Views      Views
 	Client     client.Client
+	// Sets that limit namespaces; nil: none are limited.
+	Sets Sets
 	// Log; nil: slog's default.
 	Log *slog.Logger
 }
@@ -96,6 +106,7 @@ type Publisher struct {
 type compiled struct {
 	uid        types.UID
 	generation int64
+	bound      []string
 	filter     *schedule.Filter
 }
 
@@ -110,7 +121,27 @@ func New(cfg Config) *Publisher {
 	cfg.Clusters.Subscribe(p.clusterChanged)
 	cfg.Views.Subscribe(p.clusterChanged)
 	cfg.Hub.Subscribe(p.lookAtAll)
+	if cfg.Sets != nil {
+		cfg.Sets.Subscribe(p.boundChanged)
+	}
 	return p
+}
+
+// boundChanged looks at the Placements of a namespace; "" stands for any.
+func (p *Publisher) boundChanged(namespace string) {
+	for _, pl := range p.Placements.List() {
+		if namespace == "" || pl.Meta.Namespace == namespace {
+			p.look(pl.Key(), 0)
+		}
+	}
+}
+
+// bound gives the sets that limit a Placement; nil: none does.
+func (p *Publisher) bound(pl state.Placement) []string {
+	if p.Sets == nil || pl.Meta.Namespace == "" {
+		return nil
+	}
+	return append([]string{}, p.Sets.Bound(pl.Meta.Namespace)...)
 }
 
 // Run until ctx ends.
@@ -194,11 +225,12 @@ func fits(f *schedule.Filter, c schedule.Cluster) bool {
 
 // filter of a Placement, compiled once.
 func (p *Publisher) filter(pl state.Placement) *schedule.Filter {
+	bound := p.bound(pl)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, ok := p.filters[pl.Key()]
-	if !ok || c.uid != pl.Meta.UID || c.generation != pl.Meta.Generation {
-		c = compiled{pl.Meta.UID, pl.Meta.Generation, schedule.Compile(pl.Spec)}
+	if !ok || c.uid != pl.Meta.UID || c.generation != pl.Meta.Generation || !slices.Equal(c.bound, bound) {
+		c = compiled{pl.Meta.UID, pl.Meta.Generation, bound, schedule.Terms{Placement: pl.Spec, Bound: bound}.Compile()}
 		p.filters[pl.Key()] = c
 	}
 	return c.filter

@@ -244,9 +244,16 @@ func (h *hub) status(ns string) string {
 
 func run(t *testing.T, test func(t *testing.T, h *hub)) {
 	t.Helper()
+	runWith(t, func(*Config) {}, test)
+}
+
+func runWith(t *testing.T, change func(*Config), test func(t *testing.T, h *hub)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub()
-		p := New(Config{Placements: placements{h}, Decisions: decisions{h}, Clusters: clusters{h}, Hub: holds{h}, Views: plain{}, Client: h.client})
+		cfg := Config{Placements: placements{h}, Decisions: decisions{h}, Clusters: clusters{h}, Hub: holds{h}, Views: plain{}, Client: h.client}
+		change(&cfg)
+		p := New(cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()

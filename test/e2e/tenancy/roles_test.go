@@ -76,6 +76,11 @@ var rights = []holder{
 		"clusterpropagationpolicies": reading + " " + writing + " takeover",
 		"overridepolicies":           reading + " " + writing,
 		"clusteroverridepolicies":    reading + " " + writing,
+		"placements":                 reading + " " + writing,
+		"clusterplacements":          reading + " " + writing,
+		"clusterscores":              reading + " " + writing,
+		"placementdecisions":         reading,
+		"clusterplacementdecisions":  reading,
 		"bundles":                    reading + " update patch",
 		"clusterbundles":             reading + " update patch",
 		"targetslices":               reading,
@@ -91,6 +96,9 @@ var rights = []holder{
 		"clustersetbindings":  reading,
 		"propagationpolicies": reading + " " + writing,
 		"overridepolicies":    reading + " " + writing,
+		"placements":          reading + " " + writing,
+		"clusterscores":       reading + " " + writing,
+		"placementdecisions":  reading,
 		"bundles":             reading + " update patch",
 	}},
 	{user: "role-team", where: "roles-others"},
@@ -102,6 +110,11 @@ var rights = []holder{
 		"clusterpropagationpolicies": reading,
 		"overridepolicies":           reading,
 		"clusteroverridepolicies":    reading,
+		"placements":                 reading,
+		"clusterplacements":          reading,
+		"clusterscores":              reading,
+		"placementdecisions":         reading,
+		"clusterplacementdecisions":  reading,
 		"bundles":                    reading,
 		"clusterbundles":             reading,
 	}},
@@ -109,6 +122,9 @@ var rights = []holder{
 		"clustersetbindings":  reading,
 		"propagationpolicies": reading,
 		"overridepolicies":    reading,
+		"placements":          reading,
+		"clusterscores":       reading,
+		"placementdecisions":  reading,
 		"bundles":             reading,
 	}},
 	{user: "role-viewer-of-one", where: "roles-others"},
@@ -194,7 +210,7 @@ func rolesMayWhatTheirTableSays(t *testing.T) {
 					}
 				}
 			}
-			if walked < 13*len(verbs) {
+			if walked < 18*len(verbs) {
 				t.Errorf("only %d questions were asked", walked)
 			}
 		})

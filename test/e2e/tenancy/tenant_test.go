@@ -154,20 +154,26 @@ func text(err error) string {
 	return err.Error()
 }
 
-// Who holds the role of a fleet admin, and no more, can make a tenant.
-func TestFleetAdminMakesTenants(t *testing.T) {
-	apply(t, set("fleet-a", "{}"))
-	file := filepath.Join(t.TempDir(), "admin.kubeconfig")
+// impersonating writes a kubeconfig by which the administrator acts as another user.
+func impersonating(t *testing.T, file, user string, groups ...string) {
+	t.Helper()
 	config, err := clientcmd.LoadFromFile(world.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, who := range config.AuthInfos {
-		who.Impersonate, who.ImpersonateGroups = "fay", []string{"atoll:fleet-admins", "system:authenticated"}
+		who.Impersonate, who.ImpersonateGroups = user, append(groups, "system:authenticated")
 	}
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Who holds the role of a fleet admin, and no more, can make a tenant.
+func TestFleetAdminMakesTenants(t *testing.T) {
+	apply(t, set("fleet-a", "{}"))
+	file := filepath.Join(t.TempDir(), "admin.kubeconfig")
+	impersonating(t, file, "fay", "atoll:fleet-admins")
 	t.Cleanup(func() {
 		_, _ = atollAs(context.WithoutCancel(t.Context()), world.kubeconfig, "tenant", "delete", "fleet", "--with-namespace")
 	})
