@@ -123,7 +123,8 @@ type ValueSource struct {
 // (image, command, args, labels, annotations, field, plaintext): imageOverrider,
 // commandOverrider, argsOverrider, labelsOverrider, annotationsOverrider,
 // fieldOverrider, envOverrider, resourcesOverrider, replicas, mergePatch,
-// strategicMerge, plaintext; then those of ordered, one by one.
+// strategicMerge, plaintext; then those of ordered, one by one. notHere has no place in
+// the order: of all rules for a cluster the last that says it decides.
 //
 // Containers are those of every pod template, wherever the object has it, in custom
 // kinds too: of any map outside of metadata and status whose containers all have
@@ -184,6 +185,12 @@ type Overriders struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	Plaintext []PlaintextOverrider `json:"plaintext,omitempty"`
+	// NotHere: the object is not sent to the cluster, and is taken out of it where it is
+	// there (left there under removal mode Orphan). What a cluster loses so counts
+	// against the removal budget, and is held over it. false takes back what an earlier
+	// rule said. Refused on an object whose replicas are Divided. Not in Karmada.
+	// +optional
+	NotHere *bool `json:"notHere,omitempty"`
 	// Ordered are applied after all of the above, in the order in which they stand. Not
 	// in Karmada.
 	// +optional

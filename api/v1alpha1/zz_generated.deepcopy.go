@@ -1483,6 +1483,11 @@ func (in *Overriders) DeepCopyInto(out *Overriders) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.NotHere != nil {
+		in, out := &in.NotHere, &out.NotHere
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Ordered != nil {
 		in, out := &in.Ordered, &out.Ordered
 		*out = make([]OrderedOverrider, len(*in))

@@ -117,6 +117,9 @@ const (
 	CauseMoved TombstoneCause = "Moved"
 	// CauseUnused: the last item that needed the dependency went or stopped needing it.
 	CauseUnused TombstoneCause = "Unused"
+	// CauseNotHere: an override rule says that the cluster is not to have it. Only
+	// manifests have such tombstones, never a content.
+	CauseNotHere TombstoneCause = "NotHere"
 )
 
 // Rule is one override rule that matches items of the content, in the order in

@@ -409,6 +409,9 @@ func (o Override) String() string {
 		value = "= " + string(raw)
 	}
 	by := strings.TrimSpace(fmt.Sprintf("%s rule %d %s", o.Policy, o.Rule, o.Overrider))
+	if o.Overrider == "notHere" {
+		return strings.TrimPrefix(fmt.Sprintf("%s not here, by %s rule %d", o.Item, o.Policy, o.Rule), " ")
+	}
 	if o.Skipped != "" {
 		return strings.TrimPrefix(fmt.Sprintf("%s left out %s: %s", o.Item, by, o.Skipped), " ")
 	}

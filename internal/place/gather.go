@@ -99,6 +99,9 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	if err != nil {
 		return snapshot{}, err
 	}
+	if moves, err = r.keptOut(ctx, content, clusters, specs, moves); err != nil {
+		return snapshot{}, err
+	}
 	own, err := r.ownVariants(ctx, clusters, specs, func(c string) bool {
 		return len(deletes[specs[c].Revision])+len(moves[c]) > 0 ||
 			specs[c].Revision != target && mayStay(specs[c], target, content) && (!v.complete || v.touched[c])
@@ -208,7 +211,8 @@ func variants(content *atoll.Content, target string, p parts, v view) map[string
 			verdicts = verdicts[1:]
 		}
 		row, has := p.rows[c.Name]
-		if v.complete && has && mayStay(row, target, content) && row.UID == c.UID && !v.touched[c.Name] {
+		if v.complete && has && mayStay(row, target, content) && row.UID == c.UID && !v.touched[c.Name] &&
+			!strings.HasPrefix(row.Reason, atoll.RowRemovalHeld) {
 			continue
 		}
 		if !has && (len(verdicts) == 0 || verdicts[0].Cluster != c.Name || verdicts[0].Outcome == schedule.Out) {

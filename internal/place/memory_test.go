@@ -309,11 +309,11 @@ func (m *memory) bundle(uid string, change func(*state.Bundle)) {
 func (m *memory) cut(uid string, content *atoll.Content) {
 	m.mu.Lock()
 	n := len(m.revisions[uid]) + 1
-	name := fmt.Sprintf("%s-r%d", uid, n)
+	name := fmt.Sprintf("%s-%d-r%d", uid, n, n)
 	m.contents[name] = content
 	m.revisions[uid] = append(m.revisions[uid], &enginev1.Revision{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: uid}, Number: int64(n)},
+		Spec:       enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: uid}, Number: int64(n), Base: content.Base},
 	})
 	m.mu.Unlock()
 	for _, fn := range m.onRev {
@@ -371,7 +371,7 @@ func (m *memory) settle(uid string) {
 func (m *memory) show(uid string) string {
 	var out []string
 	for _, r := range (memRows{m}).OfBundle(uid) {
-		s := fmt.Sprintf("%s %s %s", r.Cluster, r.Spec.Phase, strings.TrimPrefix(r.Spec.Revision, uid+"-"))
+		s := fmt.Sprintf("%s %s %s", r.Cluster, r.Spec.Phase, r.Spec.Revision[strings.LastIndexByte(r.Spec.Revision, '-')+1:])
 		for _, n := range r.Spec.Assigned {
 			s += fmt.Sprint(" ", n)
 		}

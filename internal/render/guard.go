@@ -253,7 +253,8 @@ func TouchesData(o v1alpha1.Overriders) bool {
 	})
 }
 
-// SetsReplicas tells whether the overriders may change how many replicas a workload has.
+// SetsReplicas tells whether the overriders may change how many replicas a workload has
+// in a cluster, none by keeping it out among it.
 func SetsReplicas(o v1alpha1.Overriders) bool {
 	merges := func(raw []byte) bool {
 		p, err := parseMerge(raw)
@@ -263,6 +264,9 @@ func SetsReplicas(o v1alpha1.Overriders) bool {
 		_, whole := m["$patch"]
 		_, retains := m["$retainKeys"]
 		return err != nil || there && (!isMap || sets || whole || retains)
+	}
+	if o.NotHere != nil && *o.NotHere {
+		return true
 	}
 	return slices.ContainsFunc(steps(&o), func(s step) bool {
 		switch do := s.do; {

@@ -369,3 +369,10 @@ func TestHopelessOverridersAreNamed(t *testing.T) {
 		}
 	}
 }
+
+func decode(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
+}

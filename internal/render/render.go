@@ -34,7 +34,8 @@ type Input struct {
 }
 
 // Render gives the content's items as one member gets them, in the content's
-// order, and which rule set which field; those that are held back are left out. An item to which a rule does not apply has
+// order, and which rule set which field; those that are held back, or kept out
+// of the cluster, are left out. An item to which a rule does not apply has
 // an Error instead of an object; the others are as if it had none.
 func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 	matching := map[atoll.ItemKey][]*atoll.Rule{}
@@ -53,9 +54,14 @@ func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 	var atomic *atoll.Rule
 	out := make([]atoll.Rendered, 0, len(content.Items))
 	var notes []Provenance
+	kept := sayers(content, in.Rules)
 	for i := range content.Items {
 		item := &content.Items[i]
 		if item.State == atoll.ItemRemovalHeld {
+			continue
+		}
+		if r := kept[item.Key]; r != nil && *r.Overriders.NotHere && !item.Divided {
+			notes = append(notes, Provenance{Item: item.Key, Policy: r.Policy, Rule: r.Index, Overrider: "notHere", Value: true})
 			continue
 		}
 		r, n, failed := renderItem(item, matching[item.Key], in, scaled[item.Key])

@@ -79,8 +79,8 @@ type Input struct {
 	// it and the target revision: "key uid", sorted. Orphaned items are not listed.
 	Deletes map[string][]string
 	// MovesAway lists, by cluster name, what the target revision takes out of the
-	// row there because Bundles that are not in that cluster hold it now: "key uid",
-	// sorted.
+	// row there because Bundles that are not in that cluster hold it now, or because
+	// override rules keep it out of the cluster: "key uid", sorted.
 	MovesAway map[string][]string
 	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included,
 	// that lost something by direct deletes in the last Window.
