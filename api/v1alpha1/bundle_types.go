@@ -51,7 +51,7 @@ type BundleSpec struct {
 	Group string `json:"group,omitempty"`
 	// Placement as in the source.
 	// +optional
-	Placement Placement `json:"placement,omitempty"`
+	Placement PlacementSpec `json:"placement,omitempty"`
 	// ConflictResolution as in the source.
 	ConflictResolution ConflictResolution `json:"conflictResolution"`
 	// Removal as in the source.
@@ -87,6 +87,9 @@ const (
 	BundleBound = "Bound"
 	// BundleScheduled is false while no cluster fits.
 	BundleScheduled = "Scheduled"
+	// BundleReplicasPlaced is false while replicas of a divided workload have no place,
+	// since clusters are at their bounds. It is there once that has happened.
+	BundleReplicasPlaced = "ReplicasPlaced"
 	// BundleApplied is true when every reachable row has applied its revision.
 	BundleApplied = "Applied"
 	// BundleReady is true when every item of every reachable row is healthy.
@@ -117,7 +120,7 @@ type BundleStatus struct {
 	// ReadyReplicas over all clusters.
 	// +optional
 	ReadyReplicas int64 `json:"readyReplicas,omitempty"`
-	// Conditions: Scheduled, Applied, Ready, RemovalHeld.
+	// Conditions: Bound, Scheduled, ReplicasPlaced, Applied, Ready, RemovalHeld.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

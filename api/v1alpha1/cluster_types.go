@@ -66,7 +66,24 @@ type ClusterSpec struct {
 	// +listMapKey=key
 	// +listMapKey=effect
 	Taints []Taint `json:"taints,omitempty"`
+
+	// ReportedRoom says whether the room that the agent reports steers placement: how
+	// many new replicas placements by available replicas, and aggregated ones, give the
+	// cluster. It never takes away what runs. Ignore treats the cluster as one whose
+	// room nobody knows. Default Use.
+	// +optional
+	// +kubebuilder:validation:Enum=Use;Ignore
+	ReportedRoom ReportedRoom `json:"reportedRoom,omitempty"`
 }
+
+// ReportedRoom says whether reports of room steer placement.
+type ReportedRoom string
+
+// What becomes of reported room.
+const (
+	RoomUse    ReportedRoom = "Use"
+	RoomIgnore ReportedRoom = "Ignore"
+)
 
 // ConnectionType is how an agent keeps in touch.
 // +kubebuilder:validation:Enum=Stream;CheckIn
@@ -191,6 +208,23 @@ type ResourceSummary struct {
 	// significant digits, so that ordinary churn writes nothing.
 	// +optional
 	Requested corev1.ResourceList `json:"requested,omitempty"`
+	// Room that nodes have left for pods, written when it changes by an eighth of some
+	// resource, or by less for half a minute. Absent where the agent does not tell it.
+	// +optional
+	Room *NodeRoom `json:"room,omitempty"`
+}
+
+// NodeRoom is what nodes that are ready and not cordoned have left for pods.
+type NodeRoom struct {
+	// Classes of nodes that have about as much left, rounded down, one text each, such
+	// as "3 cpu=3500m memory=12288Mi pods=90 nvidia.com/gpu=2 taints=gpu=yes:NoSchedule":
+	// three nodes with that much each. At most 24 are told; nodes that can take no
+	// pod are in none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=1024
+	Classes []string `json:"classes,omitempty"`
 }
 
 // ClusterList is a list of Clusters.

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,7 +51,25 @@ type OverrideSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
+	// Apply says when an edit of the policy reaches clusters that hold the objects
+	// already: Now, or WithNextChange, that is together with the next change of what
+	// the Bundle sends. Clusters that are placed after the edit get it at once, and so
+	// does one whose own change makes other rules target it. Default Now. Not in
+	// Karmada.
+	// +optional
+	// +kubebuilder:default=Now
+	// +kubebuilder:validation:Enum=Now;WithNextChange
+	Apply ApplyTime `json:"apply,omitempty"`
 }
+
+// ApplyTime is when an override policy's edits are applied.
+type ApplyTime string
+
+// The times.
+const (
+	ApplyNow            ApplyTime = "Now"
+	ApplyWithNextChange ApplyTime = "WithNextChange"
+)
 
 // ClusterOverrideSpec is an OverrideSpec that may be enforced.
 type ClusterOverrideSpec struct {
@@ -66,12 +85,50 @@ type RuleWithCluster struct {
 	// TargetCluster in which the rule applies. Without one: in all.
 	// +optional
 	TargetCluster *ClusterAffinity `json:"targetCluster,omitempty"`
+	// OnMissing says what becomes of an overrider that does not apply: its value cannot be
+	// had of the cluster, or the object has no such place. Stop keeps the object as it is
+	// in that cluster; Skip leaves that overrider out, and explain says so. Default Stop.
+	// Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Enum=Stop;Skip
+	OnMissing OnMissing `json:"onMissing,omitempty"`
+	// Atomic: where the rule stops one object of a Bundle in a cluster, it stops all of
+	// the Bundle's objects there. Default false. Not in Karmada.
+	// +optional
+	Atomic bool `json:"atomic,omitempty"`
 	// Overriders of the rule: at least one.
 	Overriders Overriders `json:"overriders"`
 }
 
-// Overriders are applied in this order: image, labels, annotations, replicas,
-// plaintext.
+// OnMissing is what becomes of an overrider that does not apply.
+type OnMissing string
+
+// The ways.
+const (
+	OnMissingStop OnMissing = "Stop"
+	OnMissingSkip OnMissing = "Skip"
+)
+
+// ValueSource is a value that clusters have.
+type ValueSource struct {
+	// CEL expression over the Cluster, such as cluster.labels['dns']. It sees what is set
+	// on the hub: cluster.name, cluster.labels, cluster.region, cluster.zone and
+	// cluster.provider. A label that the cluster does not have is no value.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	CEL string `json:"cel"`
+}
+
+// Overriders are applied in this order, the first seven of which are Karmada's
+// (image, command, args, labels, annotations, field, plaintext): imageOverrider,
+// commandOverrider, argsOverrider, labelsOverrider, annotationsOverrider,
+// fieldOverrider, envOverrider, resourcesOverrider, replicas, mergePatch,
+// strategicMerge, plaintext; then those of ordered, one by one. notHere has no place in
+// the order: of all rules for a cluster the last that says it decides.
+//
+// Containers are those of every pod template, wherever the object has it, in custom
+// kinds too: of any map outside of metadata and status whose containers all have
+// names. An overrider for a container that the object does not have does nothing to it.
 //
 // +kubebuilder:validation:MinProperties=1
 type Overriders struct {
@@ -79,6 +136,14 @@ type Overriders struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	ImageOverrider []ImageOverrider `json:"imageOverrider,omitempty"`
+	// CommandOverrider changes the command of containers.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	CommandOverrider []CommandArgsOverrider `json:"commandOverrider,omitempty"`
+	// ArgsOverrider changes the args of containers.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	ArgsOverrider []CommandArgsOverrider `json:"argsOverrider,omitempty"`
 	// LabelsOverrider changes the object's own labels.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
@@ -87,16 +152,94 @@ type Overriders struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	AnnotationsOverrider []LabelAnnotationOverrider `json:"annotationsOverrider,omitempty"`
+	// FieldOverrider changes a JSON or YAML document that a text field holds.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	FieldOverrider []FieldOverrider `json:"fieldOverrider,omitempty"`
+	// EnvOverrider changes environment variables of containers. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	EnvOverrider []EnvOverrider `json:"envOverrider,omitempty"`
+	// ResourcesOverrider changes requests and limits of containers. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	ResourcesOverrider []ResourcesOverrider `json:"resourcesOverrider,omitempty"`
 	// Replicas sets spec.replicas of Deployments, StatefulSets, ReplicaSets and
-	// ReplicationControllers (spec.parallelism of Jobs). Refused on an object
-	// whose replicas are Divided. Not in Karmada.
+	// ReplicationControllers, and of custom kinds that state it as a number
+	// (spec.parallelism of Jobs). Refused on an object whose replicas are Divided. Not
+	// in Karmada.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
+	// MergePatch is a JSON merge patch (RFC 7386) of the object: null takes a field
+	// away, a list is replaced as a whole. Not in Karmada.
+	// +optional
+	MergePatch *apiextensionsv1.JSON `json:"mergePatch,omitempty"`
+	// StrategicMerge is a strategic merge patch of the object, as kubectl patch
+	// carries it out: lists of built-in kinds are merged by their keys. Refused for
+	// custom kinds, which say nothing of how their lists are merged: use mergePatch.
+	// Not in Karmada.
+	// +optional
+	StrategicMerge *apiextensionsv1.JSON `json:"strategicMerge,omitempty"`
 	// Plaintext are JSON Patch operations.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	Plaintext []PlaintextOverrider `json:"plaintext,omitempty"`
+	// NotHere: the object is not sent to the cluster, and is taken out of it where it is
+	// there (left there under removal mode Orphan). What a cluster loses so counts
+	// against the removal budget, and is held over it. false takes back what an earlier
+	// rule said. Refused on an object whose replicas are Divided. Not in Karmada.
+	// +optional
+	NotHere *bool `json:"notHere,omitempty"`
+	// Ordered are applied after all of the above, in the order in which they stand. Not
+	// in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	Ordered []OrderedOverrider `json:"ordered,omitempty"`
+}
+
+// OrderedOverrider is exactly one overrider; each is as in Overriders.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:MaxProperties=1
+type OrderedOverrider struct {
+	// ImageOverrider changes parts of container images.
+	// +optional
+	ImageOverrider *ImageOverrider `json:"imageOverrider,omitempty"`
+	// CommandOverrider changes the command of containers.
+	// +optional
+	CommandOverrider *CommandArgsOverrider `json:"commandOverrider,omitempty"`
+	// ArgsOverrider changes the args of containers.
+	// +optional
+	ArgsOverrider *CommandArgsOverrider `json:"argsOverrider,omitempty"`
+	// LabelsOverrider changes the object's own labels.
+	// +optional
+	LabelsOverrider *LabelAnnotationOverrider `json:"labelsOverrider,omitempty"`
+	// AnnotationsOverrider changes the object's own annotations.
+	// +optional
+	AnnotationsOverrider *LabelAnnotationOverrider `json:"annotationsOverrider,omitempty"`
+	// FieldOverrider changes a JSON or YAML document that a text field holds.
+	// +optional
+	FieldOverrider *FieldOverrider `json:"fieldOverrider,omitempty"`
+	// EnvOverrider changes environment variables of containers.
+	// +optional
+	EnvOverrider *EnvOverrider `json:"envOverrider,omitempty"`
+	// ResourcesOverrider changes requests and limits of containers.
+	// +optional
+	ResourcesOverrider *ResourcesOverrider `json:"resourcesOverrider,omitempty"`
+	// Replicas sets how many replicas the object has.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas *int32 `json:"replicas,omitempty"`
+	// MergePatch is a JSON merge patch of the object.
+	// +optional
+	MergePatch *apiextensionsv1.JSON `json:"mergePatch,omitempty"`
+	// StrategicMerge is a strategic merge patch of the object.
+	// +optional
+	StrategicMerge *apiextensionsv1.JSON `json:"strategicMerge,omitempty"`
+	// Plaintext is a JSON Patch operation.
+	// +optional
+	Plaintext *PlaintextOverrider `json:"plaintext,omitempty"`
 }
 
 // ImageOverrider changes one component of images.
@@ -115,6 +258,9 @@ type ImageOverrider struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Value string `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
 }
 
 // ImagePredicate names the field that holds the image.
@@ -145,15 +291,138 @@ const (
 	OverrideReplace OverriderOperator = "replace"
 )
 
+// CommandArgsOverrider changes the command or the args of a container.
+type CommandArgsOverrider struct {
+	// ContainerName of the container or init container.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName"`
+	// Operator: add appends the values, remove takes every element away that is equal
+	// to one of them.
+	// +kubebuilder:validation:Enum=add;remove
+	Operator OverriderOperator `json:"operator"`
+	// Value lists what is added or removed.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=65536
+	Value []string `json:"value,omitempty"`
+	// ValueFrom gives, per cluster, a text or a list of texts that follow those of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
+}
+
 // LabelAnnotationOverrider changes labels or annotations.
 type LabelAnnotationOverrider struct {
-	// Operator: add sets keys that are absent, replace sets keys that are there,
-	// remove takes keys away.
+	// Operator: add sets keys whether they are there or not, replace sets keys that
+	// are there, remove takes keys away; all as in Karmada.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
 	// Value holds the keys, and the values for add and replace.
+	// +optional
 	// +kubebuilder:validation:MinProperties=1
-	Value map[string]string `json:"value"`
+	// +kubebuilder:validation:MaxProperties=256
+	Value map[string]string `json:"value,omitempty"`
+	// ValueFrom gives the values of further keys per cluster.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=64
+	ValueFrom map[string]ValueSource `json:"valueFrom,omitempty"`
+}
+
+// FieldOverrider changes a document that a text field holds: what is not named in it
+// stays. Exactly one of json and yaml.
+//
+// +kubebuilder:validation:MinProperties=2
+// +kubebuilder:validation:MaxProperties=2
+type FieldOverrider struct {
+	// FieldPath of the text, as a JSON Pointer, such as /data/config.yaml.
+	// +kubebuilder:validation:Pattern=`^/`
+	// +kubebuilder:validation:MaxLength=1024
+	FieldPath string `json:"fieldPath"`
+	// JSON operations on a JSON document. Its keys come out sorted, its indentation
+	// stays.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	JSON []DocumentPatch `json:"json,omitempty"`
+	// YAML operations on a YAML document. Comments and the order of keys stay.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	YAML []DocumentPatch `json:"yaml,omitempty"`
+}
+
+// DocumentPatch is one operation on a document.
+type DocumentPatch struct {
+	// SubPath in the document, as a JSON Pointer.
+	// +kubebuilder:validation:Pattern=`^/`
+	// +kubebuilder:validation:MaxLength=1024
+	SubPath string `json:"subPath"`
+	// Operator, as of a JSON Patch.
+	// +kubebuilder:validation:Enum=add;remove;replace
+	Operator OverriderOperator `json:"operator"`
+	// Value for add and replace.
+	// +optional
+	Value *apiextensionsv1.JSON `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
+}
+
+// EnvOverrider changes environment variables.
+type EnvOverrider struct {
+	// ContainerName of the container or init container. Without one: all of both.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName,omitempty"`
+	// Operator: add sets variables whether they are there or not, replace sets
+	// variables that are there, remove takes variables away.
+	// +kubebuilder:validation:Enum=add;remove;replace
+	Operator OverriderOperator `json:"operator"`
+	// Value lists the variables.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	Value []EnvValue `json:"value"`
+}
+
+// EnvValue is an environment variable.
+type EnvValue struct {
+	// Name of the variable.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Name string `json:"name"`
+	// Value for add and replace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Value string `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
+}
+
+// ResourcesOverrider changes requests and limits.
+//
+// +kubebuilder:validation:MinProperties=2
+type ResourcesOverrider struct {
+	// ContainerName of the container or init container. Without one: every container,
+	// and no init container.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName,omitempty"`
+	// Operator: add sets quantities whether they are there or not, replace sets those
+	// that are there, remove takes them away, whatever is given as quantity.
+	// +kubebuilder:validation:Enum=add;remove;replace
+	Operator OverriderOperator `json:"operator"`
+	// Requests by resource.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	Requests map[string]resource.Quantity `json:"requests,omitempty"`
+	// Limits by resource.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 }
 
 // PlaintextOverrider is one JSON Patch operation.
@@ -168,6 +437,9 @@ type PlaintextOverrider struct {
 	// Value for add and replace.
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
+	// ValueFrom gives the value per cluster, in place of value.
+	// +optional
+	ValueFrom *ValueSource `json:"valueFrom,omitempty"`
 }
 
 // OverridePolicyList is a list of OverridePolicies.

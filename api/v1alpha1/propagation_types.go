@@ -40,6 +40,8 @@ type ClusterPropagationPolicy struct {
 }
 
 // PropagationSpec is shared by both policies.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.placement) && has(self.placementRef))",message="placement and placementRef exclude each other: give one of them"
 type PropagationSpec struct {
 	// ResourceSelectors choose the objects. At least one.
 	// +kubebuilder:validation:MinItems=1
@@ -52,11 +54,15 @@ type PropagationSpec struct {
 	// +optional
 	PropagateDeps bool `json:"propagateDeps,omitempty"`
 
-	// Placement chooses the clusters. Without one, every cluster that no taint
-	// repels.
+	// Placement chooses the clusters. Without one, and without placementRef, every
+	// cluster that no taint repels.
 	// +optional
-	// +kubebuilder:default={}
-	Placement Placement `json:"placement,omitempty"`
+	Placement PlacementSpec `json:"placement,omitzero"`
+
+	// PlacementRef names a Placement that chooses the clusters, in place of placement:
+	// an edit of it is an edit of this policy. Not in Karmada.
+	// +optional
+	PlacementRef *PlacementRef `json:"placementRef,omitempty"`
 
 	// Priority: where several policies select one object, the highest wins, then
 	// the more specific selector, then the older policy. Default 0.
@@ -210,20 +216,79 @@ type ResourceSelector struct {
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-// Placement chooses clusters and divides replicas among them.
-type Placement struct {
+// PlacementSpec chooses clusters and divides replicas among them.
+type PlacementSpec struct {
 	// ClusterAffinity narrows the clusters. Without one, all.
 	// +optional
 	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`
+	// ClusterSets, of which a cluster is in one at least. Empty: any cluster that the
+	// namespace may use. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	ClusterSets []string `json:"clusterSets,omitempty"`
+	// CELSelector is an expression that is true of a cluster, such as
+	// "cluster.labels['env'] == 'prod' && cluster.region.startsWith('eu-')". It sees
+	// cluster.name, labels, region, zone, provider, sets and, by literal name, those
+	// properties that the hub's admin listed; beside CEL's own functions there are
+	// quantity('64Gi') and versionAtLeast('1.31', '1.30'). Where it fails, such as by
+	// a key that is not there, the cluster does not fit. Its cost is bounded. Empty:
+	// any cluster. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	CELSelector string `json:"celSelector,omitempty"`
+	// APIs that a cluster serves, all of them. What the Bundle's own items need is
+	// looked after without. A cluster that has not told yet what it serves passes.
+	// Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	APIs []ServedAPI `json:"apis,omitempty"`
 	// ClusterTolerations let the placement pass clusters' taints; the meaning of
 	// core/v1's on pods, tolerationSeconds included.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	ClusterTolerations []corev1.Toleration `json:"clusterTolerations,omitempty"`
+	// MaxClusters keeps the best so many of the clusters that fit, from 1 to 1000000.
+	// Omitted: all of them. A cluster that runs the Bundle and still fits keeps it,
+	// however others score. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MaxClusters int32 `json:"maxClusters,omitempty"`
+	// SpreadConstraints spread the clusters over regions, zones, providers or values of
+	// a label.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	SpreadConstraints []SpreadConstraint `json:"spreadConstraints,omitempty"`
+	// Scores say which clusters are better where not all that fit are chosen, by the
+	// weighted mean of all; PreferNoSchedule taints that are not tolerated lower it by
+	// 200 each, and equal ones are told apart by a hash of the Bundle. Default: Balance.
+	// Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	Scores []Score `json:"scores,omitempty"`
+	// Rescheduling says when what runs moves to clusters that score better. Not in
+	// Karmada.
+	// +optional
+	Rescheduling *Rescheduling `json:"rescheduling,omitempty"`
 	// ReplicaScheduling says how the replicas of the Bundle's workloads are spread.
 	// +optional
 	// +kubebuilder:default={}
 	ReplicaScheduling ReplicaScheduling `json:"replicaScheduling,omitempty"`
+}
+
+// ServedAPI is a kind, or all of an API version, that a cluster serves.
+type ServedAPI struct {
+	// APIVersion, such as apps/v1; v1 for the core group.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// Kind, such as Deployment. Empty: any kind of that version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
 }
 
 // ClusterAffinity filters clusters: all that is given must hold.
@@ -231,7 +296,7 @@ type ClusterAffinity struct {
 	// LabelSelector over the Clusters' labels.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
-	// FieldSelector over region, zone and provider.
+	// FieldSelector over region, zone, provider and listed properties.
 	// +optional
 	FieldSelector *FieldSelector `json:"fieldSelector,omitempty"`
 	// ClusterNames that may be chosen. Empty: any.
@@ -244,7 +309,7 @@ type ClusterAffinity struct {
 	ExcludeClusters []string `json:"exclude,omitempty"`
 }
 
-// FieldSelector over fields of a Cluster's spec.
+// FieldSelector over fields of a Cluster.
 type FieldSelector struct {
 	// MatchExpressions that all hold.
 	// +kubebuilder:validation:MinItems=1
@@ -254,21 +319,30 @@ type FieldSelector struct {
 
 // FieldRequirement on one field.
 type FieldRequirement struct {
-	// Key of the field.
-	// +kubebuilder:validation:Enum=region;zone;provider
+	// Key of the field: region, zone or provider, which are set on the hub, or the
+	// name of a property that agents report and that the hub's admin listed. (Karmada
+	// has the first three.) Overrides do not see properties.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key"`
-	// Operator: In or NotIn.
-	// +kubebuilder:validation:Enum=In;NotIn
+	// Operator: In or NotIn a list of values, where a field that is not set counts as
+	// ""; Exists or DoesNotExist, without values; Gt or Lt one value, a quantity such
+	// as 10 or 64Gi, which a field that is not set or is no quantity never is. (Karmada
+	// has In and NotIn.)
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist;Gt;Lt
 	Operator corev1.NodeSelectorOperator `json:"operator"`
-	// Values, at least one.
-	// +kubebuilder:validation:MinItems=1
+	// Values: at least one for In and NotIn, one for Gt and Lt, none otherwise.
+	// +optional
 	// +kubebuilder:validation:MaxItems=256
-	Values []string `json:"values"`
+	Values []string `json:"values,omitempty"`
 }
 
 // ReplicaScheduling says how replicas are spread over the chosen clusters.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference))",message="replicaDivisionPreference and weightPreference need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals))",message="replicaDivisionPreference, weightPreference, onShortage and ordinals need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || !has(self.weightPreference.dynamicWeight)",message="Aggregated goes by available replicas anyway: dynamicWeight is for Weighted"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || !((has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight)) || self.weightPreference.staticWeightList.all(e, !has(e.weight))",message="Aggregated and dynamicWeight take no weights: entries of staticWeightList may only state minReplicas and maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight) || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
 type ReplicaScheduling struct {
 	// ReplicaSchedulingType: Duplicated (default) gives every cluster the whole
 	// number that the template states; Divided shares that number out. (Karmada
@@ -277,14 +351,46 @@ type ReplicaScheduling struct {
 	// +kubebuilder:default=Duplicated
 	// +kubebuilder:validation:Enum=Duplicated;Divided
 	ReplicaSchedulingType ReplicaSchedulingType `json:"replicaSchedulingType,omitempty"`
-	// ReplicaDivisionPreference for Divided: Weighted, by weightPreference.
-	// Default Weighted.
+	// ReplicaDivisionPreference for Divided. Weighted divides by weightPreference.
+	// Aggregated uses as few clusters as it can: what runs stays, clusters that run
+	// some are filled first, as far as they have room, then those with the most room,
+	// and a smaller number takes from those first that have the least. A cluster whose
+	// room nobody knows gets what no other has room for. Default Weighted.
 	// +optional
-	// +kubebuilder:validation:Enum=Weighted
+	// +kubebuilder:validation:Enum=Weighted;Aggregated
 	ReplicaDivisionPreference ReplicaDivisionPreference `json:"replicaDivisionPreference,omitempty"`
-	// WeightPreference for Weighted. Without one, all clusters weigh the same.
+	// WeightPreference for Weighted; without one, all clusters weigh the same. Under
+	// Aggregated it states bounds alone.
 	// +optional
 	WeightPreference *ClusterPreferences `json:"weightPreference,omitempty"`
+	// OnShortage, for Divided: what happens to a workload of which not all replicas
+	// have a place, since clusters are at their bounds. PlaceWhatFits (default) places
+	// those that have one; PlaceNothing adds none, so that what runs stays as it is.
+	// Either way the Bundle's condition ReplicasPlaced tells how many have none. Not
+	// in Karmada.
+	// +optional
+	// +kubebuilder:validation:Enum=PlaceWhatFits;PlaceNothing
+	OnShortage OnShortage `json:"onShortage,omitempty"`
+	// Ordinals, for Divided: StatefulSets are divided too. Each cluster that runs some
+	// of one has a range of ordinals of its own: it gets spec.replicas and
+	// spec.ordinals.start. A range stays where it is as long as the cluster is placed.
+	// Without it (default), a StatefulSet goes whole to one cluster. Taking it away
+	// again gathers a StatefulSet where most of it may be, under the ordinals that are
+	// there. Not in Karmada.
+	// +optional
+	Ordinals *OrdinalRanges `json:"ordinals,omitempty"`
+}
+
+// OrdinalRanges says how the ordinals of divided StatefulSets are given to clusters.
+type OrdinalRanges struct {
+	// Size of a range: the first begins where the template's spec.ordinals.start says,
+	// the next that many ordinals later, and so on. No cluster runs more of a
+	// StatefulSet than that. Ranges that are there when it changes stay. Default 1000.
+	// +optional
+	// +kubebuilder:default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Size int32 `json:"size,omitempty"`
 }
 
 // ReplicaSchedulingType is Duplicated or Divided.
@@ -299,26 +405,76 @@ const (
 // ReplicaDivisionPreference is how Divided divides.
 type ReplicaDivisionPreference string
 
-// DivideWeighted divides by weights.
-const DivideWeighted ReplicaDivisionPreference = "Weighted"
+// The division preferences.
+const (
+	DivideWeighted   ReplicaDivisionPreference = "Weighted"
+	DivideAggregated ReplicaDivisionPreference = "Aggregated"
+)
 
-// ClusterPreferences holds weights.
+// OnShortage is what happens where not all replicas have a place.
+type OnShortage string
+
+// The answers to a shortage.
+const (
+	PlaceWhatFits OnShortage = "PlaceWhatFits"
+	PlaceNothing  OnShortage = "PlaceNothing"
+)
+
+// ClusterPreferences holds weights and bounds.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.staticWeightList) || has(self.dynamicWeight)",message="state staticWeightList or dynamicWeight"
 type ClusterPreferences struct {
 	// StaticWeightList: a cluster's weight is the sum of the entries that match
-	// it; one that none matches gets no replicas.
+	// it; one that none matches gets no replicas. Its bounds are the tightest of those
+	// entries. With dynamicWeight, and under Aggregated, entries have no weights, and a
+	// cluster that none matches has no bounds. (Karmada ignores the list there.)
+	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
-	StaticWeightList []StaticClusterWeight `json:"staticWeightList"`
+	StaticWeightList []StaticClusterWeight `json:"staticWeightList,omitempty"`
+	// DynamicWeight AvailableReplicas: what runs stays, and new replicas are divided
+	// by how many more of them each cluster has room for, as its agent reports it
+	// (Cluster's status.resources.room) less what the hub promised since. A smaller
+	// number takes from each in proportion. A cluster whose room nobody knows, since
+	// its agent is old or new or its reportedRoom is Ignore, keeps what it has and
+	// gets what no other has room for. Selectors and affinities of pods are not
+	// looked at.
+	// +optional
+	// +kubebuilder:validation:Enum=AvailableReplicas
+	DynamicWeight DynamicWeight `json:"dynamicWeight,omitempty"`
 }
 
-// StaticClusterWeight gives a weight to the clusters that match.
+// DynamicWeight is what weights follow.
+type DynamicWeight string
+
+// WeighAvailableReplicas goes by how many more replicas clusters have room for.
+const WeighAvailableReplicas DynamicWeight = "AvailableReplicas"
+
+// StaticClusterWeight gives a weight, and bounds, to the clusters that match.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.weight) || has(self.minReplicas) || has(self.maxReplicas)",message="state weight, minReplicas or maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas is above maxReplicas"
 type StaticClusterWeight struct {
 	// TargetCluster that gets the weight.
 	TargetCluster ClusterAffinity `json:"targetCluster"`
 	// Weight, from 1 to 1,000,000.
+	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
-	Weight int64 `json:"weight"`
+	Weight int64 `json:"weight,omitempty"`
+	// MinReplicas of each divided workload that such a cluster gets before the rest is
+	// divided. Where there are not enough for all minimums, they are divided up to
+	// them. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	MinReplicas int64 `json:"minReplicas,omitempty"`
+	// MaxReplicas of each divided workload that such a cluster gets; also where another
+	// entry's minReplicas is above it. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	MaxReplicas int64 `json:"maxReplicas,omitempty"`
 }
 
 // PropagationStatus says what a policy does.

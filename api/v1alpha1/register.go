@@ -17,8 +17,15 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterPropagationPolicy{}, &ClusterPropagationPolicyList{},
 		&OverridePolicy{}, &OverridePolicyList{},
 		&ClusterOverridePolicy{}, &ClusterOverridePolicyList{},
+		&Placement{}, &PlacementList{},
+		&ClusterPlacement{}, &ClusterPlacementList{},
+		&PlacementDecision{}, &PlacementDecisionList{},
+		&ClusterPlacementDecision{}, &ClusterPlacementDecisionList{},
+		&ClusterScore{}, &ClusterScoreList{},
 		&Bundle{}, &BundleList{},
 		&ClusterBundle{}, &ClusterBundleList{},
+		&ClusterSet{}, &ClusterSetList{},
+		&ClusterSetBinding{}, &ClusterSetBindingList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

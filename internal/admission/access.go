@@ -88,22 +88,17 @@ func (p *Plugin) mayRead(ctx context.Context, u user.Info, need []access) error 
 		if x.resource.Resource == "" {
 			x.resource = p.resource(x.kind)
 		}
-		if x.name != "" && p.allowed(ctx, u, "get", x) {
+		if p.allowed(ctx, u, "get", x) {
 			continue
 		}
-		name := x.name
-		if x.name = ""; p.allowed(ctx, u, "list", x) {
-			continue
-		}
-		where := "in all namespaces"
+		where, what := "in all namespaces", ""
 		if x.namespace != "" {
 			where = fmt.Sprintf("in namespace %q", x.namespace)
 		}
-		verb := "list"
-		if name != "" {
-			verb = fmt.Sprintf("get %q or list", name)
+		if x.name != "" {
+			what = fmt.Sprintf("%q of ", x.name)
 		}
-		return fmt.Errorf("whoever places objects must be able to read them: %q may not %s %s %s", u.GetName(), verb, x.resource, where)
+		return fmt.Errorf("whoever places objects must be able to read them: %q may not get %s%s %s", u.GetName(), what, x.resource, where)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// validateCluster refuses malformed taints, and acceptance by who may not accept.
+// validateCluster refuses malformed taints, and writes by who manages no set of the
+// Cluster or may not accept.
 func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typed[v1alpha1.Cluster](a)
 	if err != nil {
@@ -34,6 +35,9 @@ func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) er
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	if err := p.validateMembership(ctx, a, now, before); err != nil {
+		return err
 	}
 	if !now.Spec.Accepted || before != nil && before.Spec.Accepted {
 		return nil

@@ -20,10 +20,22 @@ func isBundle(a admission.Attributes) bool {
 	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "Bundle" || k.Kind == "ClusterBundle")
 }
 
+// isDecision tells of what the hub publishes for a Placement.
+func isDecision(a admission.Attributes) bool {
+	k := a.GetKind()
+	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "PlacementDecision" || k.Kind == "ClusterPlacementDecision")
+}
+
 // validateEngine keeps users' hands off what the hub writes itself: on a Bundle they
 // may confirm a removal or take it back, on the HubState answer after a restore.
 func validateEngine(a admission.Attributes) error {
 	kind := a.GetKind().Kind
+	if isDecision(a) {
+		if collects(a) {
+			return nil // with its Placement
+		}
+		return admission.NewForbidden(a, fmt.Errorf("only the hub writes a %s: edit the placement that it comes from", kind))
+	}
 	if a.GetOperation() == admission.Update {
 		switch {
 		case isBundle(a) && a.GetSubresource() == "":

@@ -19,7 +19,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bind"
+	"atoll.dev/atoll/internal/claim"
 )
 
 // Name of the plugin.
@@ -28,7 +28,7 @@ const Name = "Atoll"
 // Hub is what admission asks of the rest of the hub.
 type Hub interface {
 	// Holds tells whether the object is placed, or needed by something that is.
-	Holds(sub bind.Subject) bool
+	Holds(sub claim.Subject) bool
 	// Carries tells whether an object, if it is placed, can be sent: nil, or why it is
 	// too large.
 	Carries(t *unstructured.Unstructured) error
@@ -49,6 +49,10 @@ type Options struct {
 	Own func(user.Info) bool
 	// Hub gives the rest of the hub, false until it is there. Required.
 	Hub func() (Hub, bool)
+	// Properties that the hub's admin listed, of those that agents report; nil: none.
+	Properties func() []string
+	// Sets gives the table of ClusterSets, false until it is there. nil: never.
+	Sets func() (Sets, bool)
 	// Clock for the times that taints were added; default: the real one.
 	Clock clock.PassiveClock
 }
@@ -117,13 +121,16 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 		return admission.NewForbidden(a, errors.New("agents write nothing on the hub: they report over their stream"))
 	}
 	if a.GetOperation() == admission.Delete {
-		return p.validateDelete(a)
+		return p.validateDelete(ctx, a)
 	}
-	if a.GetKind().Group == engineGroup || isBundle(a) {
+	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
 		return validateEngine(a)
 	}
 	if err := p.validateAnnotation(ctx, a); err != nil {
 		return err // also through a subresource, since some let annotations be written
+	}
+	if a.GetSubresource() == "approval" {
+		return p.validateApproval(ctx, a)
 	}
 	if a.GetSubresource() != "" {
 		return nil
@@ -136,8 +143,14 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 		return p.validateCluster(ctx, a)
 	case "PropagationPolicy", "ClusterPropagationPolicy":
 		return p.validatePropagation(ctx, a)
+	case "Placement", "ClusterPlacement":
+		return p.validatePlacement(a)
 	case "OverridePolicy", "ClusterOverridePolicy":
 		return p.validateOverride(ctx, a)
+	case "ClusterSet":
+		return p.validateSet(ctx, a)
+	case "ClusterSetBinding":
+		return p.validateBinding(ctx, a)
 	}
 	return nil
 }

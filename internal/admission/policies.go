@@ -36,7 +36,12 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	at := field.NewPath("spec")
 	errs := checkSpecSize(spec, at)
 	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
-	errs = append(errs, checkPlacement(&spec.Placement, at.Child("placement"))...)
+	errs = append(errs, p.checkPlacement(&spec.Placement, at.Child("placement"))...)
+	if ref := spec.PlacementRef; ref != nil {
+		for _, msg := range validation.IsDNS1123Subdomain(ref.Name) {
+			errs = append(errs, field.Invalid(at.Child("placementRef", "name"), ref.Name, msg))
+		}
+	}
 	if spec.GroupBy.LabelKey != "" {
 		for _, msg := range validation.IsQualifiedName(spec.GroupBy.LabelKey) {
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
@@ -49,6 +54,18 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
+	if a.GetNamespace() != "" {
+		var had []reach
+		if before != nil {
+			had = reachOf(&before.Spec.Placement, at.Child("placement"))
+		}
+		if errs := p.checkReach(a.GetNamespace(), reachOf(&spec.Placement, at.Child("placement")), had, at.Child("placement")); len(errs) > 0 {
+			return admission.NewForbidden(a, errs.ToAggregate())
+		}
+	}
+	if err := p.mayTakeOver(ctx, a, spec.ConflictResolution); err != nil {
+		return err
+	}
 	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
 	if spec.PropagateDeps {
 		for _, ns := range namespacesOf(a.GetNamespace(), spec.ResourceSelectors) {
@@ -57,6 +74,36 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
 		return admission.NewForbidden(a, err)
+	}
+	return nil
+}
+
+// validatePlacement is for both kinds of Placement: what they hold is what a policy's
+// placement may hold. Who may write one may steer the policies that refer to it, which are
+// of its namespace, or cluster policies.
+func (p *Plugin) validatePlacement(a admission.Attributes) error {
+	now, before, err := typed[v1alpha1.Placement](a)
+	if err != nil {
+		return err
+	}
+	if now.DeletionTimestamp != nil {
+		return nil
+	}
+	at := field.NewPath("spec")
+	errs := checkSpecSize(&now.Spec, at)
+	errs = append(errs, p.checkPlacement(&now.Spec, at)...)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	if a.GetNamespace() == "" || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		return nil
+	}
+	var had []reach
+	if before != nil {
+		had = reachOf(&before.Spec, at)
+	}
+	if errs := p.checkReach(a.GetNamespace(), reachOf(&now.Spec, at), had, at); len(errs) > 0 {
+		return admission.NewForbidden(a, errs.ToAggregate())
 	}
 	return nil
 }
@@ -121,6 +168,10 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	if namespaced {
 		errs = append(errs, checkTouches(spec, at)...)
 	}
+	if cost, over := render.Expensive(spec.OverrideRules); over {
+		errs = append(errs, field.Forbidden(at.Child("overrideRules"),
+			fmt.Sprintf("their expressions may cost %d units together, and at most %d are allowed in a cluster", cost, render.MaxRowCost)))
+	}
 	for i := range spec.OverrideRules {
 		errs = append(errs, p.checkRule(a, spec, i, at.Child("overrideRules").Index(i))...)
 	}
@@ -129,6 +180,15 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	}
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
+	}
+	if namespaced {
+		var had []reach
+		if before != nil {
+			had = reachOfRules(before.Spec.OverrideRules, at.Child("overrideRules"))
+		}
+		if errs := p.checkReach(a.GetNamespace(), reachOfRules(spec.OverrideRules, at.Child("overrideRules")), had, at); len(errs) > 0 {
+			return admission.NewForbidden(a, errs.ToAggregate())
+		}
 	}
 	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
 	if len(spec.ResourceSelectors) == 0 {
@@ -165,9 +225,12 @@ func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, i int, at *field.Path) field.ErrorList {
 	r := &spec.OverrideRules[i]
 	errs := checkAffinity(r.TargetCluster, at.Child("targetCluster"))
+	if r.TargetCluster != nil {
+		errs = append(errs, checkFieldKeys(r.TargetCluster.FieldSelector, at.Child("targetCluster", "fieldSelector"), unseen)...)
+	}
 	o := &r.Overriders
 	in := at.Child("overriders")
-	if len(o.ImageOverrider)+len(o.LabelsOverrider)+len(o.AnnotationsOverrider)+len(o.Plaintext) == 0 && o.Replicas == nil {
+	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {
 		errs = append(errs, field.Required(in, "a rule without overriders does nothing"))
 	}
 	for _, problem := range render.CheckOverriders(*o) {
@@ -175,11 +238,47 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 	}
 	errs = append(errs, checkKeys(o.LabelsOverrider, in.Child("labelsOverrider"), validation.IsValidLabelValue)...)
 	errs = append(errs, checkKeys(o.AnnotationsOverrider, in.Child("annotationsOverrider"), nil)...)
-	if o.Replicas != nil {
+	for i, one := range o.Ordered {
+		here := in.Child("ordered").Index(i)
+		if one.LabelsOverrider != nil {
+			errs = append(errs, checkKeyValues(*one.LabelsOverrider, here.Child("labelsOverrider"), validation.IsValidLabelValue)...)
+		}
+		if one.AnnotationsOverrider != nil {
+			errs = append(errs, checkKeyValues(*one.AnnotationsOverrider, here.Child("annotationsOverrider"), nil)...)
+		}
+	}
+	errs = append(errs, checkMergeable(spec, *o, in)...)
+	if render.SetsReplicas(*o) {
 		if hub, ok := p.Hub(); ok {
 			if key, divided := hub.Divided(a.GetNamespace(), spec.ResourceSelectors); divided {
-				errs = append(errs, field.Forbidden(in.Child("replicas"),
+				if o.Replicas != nil {
+					in = in.Child("replicas")
+				}
+				errs = append(errs, field.Forbidden(in,
 					fmt.Sprintf("the placement of %s %s divides its replicas, so that no override can set them", key.Kind, key.Name)))
+			}
+		}
+	}
+	return errs
+}
+
+// checkMergeable refuses strategic merge patches of kinds that say nothing of how their
+// lists are merged.
+func checkMergeable(spec *v1alpha1.OverrideSpec, o v1alpha1.Overriders, at *field.Path) field.ErrorList {
+	var paths []*field.Path
+	if o.StrategicMerge != nil {
+		paths = append(paths, at.Child("strategicMerge"))
+	}
+	for i := range o.Ordered {
+		if o.Ordered[i].StrategicMerge != nil {
+			paths = append(paths, at.Child("ordered").Index(i).Child("strategicMerge"))
+		}
+	}
+	var errs field.ErrorList
+	for _, path := range paths {
+		for _, rs := range spec.ResourceSelectors {
+			if gk := kindOf(rs); !render.Mergeable(gk) {
+				errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch", gk)))
 			}
 		}
 	}
@@ -189,16 +288,22 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 func checkKeys(list []v1alpha1.LabelAnnotationOverrider, at *field.Path, value func(string) []string) field.ErrorList {
 	var errs field.ErrorList
 	for i, l := range list {
-		for k, v := range l.Value {
-			for _, msg := range validation.IsQualifiedName(k) {
-				errs = append(errs, field.Invalid(at.Index(i).Child("value"), k, msg))
-			}
-			if value == nil || l.Operator == v1alpha1.OverrideRemove {
-				continue
-			}
-			for _, msg := range value(v) {
-				errs = append(errs, field.Invalid(at.Index(i).Child("value").Key(k), v, msg))
-			}
+		errs = append(errs, checkKeyValues(l, at.Index(i), value)...)
+	}
+	return errs
+}
+
+func checkKeyValues(l v1alpha1.LabelAnnotationOverrider, at *field.Path, value func(string) []string) field.ErrorList {
+	var errs field.ErrorList
+	for k, v := range l.Value {
+		for _, msg := range validation.IsQualifiedName(k) {
+			errs = append(errs, field.Invalid(at.Child("value"), k, msg))
+		}
+		if value == nil || l.Operator == v1alpha1.OverrideRemove {
+			continue
+		}
+		for _, msg := range value(v) {
+			errs = append(errs, field.Invalid(at.Child("value").Key(k), v, msg))
 		}
 	}
 	return errs

@@ -152,16 +152,20 @@ func contradictions(keys map[string]*constraint, at *field.Path) field.ErrorList
 }
 
 // checkPlacement of a propagation policy.
-func checkPlacement(p *v1alpha1.Placement, at *field.Path) field.ErrorList {
-	errs := checkAffinity(p.ClusterAffinity, at.Child("clusterAffinity"))
-	for i, t := range p.ClusterTolerations {
+func (p *Plugin) checkPlacement(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	errs := checkAffinity(pl.ClusterAffinity, at.Child("clusterAffinity"))
+	errs = append(errs, p.checkFilters(pl, at)...)
+	errs = append(errs, p.checkChoice(pl, at)...)
+	for i, t := range pl.ClusterTolerations {
 		errs = append(errs, checkToleration(t, at.Child("clusterTolerations").Index(i))...)
 	}
-	if w := p.ReplicaScheduling.WeightPreference; w != nil {
+	if w := pl.ReplicaScheduling.WeightPreference; w != nil {
 		list := at.Child("replicaScheduling", "weightPreference", "staticWeightList")
 		for i := range w.StaticWeightList {
 			entry := &w.StaticWeightList[i]
-			errs = append(errs, checkAffinity(&entry.TargetCluster, list.Index(i).Child("targetCluster"))...)
+			target := list.Index(i).Child("targetCluster")
+			errs = append(errs, checkAffinity(&entry.TargetCluster, target)...)
+			errs = append(errs, checkFieldKeys(entry.TargetCluster.FieldSelector, target.Child("fieldSelector"), p.listed)...)
 			if entry.Weight < 1 || entry.Weight > 1_000_000 {
 				errs = append(errs, field.Invalid(list.Index(i).Child("weight"), entry.Weight, "must be from 1 to 1000000"))
 			}
@@ -186,25 +190,7 @@ func checkAffinity(a *v1alpha1.ClusterAffinity, at *field.Path) field.ErrorList 
 			errs = append(errs, field.Invalid(at.Child("clusterNames").Index(i), n, "is named in exclude too"))
 		}
 	}
-	if a.FieldSelector == nil {
-		return errs
-	}
-	keys := map[string]*constraint{}
-	for i, r := range a.FieldSelector.MatchExpressions {
-		if keys[r.Key] == nil {
-			keys[r.Key] = &constraint{}
-		}
-		switch r.Operator {
-		case corev1.NodeSelectorOpIn:
-			keys[r.Key].in(r.Values)
-		case corev1.NodeSelectorOpNotIn:
-			keys[r.Key].not = append(keys[r.Key].not, r.Values...)
-		default:
-			errs = append(errs, field.NotSupported(at.Child("fieldSelector", "matchExpressions").Index(i).Child("operator"),
-				r.Operator, []corev1.NodeSelectorOperator{corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn}))
-		}
-	}
-	return append(errs, contradictions(keys, at.Child("fieldSelector"))...)
+	return append(errs, checkFields(a.FieldSelector, at.Child("fieldSelector"))...)
 }
 
 func checkNames(names []string, at *field.Path) field.ErrorList {

@@ -9,14 +9,16 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/core"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bind"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -41,7 +43,7 @@ func (p *Plugin) hold(a admission.Attributes) error {
 	if !ok {
 		return nil
 	}
-	sub := bind.SubjectOf(atoll.ItemKey{
+	sub := claim.SubjectOf(atoll.ItemKey{
 		Group: a.GetKind().Group, Kind: a.GetKind().Kind, Namespace: a.GetNamespace(), Name: a.GetName(),
 	}, obj, secretType(a.GetObject()))
 	if hub.Holds(sub) {
@@ -59,8 +61,8 @@ func secretType(obj runtime.Object) string {
 
 // validateDelete refuses to delete what is protected, and what would take something
 // along that is.
-func (p *Plugin) validateDelete(a admission.Attributes) error {
-	if a.GetKind().Group == engineGroup || isBundle(a) {
+func (p *Plugin) validateDelete(ctx context.Context, a admission.Attributes) error {
+	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
 		return validateEngine(a)
 	}
 	if a.GetSubresource() != "" || a.GetOldObject() == nil {
@@ -72,6 +74,9 @@ func (p *Plugin) validateDelete(a admission.Attributes) error {
 	}
 	if obj.GetLabels()[atoll.LabelProtected] == "true" {
 		return admission.NewForbidden(a, fmt.Errorf("%s is labelled %s=true: take the label off first if it is to go", obj.GetName(), atoll.LabelProtected))
+	}
+	if a.GetKind().Group == v1alpha1.GroupVersion.Group && !p.Own(a.GetUserInfo()) {
+		return p.validateDeleteOfAtoll(ctx, a, obj)
 	}
 	hub, ok := p.Hub()
 	if !ok {
@@ -88,6 +93,25 @@ func (p *Plugin) validateDelete(a admission.Attributes) error {
 	if found {
 		return admission.NewForbidden(a, fmt.Errorf("with %s goes %s %s, which is labelled %s=true: take that label off first if it is to go",
 			obj.GetName(), key.Kind, key.Name, atoll.LabelProtected))
+	}
+	return nil
+}
+
+// validateDeleteOfAtoll is for the kinds whose delete changes what others may do.
+func (p *Plugin) validateDeleteOfAtoll(ctx context.Context, a admission.Attributes, obj metav1.Object) error {
+	switch a.GetKind().Kind {
+	case "Cluster":
+		before, err := as[v1alpha1.Cluster](a.GetOldObject())
+		if err != nil {
+			return admission.NewForbidden(a, err)
+		}
+		return p.validateMembership(ctx, a, nil, before)
+	case "ClusterSet":
+		if obj.GetName() == v1alpha1.DefaultClusterSet {
+			return admission.NewForbidden(a, errDefaultSet)
+		}
+	case "ClusterSetBinding":
+		return p.validateUnbinding(ctx, a)
 	}
 	return nil
 }
@@ -136,7 +160,7 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 	if state.NeverTemplate(a.GetKind().GroupKind()) {
 		return invalid(fmt.Sprintf("a %s cannot be placed", a.GetKind().Kind))
 	}
-	placement, err := bind.ParseClusters(value)
+	placement, err := claim.ParseClusters(value)
 	if err != nil {
 		return invalid(err.Error())
 	}
@@ -145,15 +169,43 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 			return invalid(fmt.Sprintf("%v: %s", e.BadValue, e.Detail))
 		}
 	}
+	return p.mayAnnotate(ctx, a, &placement, before, path)
+}
+
+// mayAnnotate tells whether the writer may read what the annotation places, and the
+// namespace may place where it says.
+func (p *Plugin) mayAnnotate(ctx context.Context, a admission.Attributes, placement *v1alpha1.PlacementSpec, before metav1.Object, path *field.Path) error {
 	var need []access
+	namespace := a.GetNamespace()
 	if a.GetKind().Group == "" && a.GetKind().Kind == "Namespace" {
-		need = p.everything(a.GetName())
+		namespace = a.GetName()
+		need = p.everything(namespace)
 	} else {
 		gk := a.GetKind().GroupKind()
-		need = append(dependencies(a.GetNamespace()), access{kind: gk, resource: a.GetResource().GroupResource(), namespace: a.GetNamespace(), name: a.GetName()})
+		need = append(dependencies(namespace), access{kind: gk, resource: a.GetResource().GroupResource(), namespace: namespace, name: a.GetName()})
+	}
+	refuse := func(err error) error {
+		return admission.NewForbidden(a, errors.Join(fmt.Errorf("annotation %s", atoll.AnnotationClusters), err))
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
-		return admission.NewForbidden(a, errors.Join(fmt.Errorf("annotation %s", atoll.AnnotationClusters), err))
+		return refuse(err)
+	}
+	switch {
+	case atoll.IsNowhere(*placement):
+	case namespace == "":
+		if err := p.mayPlaceOutside(ctx, a.GetUserInfo()); err != nil {
+			return refuse(err)
+		}
+	default:
+		var had []reach
+		if before != nil {
+			if old, err := claim.ParseClusters(before.GetAnnotations()[atoll.AnnotationClusters]); err == nil && !atoll.IsNowhere(old) {
+				had = reachOf(&old, path)
+			}
+		}
+		for _, e := range p.checkReach(namespace, reachOf(placement, path), had, path) {
+			return refuse(errors.New(e.Detail))
+		}
 	}
 	return nil
 }

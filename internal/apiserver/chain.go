@@ -86,7 +86,7 @@ func (s *Server) build(ctx context.Context, listener net.Listener) (func(context
 	}
 	s.adjust(config)
 	storesize.Publish(s.store.client)
-	if err := s.openDirect(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter); err != nil {
+	if err := s.openDirect(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter, config.KubeAPIs.ControlPlane.Generic.RESTOptionsGetter); err != nil {
 		return nil, err
 	}
 	s.loopback = config.KubeAPIs.ControlPlane.Generic.LoopbackClientConfig

@@ -3,24 +3,53 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"path"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"atoll.dev/atoll/internal/apiserver/direct"
 )
 
 // openDirect opens what the hub writes and reads without the API's handlers, by the
 // options with which they store custom resources.
-func (s *Server) openDirect(getter generic.RESTOptionsGetter) error {
+// builtin gives the options by which the kinds that are linked in are stored.
+func (s *Server) openDirect(getter, builtin generic.RESTOptionsGetter) error {
 	writes := direct.NewWrites()
 	if s.options.Metrics != nil {
 		if err := s.options.Metrics.Register(writes); err != nil {
 			return fmt.Errorf("register the counter of direct writes: %w", err)
 		}
 	}
+	s.direct.Templates = direct.OpenTemplates(s.store.client, writes, func(gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
+		return placeOf(builtin, gvk, resource)
+	})
+	namespaces, err := placeOf(builtin, corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.Resource("namespaces"))
+	if err != nil {
+		return err
+	}
+	s.direct.Namespaces = path.Join("/", namespaces.Prefix) + "/"
 	return s.openStores(getter, writes)
+}
+
+// placeOf the objects of a built-in kind.
+func placeOf(getter generic.RESTOptionsGetter, gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
+	if !legacyscheme.Scheme.Recognizes(gvk) {
+		return direct.Place{}, fmt.Errorf("%s is not built in", gvk)
+	}
+	example, err := legacyscheme.Scheme.New(schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind})
+	if err != nil {
+		return direct.Place{}, fmt.Errorf("find out how %s are stored: %w", resource, err)
+	}
+	options, err := getter.GetRESTOptions(resource, example)
+	if err != nil {
+		return direct.Place{}, fmt.Errorf("find out how %s are stored: %w", resource, err)
+	}
+	return direct.Place{Prefix: path.Join(options.StorageConfig.Prefix, options.ResourcePrefix), Cipher: options.StorageConfig.Transformer}, nil
 }
 
 func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus.CounterVec) error {
@@ -31,6 +60,7 @@ func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus
 		{direct.Clusters(), &s.direct.Clusters},
 		{direct.Slices(), &s.direct.Slices},
 		{direct.Revisions(), &s.direct.Revisions},
+		{direct.Bundles(), &s.direct.Bundles},
 	} {
 		resource := schema.GroupResource{Group: one.kind.Group, Resource: one.kind.Resource}
 		options, err := getter.GetRESTOptions(resource, nil)

@@ -195,7 +195,7 @@ func feed(t testing.TB, s *apiserver.Server, directly bool) *state.State {
 	if directly {
 		source = s.Direct().Source
 	}
-	st, err := state.New(s.Direct().Client(c, always), plainConfig(s), source, make([]byte, 32))
+	st, err := state.New(s.Direct().Client(c, always, nil), plainConfig(s), source, make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func clients(t *testing.T, s *apiserver.Server) (api client.WithWatch, direct cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	return api, s.Direct().Client(api, always)
+	return api, s.Direct().Client(api, always, nil)
 }
 
 func TestDirectWritesAreAsTheAPIs(t *testing.T) {
@@ -226,7 +226,7 @@ func directSlice(t *testing.T, s *apiserver.Server) {
 		t.Errorf("stored differently:\n%v\n%v", stored[0], stored[1])
 	}
 	refused := errors.New("not now")
-	fenced := s.Direct().Client(api, func(bool) error { return refused })
+	fenced := s.Direct().Client(api, func(bool) error { return refused }, nil)
 	for what, err := range map[string]error{
 		"create": fenced.Create(ctx, fresh("fenced")), "update": fenced.Update(ctx, fresh("directly")), "status": fenced.Status().Update(ctx, fresh("directly")),
 	} {

@@ -5,23 +5,26 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// ClusterView is what selectors see of a Cluster: what the hub set, nothing that
-// the agent reports.
+// ClusterView is what selectors see of a Cluster: what the hub set, and of what the
+// agent reports the properties that the hub's admin listed.
 type ClusterView struct {
 	Name     string
 	Labels   map[string]string
 	Region   string
 	Zone     string
 	Provider string
+	// Properties that are listed; nil where nothing that agents report counts.
+	Properties map[string]string
 }
 
-// ViewOf a Cluster. The labels are shared with it.
+// ViewOf a Cluster, without properties. The labels are shared with it.
 func ViewOf(c *v1alpha1.Cluster) ClusterView {
 	return ClusterView{
 		Name: c.Name, Labels: c.Labels,
@@ -52,16 +55,68 @@ func MatchAffinity(a *v1alpha1.ClusterAffinity, c ClusterView) (ok bool, reason 
 		}
 	}
 	if a.FieldSelector != nil {
-		for _, r := range a.FieldSelector.MatchExpressions {
-			if v := c.field(r.Key); slices.Contains(r.Values, v) != (r.Operator == corev1.NodeSelectorOpIn) {
-				return false, fmt.Sprintf("field %s=%q is not %s %q", r.Key, v, r.Operator, r.Values)
+		for i := range a.FieldSelector.MatchExpressions {
+			if r := &a.FieldSelector.MatchExpressions[i]; !MatchField(r, &c) {
+				return false, FieldReason(r, &c)
 			}
 		}
 	}
 	return true, ""
 }
 
-func (c ClusterView) field(key string) string {
+// MatchField tells whether the cluster meets a requirement on one field. A field that
+// is empty, or a property that is not there, is in no list and exists not; it is
+// neither greater nor less than anything.
+func MatchField(r *v1alpha1.FieldRequirement, c *ClusterView) bool {
+	v := c.Field(r.Key)
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn:
+		return slices.Contains(r.Values, v)
+	case corev1.NodeSelectorOpNotIn:
+		return !slices.Contains(r.Values, v)
+	case corev1.NodeSelectorOpExists:
+		return v != ""
+	case corev1.NodeSelectorOpDoesNotExist:
+		return v == ""
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		if v == "" || len(r.Values) != 1 {
+			return false
+		}
+		have, err := resource.ParseQuantity(v)
+		if err != nil {
+			return false
+		}
+		bound, err := resource.ParseQuantity(r.Values[0])
+		if err != nil {
+			return false
+		}
+		if r.Operator == corev1.NodeSelectorOpGt {
+			return have.Cmp(bound) > 0
+		}
+		return have.Cmp(bound) < 0
+	}
+	return false
+}
+
+// FieldReason says which requirement refused the cluster.
+func FieldReason(r *v1alpha1.FieldRequirement, c *ClusterView) string {
+	v := c.Field(r.Key)
+	switch r.Operator {
+	case corev1.NodeSelectorOpExists:
+		return fmt.Sprintf("field %s is not set", r.Key)
+	case corev1.NodeSelectorOpDoesNotExist:
+		return fmt.Sprintf("field %s is set, to %q", r.Key, v)
+	}
+	return fmt.Sprintf("field %s=%q is not %s %q", r.Key, v, r.Operator, r.Values)
+}
+
+// SpecField tells whether the key of a field requirement is a field of the Cluster's
+// spec; all others are properties.
+func SpecField(key string) bool { return key == "region" || key == "zone" || key == "provider" }
+
+// Field of the cluster: region, zone, provider or a listed property; empty when it has
+// none.
+func (c *ClusterView) Field(key string) string {
 	switch key {
 	case "region":
 		return c.Region
@@ -70,5 +125,5 @@ func (c ClusterView) field(key string) string {
 	case "provider":
 		return c.Provider
 	}
-	return ""
+	return c.Properties[key]
 }

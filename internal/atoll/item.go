@@ -117,6 +117,9 @@ const (
 	CauseMoved TombstoneCause = "Moved"
 	// CauseUnused: the last item that needed the dependency went or stopped needing it.
 	CauseUnused TombstoneCause = "Unused"
+	// CauseNotHere: an override rule says that the cluster is not to have it. Only
+	// manifests have such tombstones, never a content.
+	CauseNotHere TombstoneCause = "NotHere"
 )
 
 // Rule is one override rule that matches items of the content, in the order in
@@ -132,7 +135,21 @@ type Rule struct {
 	Items []ItemKey `json:"items"`
 	// Overriders of the rule.
 	Overriders v1alpha1.Overriders `json:"overriders"`
+	// Meaning in which the overriders are rendered, so that a newer hub does not render
+	// them otherwise. 0: labelsOverrider and annotationsOverrider add only keys that are
+	// absent, and what is merged or set above a divided object's replicas is not looked
+	// at. 1 (RuleMeaning): as api/v1alpha1 says.
+	Meaning int `json:"meaning,omitempty"`
+	// OnMissing and Atomic as the rule states them.
+	OnMissing v1alpha1.OnMissing `json:"onMissing,omitempty"`
+	Atomic    bool               `json:"atomic,omitempty"`
+	// Later: an edit of the policy alone moves no row that is there.
+	Later bool `json:"later,omitempty"`
 }
+
+// RuleMeaning is the meaning of rules that are new or were edited; a rule that stays as it
+// was keeps its own.
+const RuleMeaning = 1
 
 // Content of a Revision.
 type Content struct {
@@ -149,6 +166,10 @@ type Content struct {
 	// Namespace is what the hub's namespace of the items carries, for members where it
 	// has to be made. Nil for cluster-scoped items.
 	Namespace *NamespaceMeta `json:"namespace,omitempty"`
+	// Base is the number of the Bundle's Revision from which on all differ in rules
+	// alone that are applied with the next change: rows that are at one of those need
+	// not move. 0: all rows are to have this content.
+	Base int64 `json:"base,omitempty"`
 }
 
 // ContentIdentity gives the bytes that name a Revision of the content: all of it

@@ -1,5 +1,11 @@
 package atoll
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // Names that people see on objects of the hub.
 const (
 	// Finalizer is on every template that a Bundle holds; it goes when the
@@ -41,6 +47,9 @@ const (
 	// LabelProtected refuses deletes of the object: "true".
 	LabelProtected = "atoll.dev/deletion-protected"
 
+	// LabelTenant is on what `atoll tenant create` makes: the tenant's name.
+	LabelTenant = "atoll.dev/tenant"
+
 	// FieldManager of everything that the agent applies in a member.
 	FieldManager = "atoll"
 	// HandoverManager holds a field's live value while it passes from Atoll to
@@ -60,3 +69,33 @@ const (
 	// UserClusterPrefix and the Cluster's UID make the certificate's common name.
 	UserClusterPrefix = "atoll:cluster:"
 )
+
+// RevisionName of a Bundle's Revision by its number and the hash of its content.
+func RevisionName(bundle string, number int64, hash string) string {
+	return fmt.Sprintf("%s-%d-%s", bundle, number, hash[:16])
+}
+
+// RevisionNumber of a Revision by its name; 0 where that is none.
+func RevisionNumber(name string) int64 {
+	rest, _, ok := cutLast(name)
+	_, number, more := cutLast(rest)
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || !more || err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '-')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// MayStay tells whether a row that is at one Revision of a Bundle need not move to
+// another: it is that one, or no older than the base of it.
+func MayStay(at, target string, base int64) bool {
+	return at == target || base > 0 && RevisionNumber(at) >= base
+}

@@ -9,8 +9,13 @@ const (
 	RowUnfit = "Unfit"
 	// RowNoClusterFits: nothing fits the placement, so what runs is kept.
 	RowNoClusterFits = "NoClusterFits"
+	// RowSpreadUnmet: the spread's minimum cannot be had, so nothing changes.
+	RowSpreadUnmet = "SpreadUnmet"
 	// RowPlacementEdited: the placement was edited so that the cluster is out.
 	RowPlacementEdited = "PlacementEdited"
+	// RowMoved: the placement lets what runs move to clusters that score better, and the
+	// one that comes does.
+	RowMoved = "MovedToBetter"
 	// RowEvicted: a NoExecute taint is not tolerated, or not any more.
 	RowEvicted = "Evicted"
 	// RowBundleDeleted: the Bundle, or the namespace of its templates, is deleted.

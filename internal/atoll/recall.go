@@ -42,4 +42,4 @@ func RecallPlan(bundle string, c *Content) (hash string, items []*Item) {
 }
 
 // PlacementHash tells placements apart.
-func PlacementHash(p v1alpha1.Placement) string { return HashJSON(p)[:16] }
+func PlacementHash(p v1alpha1.PlacementSpec) string { return HashJSON(p)[:16] }

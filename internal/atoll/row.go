@@ -57,6 +57,9 @@ type RowSpec struct {
 	// Home lists items that are not divided and whose one place this cluster is,
 	// also while they have 0 replicas: their data is here. Sorted.
 	Home []string `json:"h,omitempty"`
+	// Ordinals are where the ranges of StatefulSets begin, by item, for those whose
+	// ordinals are ranged: Assigned many from there on.
+	Ordinals map[string]int64 `json:"d,omitempty"`
 	// Grown is when the row's share last grew, in Unix seconds, if that was after
 	// Since.
 	Grown int64 `json:"w,omitempty"`
@@ -73,7 +76,7 @@ type RowSpec struct {
 func (r RowSpec) Equal(o RowSpec) bool {
 	return r.UID == o.UID && r.Generation == o.Generation && r.Revision == o.Revision && r.Variant == o.Variant &&
 		maps.Equal(r.Assigned, o.Assigned) && r.Phase == o.Phase && r.Orphan == o.Orphan && r.Reason == o.Reason &&
-		r.Since == o.Since && r.Placement == o.Placement && slices.Equal(r.Home, o.Home) &&
+		r.Since == o.Since && r.Placement == o.Placement && slices.Equal(r.Home, o.Home) && maps.Equal(r.Ordinals, o.Ordinals) &&
 		r.Grown == o.Grown && r.Moving == o.Moving && r.Recall.Equal(o.Recall)
 }
 

@@ -27,7 +27,7 @@ import (
 //   - Phases and states are their capital (A, L, H, R, V; P, R, D, F, X for Removed),
 //     healths theirs (H, P, D, S, U), others text.
 //   - Members of lists have commas between them, fields of what is inside a field
-//     (an item i, a recall b) semicolons; assigned is text=number.
+//     (an item i, a recall b) semicolons; assigned and ordinals are text=number.
 //   - w in a status: what the content says is not applied.
 //   - u in a status is the end of the UID, which tells a cluster from its namesakes.
 //   - s comes before i.
@@ -68,14 +68,7 @@ func (r RowSpec) EncodeWith(words *Words) string {
 	l.number('g', r.Generation, 1)
 	l.text('r', r.Revision)
 	l.text('v', r.Variant)
-	if len(r.Assigned) > 0 {
-		l.tag('a')
-		for i, item := range slices.Sorted(maps.Keys(r.Assigned)) {
-			l.comma(i)
-			l.word(item)
-			l.buf = strconv.AppendInt(append(l.buf, '='), r.Assigned[item], 10)
-		}
-	}
+	l.counts('a', r.Assigned)
 	if r.Phase != RowActive {
 		letter(&l, 'p', r.Phase, rowPhases)
 	}
@@ -84,6 +77,7 @@ func (r RowSpec) EncodeWith(words *Words) string {
 	l.number('s', r.Since, 0)
 	l.text('l', r.Placement)
 	l.list('h', r.Home)
+	l.counts('d', r.Ordinals)
 	l.number('w', r.Grown, 0)
 	l.number('k', r.Moving, 0)
 	if r.Recall != nil {
@@ -95,6 +89,19 @@ func (r RowSpec) EncodeWith(words *Words) string {
 		})
 	}
 	return string(l.buf)
+}
+
+// counts are text=number, by text.
+func (l *lineWriter) counts(tag byte, m map[string]int64) {
+	if len(m) == 0 {
+		return
+	}
+	l.tag(tag)
+	for i, item := range slices.Sorted(maps.Keys(m)) {
+		l.comma(i)
+		l.word(item)
+		l.buf = strconv.AppendInt(append(l.buf, '='), m[item], 10)
+	}
 }
 
 // Encode gives the status's line without words.
@@ -169,6 +176,8 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 			r.Placement = f.text(f.value)
 		case 'h':
 			r.Home = f.list()
+		case 'd':
+			r.Ordinals = f.counts()
 		case 'w':
 			r.Grown = f.number()
 		case 'k':

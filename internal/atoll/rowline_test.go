@@ -20,6 +20,7 @@ var someSpecs = []RowSpec{
 		Grown: 7, Moving: 8, Recall: &Recall{At: 9, Placement: "0123456789abcdef", Confirmed: true},
 	},
 	{UID: "short", Phase: "A", Recall: &Recall{}},
+	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/StatefulSet/shop/db": 3}, Phase: RowActive, Since: 9, Ordinals: map[string]int64{"apps/StatefulSet/shop/db": 2000}},
 	{Phase: "Frozen", Reason: "with \"quotes\" and\nlines\tand é and \xff"},
 }
 
@@ -85,6 +86,9 @@ func TestLinesAreAsDocumented(t *testing.T) {
 		if got := someSpecs[i].EncodeWith(words); got != want {
 			t.Errorf("spec %d: %q, want %q", i, got, want)
 		}
+	}
+	if got, want := someSpecs[4].EncodeWith(NewWords(nil)), "u"+lineUID+" rr a~0=3 s9 d~0=2000"; got != want {
+		t.Errorf("ordinals: %q, want %q", got, want)
 	}
 	if got, want := someStatuses[1].EncodeWith(NewWords(nil)), "u3f1f7c0c6f7a g3 c~0 q42 s1790000000 t3"; got != want {
 		t.Errorf("status: %q, want %q", got, want)

@@ -9,17 +9,17 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/render"
 )
 
 // Explanation is who places a template, and why.
 type Explanation struct {
-	Decision
+	claim.Decision
 	// Bundle that the template goes into; zero when nobody places it.
-	Bundle BundleID
+	Bundle claim.BundleID
 	// Needed lists the Bundles that take it along as a dependency.
-	Needed []BundleID
+	Needed []claim.BundleID
 	// Lost says why each of Others did not win.
 	Lost []string
 }
@@ -35,37 +35,22 @@ func (b *Binder) Explain(key atoll.ItemKey) (Explanation, bool) {
 	if !ok {
 		return Explanation{}, false
 	}
-	sub := subjectOf(t)
+	sub := claim.SubjectFrom(t)
 	_, holder := b.claims.holder(key)
-	e := Explanation{Decision: Decide(b.index, sub, b.namespaceOf(key.Namespace), holder)}
+	e := Explanation{Decision: b.decides(sub, holder)}
 	if e.Winner != nil {
-		e.Bundle, _ = bundleFor(*e.Winner, sub)
+		e.Bundle, _ = claim.BundleFor(*e.Winner, sub)
 		for _, o := range e.Others {
-			e.Lost = append(e.Lost, lost(*e.Winner, o))
+			e.Lost = append(e.Lost, claim.Lost(*e.Winner, o))
 		}
 	}
 	e.Needed = b.claims.needing(key)
 	return e, true
 }
 
-// lost says why a candidate did not win.
-func lost(winner, c Candidate) string {
-	switch {
-	case compare(c, winner) < 0:
-		return "it ranks higher by " + edge(c, winner) + ", but what is placed already stays where it is unless a policy says preemption: Always"
-	case winner.level == levelObject && c.level == levelNamespace:
-		return "an object's own annotation wins over its namespace's"
-	case winner.level >= levelNamespace:
-		return "annotations win over policies"
-	case winner.level != c.level:
-		return "a namespace's own policy wins over a cluster policy"
-	}
-	return "the winner is ahead by " + edge(winner, c)
-}
-
 // Involved lists the Bundles that place the object, hold it, or want it as a
 // dependency; whether or not it exists.
-func (b *Binder) Involved(key atoll.ItemKey) []BundleID { return b.claims.touched(key) }
+func (b *Binder) Involved(key atoll.ItemKey) []claim.BundleID { return b.claims.touched(key) }
 
 // Skipped is a template that its namespace's annotation leaves out.
 type Skipped struct {
@@ -76,13 +61,13 @@ type Skipped struct {
 // Skipped lists what the annotation of a namespace leaves out; nothing where the
 // namespace has none.
 func (b *Binder) Skipped(namespace string) []Skipped {
-	if _, ok := clustersAnnotation(b.namespaceOf(namespace).Annotations); !ok {
+	if _, ok := claim.Clusters(b.namespaceOf(namespace).Annotations); !ok {
 		return nil
 	}
 	var out []Skipped
 	for _, t := range b.Templates.InNamespace(namespace) {
-		if why := BeyondScope(subjectOf(t)); why != "" {
-			out = append(out, Skipped{keyOf(t), why})
+		if why := claim.BeyondScope(claim.SubjectFrom(t)); why != "" {
+			out = append(out, Skipped{claim.KeyOf(t), why})
 		}
 	}
 	return out
@@ -90,10 +75,10 @@ func (b *Binder) Skipped(namespace string) []Skipped {
 
 // Holds tells whether an object that is being written is placed, or needed by
 // something that is.
-func (b *Binder) Holds(sub Subject) bool {
+func (b *Binder) Holds(sub claim.Subject) bool {
 	_, holder := b.claims.holder(sub.Key)
-	d := Decide(b.index, sub, b.namespaceOf(sub.Key.Namespace), holder)
-	if d.Winner != nil && (holder != nil || !isNowhere(d.Winner.Spec.Placement)) {
+	d := b.decides(sub, holder)
+	if d.Winner != nil && (holder != nil || !atoll.IsNowhere(d.Winner.Spec.Placement)) {
 		return true
 	}
 	return len(b.claims.touched(sub.Key)) > 0
@@ -102,9 +87,9 @@ func (b *Binder) Holds(sub Subject) bool {
 // Carries tells whether a template that is being written could be sent, by what makes an
 // item of it: nil, or why it is too large. Other reasons are Plan's to tell.
 func (b *Binder) Carries(t *unstructured.Unstructured) error {
-	sub := subjectOf(t)
+	sub := claim.SubjectFrom(t)
 	item := atoll.Item{Key: sub.Key, APIVersion: t.GetAPIVersion(), UID: sub.UID, Source: render.Fingerprint(t)}
-	if err := fill(&item, t, b.Defaults); err != nil && len(item.Object) > 0 {
+	if err := claim.Fill(&item, t, b.Defaults, limits{}); err != nil && len(item.Object) > 0 {
 		return err
 	}
 	return nil
@@ -114,7 +99,7 @@ func (b *Binder) Carries(t *unstructured.Unstructured) error {
 func (b *Binder) Protected(namespace string) (atoll.ItemKey, bool) {
 	for _, t := range b.Templates.InNamespace(namespace) {
 		if t.GetLabels()[atoll.LabelProtected] == "true" {
-			return keyOf(t), true
+			return claim.KeyOf(t), true
 		}
 	}
 	return atoll.ItemKey{}, false
@@ -137,16 +122,16 @@ func (b *Binder) Kinds(namespace string) []schema.GroupKind {
 // Divided names a template that override selectors choose (none: all) and whose
 // replicas its placement divides. An empty namespace means any.
 func (b *Binder) Divided(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool) {
-	o := compileOverride(override{namespace: namespace, spec: &v1alpha1.OverrideSpec{ResourceSelectors: selectors}})
+	o := claim.CompileOverride(claim.Override{Namespace: namespace, Spec: &v1alpha1.OverrideSpec{ResourceSelectors: selectors}})
 	labelsOf := func(item *atoll.Item) map[string]string { return b.labels(item.Key) }
-	for _, id := range b.claims.where(namespace, func(BundleID, *bundleClaims) bool { return true }) {
+	for _, id := range b.claims.where(namespace, func(claim.BundleID, *bundleClaims) bool { return true }) {
 		from, placed := b.claims.known(id)
 		intent := b.intent(id, from)
-		if intent == nil || !intent.divides() {
+		if intent == nil || !intent.Divides() {
 			continue
 		}
 		for _, key := range placed {
-			if o.selects(&atoll.Item{Key: key}, labelsOf) && b.replicated(key) {
+			if o.Selects(&atoll.Item{Key: key}, labelsOf) && b.replicated(key) {
 				return key, true
 			}
 		}
@@ -163,10 +148,5 @@ func (b *Binder) labels(key atoll.ItemKey) map[string]string {
 
 func (b *Binder) replicated(key atoll.ItemKey) bool {
 	t, ok := b.Templates.Get(key)
-	return ok && hasReplicas(t)
-}
-
-func hasReplicas(t *unstructured.Unstructured) bool {
-	_, _, ok := interpret.Replicas(t)
-	return ok
+	return ok && claim.Replicated(t)
 }

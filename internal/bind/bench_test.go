@@ -13,6 +13,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 )
 
 // hubful is a hub's tables with many applications, each a Deployment and a policy that
@@ -70,7 +71,7 @@ func edition(ns, name, image string, generation int64) *unstructured.Unstructure
 }
 
 func (h *hubful) put(t *unstructured.Unstructured) atoll.ItemKey {
-	key := keyOf(t)
+	key := claim.KeyOf(t)
 	h.templates[key] = t
 	return key
 }
@@ -82,10 +83,10 @@ func filled(b *testing.B, namespaces, apps int) (*hubful, *Binder) {
 	h := &hubful{templates: map[atoll.ItemKey]*unstructured.Unstructured{}, byNS: map[string][]*unstructured.Unstructured{}, own: map[[2]string]*v1alpha1.PropagationPolicy{}}
 	binder := &Binder{
 		Options: Options{Templates: h, Policies: rules{hubful: h}, Namespaces: spaces{h}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
-		index:   &Index{}, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[BundleID](),
-		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]string{}, decided: map[string]string{},
+		claims:  newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
+		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]looked{}, decided: map[string]string{},
 	}
-	binder.quiet = newDebouncer(func(BundleID) {})
+	binder.quiet = newDebouncer(func(claim.BundleID) {})
 	binder.reports = newReporter(binder)
 	b.Cleanup(func() {
 		binder.quiet.stop()
@@ -99,7 +100,7 @@ func filled(b *testing.B, namespaces, apps int) (*hubful, *Binder) {
 		t := edition(ns, name, "web:1", 1)
 		h.put(t)
 		h.byNS[ns] = append(h.byNS[ns], t)
-		p := pp(name, 0, policySpec(0, deployments(name)))
+		p := pp(name, name)
 		p.Namespace = ns
 		h.own[[2]string{ns, name}] = p
 		binder.handle(event{policy: policyKey{ppKind, ns, name}})
@@ -148,17 +149,17 @@ func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{1, 100, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			h := &hubful{templates: map[atoll.ItemKey]*unstructured.Unstructured{}}
-			in := PlanInput{Intent: &Intent{}, World: world{&Binder{Options: Options{Templates: h}, claims: newClaims()}, BundleID{"shop", "all"}}}
+			in := claim.PlanInput{Intent: &claim.Intent{}, World: world{&Binder{Options: Options{Templates: h}, claims: newClaims()}, claim.BundleID{Namespace: "shop", Name: "all"}}}
 			for i := range n {
 				in.Claimed = append(in.Claimed, h.put(edition("shop", fmt.Sprint("app", i), "web:1", 1)))
 			}
 			in.Fingerprint = new(prints).of
-			first := Plan(in)
+			first := claim.Plan(in)
 			in.Previous = &first.Content
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				h.put(edition("shop", "app0", fmt.Sprint("web:2", i), int64(i+2)))
-				if out := Plan(in); !out.Cut {
+				if out := claim.Plan(in); !out.Cut {
 					b.Fatal("nothing to cut")
 				}
 			}

@@ -11,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/state"
 )
@@ -79,11 +81,13 @@ type Revisions interface {
 	Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error)
 }
 
-// Options of a Binder; all but Events and ReadOnly are required.
+// Options of a Binder; all but Placements, Events, Finalize and ReadOnly are required.
 type Options struct {
 	Templates  Templates
 	Namespaces Namespaces
 	Policies   Policies
+	// Placements that policies refer to; nil: there are none.
+	Placements Placements
 	Bundles    Bundles
 	Rows       Rows
 	Clusters   Clusters
@@ -92,6 +96,9 @@ type Options struct {
 	Revisions Revisions
 	// Client writes Bundles, policies' status and templates' finalizers.
 	Client client.Client
+	// Finalize puts a finalizer on a template as it is in the table, by a cheaper way than
+	// the Client's; done is false where that cannot be done. Nil: there is none.
+	Finalize func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (done bool, err error)
 	// Defaults of the API that this hub serves.
 	Defaults render.Defaulter
 	Log      *slog.Logger
@@ -100,8 +107,8 @@ type Options struct {
 	ReadOnly bool
 }
 
-// workers plan Bundles at the same time, each another one.
-const workers = 4
+// workers plan Bundles at the same time, each another one; they mostly wait for the store.
+const workers = 16
 
 // owner is the field manager of what bind writes.
 const owner = client.FieldOwner("atoll-hub")
@@ -109,14 +116,14 @@ const owner = client.FieldOwner("atoll-hub")
 // Binder keeps Bundles and their Revisions as templates and policies want them.
 type Binder struct {
 	Options
-	index    *Index
+	index    policyIndex
 	claims   *claims
 	inbox    *inbox
-	queue    workqueue.TypedRateLimitingInterface[BundleID]
-	quiet    *debouncer[BundleID]
+	queue    workqueue.TypedRateLimitingInterface[claim.BundleID]
+	quiet    *debouncer[claim.BundleID]
 	reports  *reporter
 	unread   *waits[schema.GroupKind]
-	homeless *waits[BundleID]
+	homeless *waits[claim.BundleID]
 	prints   prints
 	loaded   atomic.Bool
 
@@ -124,7 +131,7 @@ type Binder struct {
 	overridden map[policyKey]kindSet    // what override policies select
 	namespaces map[string]string        // annotations, as last seen
 	told       map[string]string        // which namespaces there are and what members are told of them, as last seen
-	seen       map[atoll.ItemKey]string // templates, as last looked at
+	seen       map[atoll.ItemKey]looked // templates, as last looked at
 	decided    map[string]string        // of held removals, by Bundle UID
 }
 
@@ -132,12 +139,12 @@ type Binder struct {
 // them at once and acts in Run.
 func New(o Options) *Binder {
 	b := &Binder{
-		Options: o, index: &Index{}, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[BundleID](),
-		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
+		Options: o, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
+		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.DefaultTypedControllerRateLimiter[BundleID](),
-			workqueue.TypedRateLimitingQueueConfig[BundleID]{Name: "bind"}),
+			workqueue.DefaultTypedControllerRateLimiter[claim.BundleID](),
+			workqueue.TypedRateLimitingQueueConfig[claim.BundleID]{Name: "bind"}),
 	}
 	b.quiet = newDebouncer(b.queue.Add)
 	b.reports = newReporter(b)
@@ -151,6 +158,9 @@ func New(o Options) *Binder {
 	o.Templates.SubscribeSync(func() { b.inbox.put(event{synced: true}) })
 	o.Namespaces.Subscribe(func(name string) { b.inbox.put(event{namespace: name}) })
 	o.Policies.Subscribe(func(kind, ns, name string) { b.inbox.put(event{policy: policyKey{kind, ns, name}}) })
+	if o.Placements != nil {
+		o.Placements.Subscribe(func(key types.NamespacedName) { b.inbox.put(event{placement: key}) })
+	}
 	o.Bundles.Subscribe(func(uid string) { b.inbox.put(event{bundle: uid}) })
 	o.Rows.Subscribe(func(uid string, _ []string) { b.inbox.put(event{rows: uid}) })
 	o.Clusters.Subscribe(func(string) { b.inbox.put(event{clusters: true}) })
@@ -203,12 +213,12 @@ func (b *Binder) load(ctx context.Context) error {
 		}
 		b.inbox.recheck(event{bundle: bundle.Ref.UID})
 	}
-	b.index.SetCluster(b.Policies.ClusterPropagation())
+	b.index.setCluster(b.Policies.ClusterPropagation())
 	for _, p := range b.Policies.ClusterOverrides() {
 		b.overridden[policyKey{"ClusterOverridePolicy", "", p.Name}] = overridden(&p.Spec.OverrideSpec)
 	}
 	for _, ns := range b.Namespaces.List() {
-		b.index.SetNamespace(ns, b.Policies.Propagation(ns))
+		b.index.setNamespace(ns, b.Policies.Propagation(ns))
 		b.namespaces[ns] = b.namespaceState(ns)
 		b.told[ns] = b.toldOf(ns)
 		for _, p := range b.Policies.Overrides(ns) {
@@ -217,7 +227,7 @@ func (b *Binder) load(ctx context.Context) error {
 	}
 	for _, ns := range append([]string{""}, b.Namespaces.List()...) {
 		for _, t := range b.Templates.InNamespace(ns) {
-			b.inbox.recheck(event{template: keyOf(t)})
+			b.inbox.recheck(event{template: claim.KeyOf(t)})
 		}
 	}
 	return nil
@@ -225,8 +235,8 @@ func (b *Binder) load(ctx context.Context) error {
 
 // learn what a Bundle's latest Revision has.
 func (b *Binder) learn(ctx context.Context, bundle state.Bundle) error {
-	id := BundleID{bundle.Ref.Namespace, bundle.Ref.Name}
-	content, err := b.previous(ctx, bundle.Ref.UID)
+	id := claim.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name}
+	content, _, err := b.previous(ctx, bundle.Ref.UID)
 	if err != nil {
 		return fmt.Errorf("learn what bundle %s has: %w", id, err)
 	}
@@ -238,13 +248,15 @@ func (b *Binder) learn(ctx context.Context, bundle state.Bundle) error {
 	return nil
 }
 
-// previous gives the content of a Bundle's latest Revision, nil before the first.
-func (b *Binder) previous(ctx context.Context, uid string) (*atoll.Content, error) {
+// previous gives the content of a Bundle's latest Revision and that one's number, nil
+// before the first.
+func (b *Binder) previous(ctx context.Context, uid string) (*atoll.Content, int64, error) {
 	latest, ok := b.Revisions.Latest(uid)
 	if !ok {
-		return nil, nil
+		return nil, 0, nil
 	}
-	return b.Revisions.Content(ctx, latest.Name)
+	content, err := b.Revisions.Content(ctx, latest.Name)
+	return content, latest.Spec.Number, err
 }
 
 // kindSet is a set of objects: of whole kinds, and by their names.
@@ -258,7 +270,7 @@ type kindSet struct {
 func overridden(spec *v1alpha1.OverrideSpec) kindSet {
 	k := kindSet{all: len(spec.ResourceSelectors) == 0, kinds: map[schema.GroupKind]bool{}, names: map[atoll.ItemKey]bool{}}
 	for _, rs := range spec.ResourceSelectors {
-		if gk := kindOf(rs); rs.Name == "" {
+		if gk := claim.KindOf(rs); rs.Name == "" {
 			k.kinds[gk] = true
 		} else {
 			k.names[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Name: rs.Name}] = true
@@ -280,5 +292,5 @@ func (k kindSet) union(o kindSet) kindSet {
 func (k kindSet) open() bool { return k.all || len(k.kinds) > 0 }
 
 func (k kindSet) has(key atoll.ItemKey) bool {
-	return k.all || k.kinds[groupKind(key)] || k.names[atoll.ItemKey{Group: key.Group, Kind: key.Kind, Name: key.Name}]
+	return k.all || k.kinds[claim.GroupKind(key)] || k.names[atoll.ItemKey{Group: key.Group, Kind: key.Kind, Name: key.Name}]
 }

@@ -7,6 +7,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 )
 
 // claims is what the Binder remembers: who places which template, which Bundle's
@@ -14,34 +15,34 @@ import (
 // methods may be called concurrently.
 type claims struct {
 	mu      sync.RWMutex
-	placed  map[atoll.ItemKey]BundleID
-	bundles map[BundleID]*bundleClaims
-	spaces  map[string]map[BundleID]bool // Bundles by namespace
-	sources map[sourceName]map[BundleID]bool
+	placed  map[atoll.ItemKey]claim.BundleID
+	bundles map[claim.BundleID]*bundleClaims
+	spaces  map[string]map[claim.BundleID]bool // Bundles by namespace
+	sources map[sourceName]map[claim.BundleID]bool
 	held    keyIndex // by items of contents
 	wanted  keyIndex // by dependencies
-	byUID   map[string]BundleID
+	byUID   map[string]claim.BundleID
 	deleted map[atoll.ItemKey]map[string]bool
-	awaits  map[BundleID]map[BundleID]bool // which others are to take items over
+	awaits  map[claim.BundleID]map[claim.BundleID]bool // which others are to take items over
 }
 
-type keyIndex map[atoll.ItemKey]map[BundleID]bool
+type keyIndex map[atoll.ItemKey]map[claim.BundleID]bool
 
-func (x keyIndex) add(key atoll.ItemKey, id BundleID) {
+func (x keyIndex) add(key atoll.ItemKey, id claim.BundleID) {
 	if x[key] == nil {
-		x[key] = map[BundleID]bool{}
+		x[key] = map[claim.BundleID]bool{}
 	}
 	x[key][id] = true
 }
 
-func (x keyIndex) remove(key atoll.ItemKey, id BundleID) {
+func (x keyIndex) remove(key atoll.ItemKey, id claim.BundleID) {
 	if delete(x[key], id); len(x[key]) == 0 {
 		delete(x, key)
 	}
 }
 
-func (x keyIndex) of(key atoll.ItemKey) []BundleID {
-	return slices.SortedFunc(maps.Keys(x[key]), BundleID.compare)
+func (x keyIndex) of(key atoll.ItemKey) []claim.BundleID {
+	return slices.SortedFunc(maps.Keys(x[key]), claim.BundleID.Compare)
 }
 
 // bundleClaims is one Bundle, whether it exists yet or not.
@@ -67,14 +68,14 @@ type origin struct {
 
 func newClaims() *claims {
 	return &claims{
-		placed: map[atoll.ItemKey]BundleID{}, bundles: map[BundleID]*bundleClaims{},
-		held: keyIndex{}, wanted: keyIndex{}, byUID: map[string]BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
-		awaits: map[BundleID]map[BundleID]bool{},
-		spaces: map[string]map[BundleID]bool{}, sources: map[sourceName]map[BundleID]bool{},
+		placed: map[atoll.ItemKey]claim.BundleID{}, bundles: map[claim.BundleID]*bundleClaims{},
+		held: keyIndex{}, wanted: keyIndex{}, byUID: map[string]claim.BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
+		awaits: map[claim.BundleID]map[claim.BundleID]bool{},
+		spaces: map[string]map[claim.BundleID]bool{}, sources: map[sourceName]map[claim.BundleID]bool{},
 	}
 }
 
-func (c *claims) bundle(id BundleID) *bundleClaims {
+func (c *claims) bundle(id claim.BundleID) *bundleClaims {
 	if c.bundles[id] == nil {
 		c.bundles[id] = &bundleClaims{placed: map[atoll.ItemKey]bool{}}
 		include(c.spaces, id.Namespace, id)
@@ -83,7 +84,7 @@ func (c *claims) bundle(id BundleID) *bundleClaims {
 }
 
 // from notes who wants the Bundle.
-func (c *claims) from(id BundleID, o origin) {
+func (c *claims) from(id claim.BundleID, o origin) {
 	b := c.bundle(id)
 	if was, is := nameOf(b.origin), nameOf(o); was != is {
 		exclude(c.sources, was, id)
@@ -93,7 +94,7 @@ func (c *claims) from(id BundleID, o origin) {
 }
 
 // drop a Bundle.
-func (c *claims) drop(id BundleID) {
+func (c *claims) drop(id claim.BundleID) {
 	exclude(c.sources, nameOf(c.bundles[id].origin), id)
 	exclude(c.spaces, id.Namespace, id)
 	delete(c.bundles, id)
@@ -101,14 +102,14 @@ func (c *claims) drop(id BundleID) {
 
 func nameOf(o origin) sourceName { return sourceName{o.source.Kind, o.source.Name} }
 
-func include[K comparable](x map[K]map[BundleID]bool, key K, id BundleID) {
+func include[K comparable](x map[K]map[claim.BundleID]bool, key K, id claim.BundleID) {
 	if x[key] == nil {
-		x[key] = map[BundleID]bool{}
+		x[key] = map[claim.BundleID]bool{}
 	}
 	x[key][id] = true
 }
 
-func exclude[K comparable](x map[K]map[BundleID]bool, key K, id BundleID) {
+func exclude[K comparable](x map[K]map[claim.BundleID]bool, key K, id claim.BundleID) {
 	if delete(x[key], id); len(x[key]) == 0 {
 		delete(x, key)
 	}
@@ -116,7 +117,7 @@ func exclude[K comparable](x map[K]map[BundleID]bool, key K, id BundleID) {
 
 // holder gives the Bundle that places the key, or the one whose content has it as
 // an item of its own.
-func (c *claims) holder(key atoll.ItemKey) (BundleID, *v1alpha1.BundleSource) {
+func (c *claims) holder(key atoll.ItemKey) (claim.BundleID, *v1alpha1.BundleSource) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	id, ok := c.placed[key]
@@ -126,14 +127,14 @@ func (c *claims) holder(key atoll.ItemKey) (BundleID, *v1alpha1.BundleSource) {
 		}
 	}
 	if !ok {
-		return BundleID{}, nil
+		return claim.BundleID{}, nil
 	}
 	source := c.bundles[id].origin.source
 	return id, &source
 }
 
 // adopt notes who wants a Bundle that exists, unless that is known already.
-func (c *claims) adopt(id BundleID, source v1alpha1.BundleSource, group string) {
+func (c *claims) adopt(id claim.BundleID, source v1alpha1.BundleSource, group string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundle(id)
@@ -152,7 +153,7 @@ func (c *claims) adopt(id BundleID, source v1alpha1.BundleSource, group string) 
 }
 
 // place notes that the Bundle places the key.
-func (c *claims) place(key atoll.ItemKey, id BundleID, o origin) {
+func (c *claims) place(key atoll.ItemKey, id claim.BundleID, o origin) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.placed[key]; ok && old != id {
@@ -174,22 +175,22 @@ func (c *claims) unplace(key atoll.ItemKey) {
 }
 
 // touched lists the Bundles that a change of the key is about.
-func (c *claims) touched(key atoll.ItemKey) []BundleID {
+func (c *claims) touched(key atoll.ItemKey) []claim.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	out := maps.Clone(c.held[key])
 	if out == nil {
-		out = map[BundleID]bool{}
+		out = map[claim.BundleID]bool{}
 	}
 	maps.Copy(out, c.wanted[key])
 	if id, ok := c.placed[key]; ok {
 		out[id] = true
 	}
-	return slices.SortedFunc(maps.Keys(out), BundleID.compare)
+	return slices.SortedFunc(maps.Keys(out), claim.BundleID.Compare)
 }
 
 // has notes what a Bundle's latest Revision has, and gives the keys that are new.
-func (c *claims) has(id BundleID, uid string, content *atoll.Content) (added []atoll.ItemKey) {
+func (c *claims) has(id claim.BundleID, uid string, content *atoll.Content) (added []atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundle(id)
@@ -213,7 +214,7 @@ func (c *claims) has(id BundleID, uid string, content *atoll.Content) (added []a
 }
 
 // withUID finds a Bundle.
-func (c *claims) withUID(uid string) (BundleID, bool) {
+func (c *claims) withUID(uid string) (claim.BundleID, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	id, ok := c.byUID[uid]
@@ -221,7 +222,7 @@ func (c *claims) withUID(uid string) (BundleID, bool) {
 }
 
 // empty tells whether the Bundle's content has no items.
-func (c *claims) empty(id BundleID) bool {
+func (c *claims) empty(id claim.BundleID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.bundles[id]
@@ -229,7 +230,7 @@ func (c *claims) empty(id BundleID) bool {
 }
 
 // wants notes what a Bundle depends on.
-func (c *claims) wants(id BundleID, keys []atoll.ItemKey) {
+func (c *claims) wants(id claim.BundleID, keys []atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundle(id)
@@ -243,7 +244,7 @@ func (c *claims) wants(id BundleID, keys []atoll.ItemKey) {
 }
 
 // forget a Bundle that is gone; what it placed stays placed there.
-func (c *claims) forget(id BundleID, uid string) {
+func (c *claims) forget(id claim.BundleID, uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundles[id]
@@ -264,7 +265,7 @@ func (c *claims) forget(id BundleID, uid string) {
 }
 
 // known gives a Bundle's origin and what it places.
-func (c *claims) known(id BundleID) (origin, []atoll.ItemKey) {
+func (c *claims) known(id claim.BundleID) (origin, []atoll.ItemKey) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.bundles[id]
@@ -275,26 +276,26 @@ func (c *claims) known(id BundleID) (origin, []atoll.ItemKey) {
 }
 
 // ofSource lists the Bundles of a source in a namespace; all namespaces for "".
-func (c *claims) ofSource(kind, ns, name string) []BundleID {
+func (c *claims) ofSource(kind, ns, name string) []claim.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var out []BundleID
+	var out []claim.BundleID
 	for id := range c.sources[sourceName{kind, name}] {
 		if ns == "" || id.Namespace == ns {
 			out = append(out, id)
 		}
 	}
-	slices.SortFunc(out, BundleID.compare)
+	slices.SortFunc(out, claim.BundleID.Compare)
 	return out
 }
 
 // having lists the Bundles in a namespace (all for "") whose content has any of the
 // set.
-func (c *claims) having(ns string, set kindSet) []BundleID {
+func (c *claims) having(ns string, set kindSet) []claim.BundleID {
 	if ns != "" && !set.open() {
 		return c.holding(ns, set.names)
 	}
-	return c.where(ns, func(id BundleID, b *bundleClaims) bool {
+	return c.where(ns, func(id claim.BundleID, b *bundleClaims) bool {
 		for key := range b.items {
 			if set.has(key) {
 				return true
@@ -306,10 +307,10 @@ func (c *claims) having(ns string, set kindSet) []BundleID {
 
 // holding lists the Bundles whose content has any of the names in the namespace, or
 // among what has none.
-func (c *claims) holding(ns string, names map[atoll.ItemKey]bool) []BundleID {
+func (c *claims) holding(ns string, names map[atoll.ItemKey]bool) []claim.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	found := map[BundleID]bool{}
+	found := map[claim.BundleID]bool{}
 	for key := range names {
 		for _, in := range []string{ns, ""} {
 			key.Namespace = in
@@ -320,7 +321,7 @@ func (c *claims) holding(ns string, names map[atoll.ItemKey]bool) []BundleID {
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(found), BundleID.compare)
+	return slices.SortedFunc(maps.Keys(found), claim.BundleID.Compare)
 }
 
 // chosenBy lists the keys that Bundles of a source place or hold as their own.
@@ -342,25 +343,25 @@ func (c *claims) chosenBy(kind, ns, name string) []atoll.ItemKey {
 }
 
 // block notes whether a Bundle waits for kinds to sync.
-func (c *claims) block(id BundleID, blocked bool) {
+func (c *claims) block(id claim.BundleID, blocked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bundle(id).blocked = blocked
 }
 
-func (c *claims) blocked() []BundleID {
-	return c.where("", func(_ BundleID, b *bundleClaims) bool { return b.blocked })
+func (c *claims) blocked() []claim.BundleID {
+	return c.where("", func(_ claim.BundleID, b *bundleClaims) bool { return b.blocked })
 }
 
-func (c *claims) inNamespace(ns string) []BundleID {
-	return c.where(ns, func(BundleID, *bundleClaims) bool { return true })
+func (c *claims) inNamespace(ns string) []claim.BundleID {
+	return c.where(ns, func(claim.BundleID, *bundleClaims) bool { return true })
 }
 
 // where lists the Bundles in a namespace (all for "") of which that is true.
-func (c *claims) where(ns string, is func(BundleID, *bundleClaims) bool) []BundleID {
+func (c *claims) where(ns string, is func(claim.BundleID, *bundleClaims) bool) []claim.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var out []BundleID
+	var out []claim.BundleID
 	if ns != "" {
 		for id := range c.spaces[ns] {
 			if is(id, c.bundles[id]) {
@@ -374,7 +375,7 @@ func (c *claims) where(ns string, is func(BundleID, *bundleClaims) bool) []Bundl
 			}
 		}
 	}
-	slices.SortFunc(out, BundleID.compare)
+	slices.SortFunc(out, claim.BundleID.Compare)
 	return out
 }
 
@@ -405,29 +406,29 @@ func (c *claims) settle(key atoll.ItemKey) {
 }
 
 // needing lists the Bundles that want the key as a dependency.
-func (c *claims) needing(key atoll.ItemKey) []BundleID {
+func (c *claims) needing(key atoll.ItemKey) []claim.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.wanted.of(key)
 }
 
 // claim is World.Claim for a Bundle, and names the one that places the key.
-func (c *claims) claim(id BundleID, key atoll.ItemKey) (Claim, bool, BundleID) {
+func (c *claims) claim(id claim.BundleID, key atoll.ItemKey) (claim.Claim, bool, claim.BundleID) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	placed, ok := c.placed[key]
 	switch {
 	case !ok:
-		return Unclaimed, false, BundleID{}
+		return claim.Unclaimed, false, claim.BundleID{}
 	case placed == id:
-		return Mine, true, id
+		return claim.Mine, true, id
 	}
 	_, held := c.bundles[placed].items[key]
-	return Others, held, placed
+	return claim.Others, held, placed
 }
 
 // holders is World.Holders for a Bundle.
-func (c *claims) holders(id BundleID, key atoll.ItemKey) []string {
+func (c *claims) holders(id claim.BundleID, key atoll.ItemKey) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var out []string

@@ -24,6 +24,13 @@ func (b *Binder) finalize(ctx context.Context, keys []atoll.ItemKey) error {
 		if slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 			continue
 		}
+		if b.Finalize != nil {
+			if done, err := b.Finalize(ctx, t, atoll.Finalizer); err != nil {
+				return fmt.Errorf("hold %s: %w", key, err)
+			} else if done {
+				continue
+			}
+		}
 		if err := b.setFinalizers(ctx, t, append(slices.Clone(t.GetFinalizers()), atoll.Finalizer)); err != nil {
 			if client.IgnoreNotFound(err) == nil {
 				err = errMoved

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/render"
 )
 
@@ -19,6 +20,8 @@ func (b *Binder) handle(e event) {
 		b.template(e.template, e.anew)
 	case e.policy != (policyKey{}):
 		b.policy(e.policy)
+	case e.placement != (types.NamespacedName{}):
+		b.placementChanged(e.placement)
 	case e.namespace != "":
 		b.namespace(e.namespace)
 	case e.bundle != "":
@@ -26,13 +29,13 @@ func (b *Binder) handle(e event) {
 	case e.rows != "":
 		b.rows(e.rows)
 	case e.clusters:
-		b.touch(b.claims.awaiting(BundleID{})...)
+		b.touch(b.claims.awaiting(claim.BundleID{})...)
 	case e.synced:
 		b.touch(b.claims.blocked()...)
 	}
 }
 
-func (b *Binder) touch(ids ...BundleID) {
+func (b *Binder) touch(ids ...claim.BundleID) {
 	for _, id := range ids {
 		b.quiet.touch(id)
 	}
@@ -42,11 +45,12 @@ func (b *Binder) touch(ids ...BundleID) {
 // write, there is nothing to find out, unless it is to be looked at anew.
 func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	t, ok := b.Templates.Get(key)
-	now := ""
+	now := looked{}
 	if ok {
 		now = b.look(t)
 	}
-	if before, known := b.seen[key]; known && before == now && !anew {
+	if before, known := b.seen[key]; known && now.sameAs(before) && !anew {
+		b.seen[key] = now
 		return
 	}
 	if b.seen[key] = now; !ok {
@@ -69,22 +73,35 @@ func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	b.touch(b.claims.touched(key)...)
 }
 
-// look is all of a template that matters here.
-func (b *Binder) look(t *unstructured.Unstructured) string {
-	clusters, annotated := clustersAnnotation(t.GetAnnotations())
-	return fmt.Sprint(t.GetUID(), b.prints.of(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled],
-		t.GetDeletionTimestamp() != nil, slices.Contains(t.GetFinalizers(), atoll.Finalizer))
+// looked is all of a template that matters here.
+type looked struct {
+	content string
+	held    bool // it has the finalizer
+}
+
+// sameAs tells whether there is nothing to do about a template that was looked at before:
+// nothing else is new than that it has the finalizer, which bind puts on itself.
+func (l looked) sameAs(before looked) bool {
+	return l.content == before.content && (l.held || !before.held)
+}
+
+func (b *Binder) look(t *unstructured.Unstructured) looked {
+	clusters, annotated := claim.Clusters(t.GetAnnotations())
+	return looked{
+		content: fmt.Sprint(t.GetUID(), b.prints.of(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled], t.GetDeletionTimestamp() != nil),
+		held:    slices.Contains(t.GetFinalizers(), atoll.Finalizer),
+	}
 }
 
 func (b *Binder) decide(t *unstructured.Unstructured) {
-	sub := subjectOf(t)
+	sub := claim.SubjectFrom(t)
 	_, holder := b.claims.holder(sub.Key)
-	d := Decide(b.index, sub, b.namespaceOf(sub.Key.Namespace), holder)
-	if d.Winner == nil || holder == nil && isNowhere(d.Winner.Spec.Placement) {
+	d := b.decides(sub, holder)
+	if d.Winner == nil || holder == nil && atoll.IsNowhere(d.Winner.Spec.Placement) {
 		b.claims.unplace(sub.Key)
 		return
 	}
-	id, group := bundleFor(*d.Winner, sub)
+	id, group := claim.BundleFor(*d.Winner, sub)
 	o := origin{source: d.Winner.Source, group: group}
 	if d.Winner.Source.Kind == v1alpha1.SourceAnnotation {
 		o.object = sub.Key
@@ -92,15 +109,15 @@ func (b *Binder) decide(t *unstructured.Unstructured) {
 	b.claims.place(sub.Key, id, o)
 }
 
-func (b *Binder) namespaceOf(name string) Namespace {
+func (b *Binder) namespaceOf(name string) claim.Namespace {
 	if name == "" {
-		return Namespace{}
+		return claim.Namespace{}
 	}
 	ns, ok := b.Namespaces.Get(name)
 	if !ok {
-		return Namespace{Name: name}
+		return claim.Namespace{Name: name}
 	}
-	return Namespace{Name: name, UID: string(ns.UID), Annotations: ns.Annotations}
+	return claim.Namespace{Name: name, UID: string(ns.UID), Annotations: ns.Annotations}
 }
 
 // terminating namespaces stay as they are: their rows go, their Revisions do not.
@@ -114,15 +131,15 @@ func (b *Binder) terminating(name string) bool {
 func (b *Binder) policy(key policyKey) {
 	switch key.kind {
 	case v1alpha1.SourcePropagationPolicy:
-		var now *policy
+		var now *claim.Policy
 		if p, ok := b.Policies.PropagationPolicy(key.namespace, key.name); ok {
-			now = compile(key.kind, &p.ObjectMeta, &p.Spec)
+			now = claim.Compile(key.kind, &p.ObjectMeta, &p.Spec)
 		}
 		b.propagation(key, now, []string{key.namespace})
 	case v1alpha1.SourceClusterPropagationPolicy:
-		var now *policy
+		var now *claim.Policy
 		if p, ok := b.Policies.ClusterPropagationPolicy(key.name); ok {
-			now = compile(key.kind, &p.ObjectMeta, &p.Spec)
+			now = claim.Compile(key.kind, &p.ObjectMeta, &p.Spec)
 		}
 		b.propagation(key, now, append([]string{""}, b.Namespaces.List()...))
 	default:
@@ -131,9 +148,9 @@ func (b *Binder) policy(key policyKey) {
 }
 
 // propagation: now is nil when the policy is gone.
-func (b *Binder) propagation(key policyKey, now *policy, namespaces []string) {
+func (b *Binder) propagation(key policyKey, now *claim.Policy, namespaces []string) {
 	was := b.index.set(key, now)
-	names, open := named(was, now)
+	names, open := claim.Named(was, now)
 	for _, ns := range namespaces {
 		for _, k := range names {
 			k.Namespace = ns
@@ -148,9 +165,9 @@ func (b *Binder) propagation(key policyKey, now *policy, namespaces []string) {
 			if !open[t.GroupVersionKind().GroupKind()] {
 				continue
 			}
-			sub := subjectOf(t)
-			_, before := was.match(sub)
-			if _, after := now.match(sub); before || after {
+			sub := claim.SubjectFrom(t)
+			_, before := was.Match(sub)
+			if _, after := now.Match(sub); before || after {
 				b.inbox.put(event{template: sub.Key, anew: true})
 			}
 		}
@@ -160,26 +177,6 @@ func (b *Binder) propagation(key policyKey, now *policy, namespaces []string) {
 	}
 	b.touch(b.claims.ofSource(key.kind, key.namespace, key.name)...)
 	b.reports.touch(key)
-}
-
-// named lists what policies select by name, without the namespace, and the kinds of
-// which they select by labels, or all.
-func named(policies ...*policy) (names []atoll.ItemKey, open map[schema.GroupKind]bool) {
-	open = map[schema.GroupKind]bool{}
-	for _, p := range policies {
-		if p == nil {
-			continue
-		}
-		for gk, of := range p.selectors {
-			if len(of.open) > 0 {
-				open[gk] = true
-			}
-			for name := range of.named {
-				names = append(names, atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Name: name})
-			}
-		}
-	}
-	return names, open
 }
 
 // remember what an override policy selects now; what it selected before or does now is
@@ -195,9 +192,9 @@ func (b *Binder) remember(key policyKey, now kindSet, exists bool) (affected kin
 // overriding touches the Bundles that an override policy was or is about.
 func (b *Binder) overriding(key policyKey) {
 	now, exists := kindSet{}, false
-	for _, o := range overridesInOrder(b.Policies.ClusterOverrides(), b.Policies.Overrides(key.namespace)) {
-		if o.key() == key {
-			now, exists = overridden(o.spec), true
+	for _, o := range claim.InOrder(b.Policies.ClusterOverrides(), b.Policies.Overrides(key.namespace)) {
+		if (policyKey{o.Kind, o.Namespace, o.Name}) == key {
+			now, exists = overridden(o.Spec), true
 		}
 	}
 	b.touch(b.claims.having(key.namespace, b.remember(key, now, exists))...)
@@ -206,7 +203,7 @@ func (b *Binder) overriding(key policyKey) {
 // namespaceState is what of a namespace matters to its templates.
 func (b *Binder) namespaceState(name string) string {
 	ns := b.namespaceOf(name)
-	if value, ok := clustersAnnotation(ns.Annotations); ok {
+	if value, ok := claim.Clusters(ns.Annotations); ok {
 		return "=" + value
 	}
 	return ""
@@ -256,7 +253,7 @@ func (b *Binder) namespace(name string) {
 		delete(b.namespaces, name)
 	}
 	for _, t := range b.Templates.InNamespace(name) {
-		b.inbox.put(event{template: keyOf(t), anew: true})
+		b.inbox.put(event{template: claim.KeyOf(t), anew: true})
 	}
 	b.touch(b.claims.ofSource(v1alpha1.SourceNamespaceAnnotation, name, name)...)
 }
@@ -267,7 +264,7 @@ func (b *Binder) bundle(uid string) {
 	if bundle, ok := b.Bundles.Get(uid); ok {
 		if now := decision(bundle); b.ReadOnly || b.decided[uid] != now {
 			b.decided[uid] = now
-			b.touch(BundleID{bundle.Ref.Namespace, bundle.Ref.Name})
+			b.touch(claim.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name})
 		}
 		return
 	}

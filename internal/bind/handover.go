@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -12,7 +13,7 @@ import (
 // them: at once where the other is in all of its clusters, since then nothing goes
 // anywhere, or is placed nowhere on purpose; otherwise, as in every move, when the
 // other one is healthy wherever it can be reached.
-func (b *Binder) handsOver(from, to BundleID) bool {
+func (b *Binder) handsOver(from, to claim.BundleID) bool {
 	old, ok := b.Bundles.ByName(from.Namespace, from.Name)
 	if !ok {
 		return true
@@ -26,13 +27,14 @@ func (b *Binder) handsOver(from, to BundleID) bool {
 		return false
 	}
 	return makes(b.Rows.OfBundle(old.Ref.UID), b.Rows.OfBundle(next.Ref.UID), successor{
-		latest: latest.Name, nowhere: isNowhere(next.Spec.Placement), online: b.Clusters.Online,
+		latest: latest.Name, base: latest.Spec.Base, nowhere: atoll.IsNowhere(next.Spec.Placement), online: b.Clusters.Online,
 	})
 }
 
 // successor is what is known of a Bundle that takes items over, besides its rows.
 type successor struct {
 	latest  string
+	base    int64 // of that Revision
 	nowhere bool
 	online  func(clusterUID string) bool
 }
@@ -51,7 +53,7 @@ func makes(old, next []state.Row, s successor) bool {
 		there[r.Spec.UID] = true
 		switch {
 		case !s.online(r.Spec.UID):
-		case r.Spec.Revision == s.latest && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady:
+		case atoll.MayStay(r.Spec.Revision, s.latest, s.base) && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady:
 			ready++
 		default:
 			unready++
@@ -62,7 +64,7 @@ func makes(old, next []state.Row, s successor) bool {
 }
 
 // await notes which Bundles are to take items over from the Bundle and have not yet.
-func (c *claims) await(id BundleID, keys []atoll.ItemKey) {
+func (c *claims) await(id claim.BundleID, keys []atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.awaits, id)
@@ -72,7 +74,7 @@ func (c *claims) await(id BundleID, keys []atoll.ItemKey) {
 			continue
 		}
 		if c.awaits[id] == nil {
-			c.awaits[id] = map[BundleID]bool{}
+			c.awaits[id] = map[claim.BundleID]bool{}
 		}
 		c.awaits[id][to] = true
 	}
@@ -80,14 +82,14 @@ func (c *claims) await(id BundleID, keys []atoll.ItemKey) {
 
 // awaiting lists the Bundles that wait for the Bundle to take something over; for any
 // at all when to is zero.
-func (c *claims) awaiting(to BundleID) []BundleID {
+func (c *claims) awaiting(to claim.BundleID) []claim.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	out := map[BundleID]bool{}
+	out := map[claim.BundleID]bool{}
 	for id, awaited := range c.awaits {
-		if to == (BundleID{}) || awaited[to] {
+		if to == (claim.BundleID{}) || awaited[to] {
 			out[id] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(out), BundleID.compare)
+	return slices.SortedFunc(maps.Keys(out), claim.BundleID.Compare)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -16,7 +17,7 @@ const reasonNoNamespace = "NamespaceUnknown"
 // Homeless says since when a Bundle waits for its namespace to be known, and what to do;
 // empty where it does not, or has done so for too short a time to say so: objects may
 // come before their namespace, for instance after a start.
-func (b *Binder) Homeless(id BundleID) string {
+func (b *Binder) Homeless(id claim.BundleID) string {
 	if _, known := b.Namespaces.Get(id.Namespace); known || id.Namespace == "" {
 		return ""
 	}
@@ -31,7 +32,7 @@ func (b *Binder) Homeless(id BundleID) string {
 // awaitNamespace without which a Bundle's content could be wrong, since members are told of
 // it. Its coming touches the Bundle; where that takes long the Bundle says so, and the
 // policy and the objects, which are there before there is a Bundle.
-func (b *Binder) awaitNamespace(ctx context.Context, id BundleID, bundle state.Bundle, from origin, claimed []atoll.ItemKey) error {
+func (b *Binder) awaitNamespace(ctx context.Context, id claim.BundleID, bundle state.Bundle, from origin, claimed []atoll.ItemKey) error {
 	why := b.Homeless(id)
 	switch {
 	case b.ReadOnly:
@@ -40,9 +41,9 @@ func (b *Binder) awaitNamespace(ctx context.Context, id BundleID, bundle state.B
 		b.queue.AddAfter(id, waitsLong)
 		return nil
 	}
-	var problems []Problem
+	var problems []claim.Problem
 	for _, key := range claimed {
-		problems = append(problems, Problem{Key: key, Err: errors.New(why)})
+		problems = append(problems, claim.Problem{Key: key, Err: errors.New(why)})
 	}
 	b.reports.problems(id, reasonNoNamespace, problems)
 	return b.unbound(ctx, id, bundle, from, reasonNoNamespace, why)

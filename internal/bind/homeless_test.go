@@ -17,6 +17,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -60,7 +61,7 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := pp("web", 0, policySpec(0, deployments("web")))
+				p := pp("web", "web")
 				p.Namespace = "shop"
 				objects := []client.Object{p}
 				if there != nil {
@@ -71,11 +72,11 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 				templates, spaces, told := &unreadTemplates{hubful: h}, someSpaces{}, events{}
 				table := &oneBundle{there: there}
 				b.Templates, b.Policies, b.Namespaces, b.Bundles, b.Revisions, b.Events = readInFull{}, rules{hubful: h}, spaces, table, noRevisions{}, told
-				b.unread, b.homeless = newWaits[schema.GroupKind](), newWaits[BundleID]()
-				b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[BundleID]())
+				b.unread, b.homeless = newWaits[schema.GroupKind](), newWaits[claim.BundleID]()
+				b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[claim.BundleID]())
 				defer b.queue.ShutDown()
 
-				id, web := BundleID{"shop", "web"}, obj("Deployment", "web")
+				id, web := claim.BundleID{Namespace: "shop", Name: "web"}, obj("Deployment", "web")
 				b.claims.place(web, id, origin{source: source})
 				look := func() {
 					t.Helper()

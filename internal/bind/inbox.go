@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -15,6 +17,7 @@ type event struct {
 	bundle    string // UID
 	rows      string // UID of the Bundle
 	policy    policyKey
+	placement types.NamespacedName
 	clusters  bool // one came, went or changed
 	synced    bool
 }

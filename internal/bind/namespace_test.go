@@ -13,6 +13,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -51,17 +52,17 @@ func TestNothingIsCutBeforeItsNamespaceIsKnown(t *testing.T) {
 		templates, spaces := &unreadTemplates{hubful: h}, someSpaces{}
 		b := &Binder{
 			Options: Options{Templates: templates, Policies: rules{hubful: h}, Namespaces: spaces, Bundles: noBundles{}, ReadOnly: true},
-			index:   &Index{}, claims: newClaims(), inbox: newInbox(), homeless: newWaits[BundleID](),
-			overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]string{},
+			claims:  newClaims(), inbox: newInbox(), homeless: newWaits[claim.BundleID](),
+			overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{},
 		}
-		var touched []BundleID
-		b.quiet = newDebouncer(func(id BundleID) { touched = append(touched, id) })
+		var touched []claim.BundleID
+		b.quiet = newDebouncer(func(id claim.BundleID) { touched = append(touched, id) })
 		b.reports = newReporter(b)
 		defer b.reports.queue.ShutDown()
 		defer b.quiet.stop()
 
 		h.put(edition("shop", "web", "web:1", 1))
-		p := pp("web", 0, policySpec(0, deployments("web")))
+		p := pp("web", "web")
 		p.Namespace = "shop"
 		h.own[[2]string{"shop", "web"}] = p
 		b.handle(event{policy: policyKey{ppKind, "shop", "web"}})
@@ -85,7 +86,7 @@ func TestNothingIsCutBeforeItsNamespaceIsKnown(t *testing.T) {
 			b.drain()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			id := BundleID{"shop", "web"}
+			id := claim.BundleID{Namespace: "shop", Name: "web"}
 			if slices.Contains(touched, id) != step.touched {
 				t.Errorf("%s: touched are %v", step.what, touched)
 			}

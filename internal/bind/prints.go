@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/render"
 )
 
@@ -24,7 +25,7 @@ type fingerprint struct {
 
 // of a template that the table gave.
 func (p *prints) of(t *unstructured.Unstructured) string {
-	key := keyOf(t)
+	key := claim.KeyOf(t)
 	p.mu.Lock()
 	known, ok := p.known[key]
 	p.mu.Unlock()

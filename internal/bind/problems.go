@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -19,13 +20,17 @@ type Events interface {
 	Refused(key atoll.ItemKey, reason, message string)
 }
 
-// tell in the Bundle, if there is one yet, what of it cannot be sent, or that all can
-// be.
-func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, problems []Problem) error {
-	if len(problems) == 0 {
+// tell in the Bundle, if there is one yet, what of it cannot be sent, or that it has lost
+// its Placement, or that all is well.
+func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, unplaced string, problems []claim.Problem) error {
+	switch {
+	case len(problems) > 0:
+	case unplaced != "":
+		return b.say(ctx, bundle, frozen(unplaced))
+	default:
 		return b.resume(ctx, bundle, from)
 	}
-	why := problems[0].openly() + "; members keep what they have of it"
+	why := openly(problems[0]) + "; members keep what they have of it"
 	if n := len(problems) - 1; n > 0 {
 		why += fmt.Sprintf(" (and %d objects more cannot be sent)", n)
 	}
@@ -34,7 +39,7 @@ func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, pro
 
 // openly says the problem to those who may see the Bundle or its policy, and may not
 // always list Secrets.
-func (p Problem) openly() string {
+func openly(p claim.Problem) string {
 	if p.Key.IsSecret() {
 		return "a Secret cannot be sent as it is: an Event on it says why"
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -60,9 +61,9 @@ func (b *Binder) settleRecall(ctx context.Context, bundle state.Bundle, content 
 func (b *Binder) deleteTemplate(ctx context.Context, t *unstructured.Unstructured) error {
 	uid := t.GetUID()
 	if err := b.Client.Delete(ctx, bare(t), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %s: %w", keyOf(t), err)
+		return fmt.Errorf("delete %s: %w", claim.KeyOf(t), err)
 	}
-	b.Log.Info("a deletion from before the restore is confirmed", "template", keyOf(t).String(), "uid", uid)
+	b.Log.Info("a deletion from before the restore is confirmed", "template", claim.KeyOf(t).String(), "uid", uid)
 	return nil
 }
 
@@ -75,9 +76,9 @@ func (b *Binder) keepTemplate(ctx context.Context, t *unstructured.Unstructured)
 		return err
 	}
 	if err := b.Client.Patch(ctx, bare(t), client.RawPatch(types.MergePatchType, patch), owner); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("keep %s: %w", keyOf(t), err)
+		return fmt.Errorf("keep %s: %w", claim.KeyOf(t), err)
 	}
-	b.Log.Info("a template that was deleted before the restore is kept", "template", keyOf(t).String(), "uid", t.GetUID())
+	b.Log.Info("a template that was deleted before the restore is kept", "template", claim.KeyOf(t).String(), "uid", t.GetUID())
 	return nil
 }
 

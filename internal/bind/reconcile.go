@@ -16,6 +16,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -44,7 +45,7 @@ func (b *Binder) work(ctx context.Context) bool {
 
 // reconcile brings a Bundle and its latest Revision to what templates and policies
 // want now.
-func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
+func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 	bundle, exists := b.Bundles.ByName(id.Namespace, id.Name)
 	if exists && bundle.Meta.DeletionTimestamp != nil || b.terminating(id.Namespace) {
 		return nil
@@ -55,9 +56,12 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 		}
 	}
 	from, claimed := b.claims.known(id)
-	intent := b.intent(id, from)
-	in := PlanInput{
-		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.prints.of, World: world{b, id},
+	intent, unplaced := b.intent(id, from), b.unplacedSource(id, from)
+	if !exists && unplaced != "" {
+		return nil // the policy says so, and the Placement's coming touches the Bundle
+	}
+	in := claim.PlanInput{
+		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.prints.of, World: world{b, id}, Limits: limits{},
 		ClusterOverrides: b.Policies.ClusterOverrides(),
 	}
 	if id.Namespace != "" {
@@ -70,7 +74,7 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 	}
 	if exists {
 		var err error
-		if in.Previous, err = b.previous(ctx, bundle.Ref.UID); err != nil {
+		if in.Previous, in.Number, err = b.previous(ctx, bundle.Ref.UID); err != nil {
 			return fmt.Errorf("read the content that bundle %s has: %w", id, err)
 		}
 		in.Confirmed = b.confirmed(bundle.Ref.UID)
@@ -85,14 +89,14 @@ func (b *Binder) reconcile(ctx context.Context, id BundleID) error {
 			return err
 		}
 	}
-	out := Plan(in)
+	out := claim.Plan(in)
 	b.claims.wants(id, out.Wants)
 	b.claims.await(id, out.Waiting)
 	if b.ReadOnly {
 		return nil
 	}
 	b.reports.problems(id, reasonCannotSend, out.Problems)
-	if err := b.tell(ctx, bundle, from, out.Problems); err != nil {
+	if err := b.tell(ctx, bundle, from, unplaced, out.Problems); err != nil {
 		return err
 	}
 	return b.carryOut(ctx, id, bundle, exists, plan{in, out, from, intent})
@@ -116,13 +120,13 @@ func (b *Binder) confirmed(bundle string) func(atoll.Tombstone) bool {
 
 // plan and what it came from.
 type plan struct {
-	in     PlanInput
-	out    PlanOutput
+	in     claim.PlanInput
+	out    claim.PlanOutput
 	from   origin
-	intent *Intent
+	intent *claim.Intent
 }
 
-func (b *Binder) carryOut(ctx context.Context, id BundleID, bundle state.Bundle, exists bool, p plan) error {
+func (b *Binder) carryOut(ctx context.Context, id claim.BundleID, bundle state.Bundle, exists bool, p plan) error {
 	if !exists && len(p.out.Content.Items) == 0 {
 		return nil
 	}
@@ -149,7 +153,7 @@ func (b *Binder) carryOut(ctx context.Context, id BundleID, bundle state.Bundle,
 
 // cut tells other Bundles what this one has now: some may have waited for it to
 // take an item over.
-func (b *Binder) cut(id BundleID, uid string, p plan) {
+func (b *Binder) cut(id claim.BundleID, uid string, p plan) {
 	for _, key := range b.claims.has(id, uid, &p.out.Content) {
 		for _, other := range b.claims.touched(key) {
 			if other != id {
@@ -165,7 +169,7 @@ func (b *Binder) cut(id BundleID, uid string, p plan) {
 	b.reports.touch(policyKey{p.from.source.Kind, policyNamespace(p.from.source.Kind, id), p.from.source.Name})
 }
 
-func policyNamespace(kind string, id BundleID) string {
+func policyNamespace(kind string, id claim.BundleID) string {
 	if kind == v1alpha1.SourcePropagationPolicy {
 		return id.Namespace
 	}
@@ -174,54 +178,42 @@ func policyNamespace(kind string, id BundleID) string {
 
 // intent of a Bundle's source; nil when there is none any more, or none that can be
 // read.
-func (b *Binder) intent(id BundleID, from origin) *Intent {
+func (b *Binder) intent(id claim.BundleID, from origin) *claim.Intent {
 	switch from.source.Kind {
 	case v1alpha1.SourcePropagationPolicy:
 		if p, ok := b.Policies.PropagationPolicy(id.Namespace, from.source.Name); ok {
-			return &Intent{p.Spec}
+			return b.placed(id, from.source.Kind, p.Spec)
 		}
 	case v1alpha1.SourceClusterPropagationPolicy:
 		if p, ok := b.Policies.ClusterPropagationPolicy(from.source.Name); ok {
-			return &Intent{p.Spec}
+			return b.placed(id, from.source.Kind, p.Spec)
 		}
 	case v1alpha1.SourceNamespaceAnnotation:
-		return annotationIntent(b.namespaceOf(id.Namespace).Annotations)
+		return claim.AnnotationIntent(b.namespaceOf(id.Namespace).Annotations)
 	case v1alpha1.SourceAnnotation:
 		if t, ok := b.Templates.Get(from.object); ok {
-			return annotationIntent(t.GetAnnotations())
+			return claim.AnnotationIntent(t.GetAnnotations())
 		}
 	}
 	return nil
 }
 
-func annotationIntent(annotations map[string]string) *Intent {
-	value, ok := clustersAnnotation(annotations)
-	if !ok {
-		return nil
-	}
-	p, err := ParseClusters(value)
-	if err != nil {
-		return nil
-	}
-	return &Intent{annotated(p)}
-}
-
 // unsynced names a kind without which the plan could be wrong; false when there is
 // none.
-func (b *Binder) unsynced(in PlanInput) (schema.GroupKind, bool) {
+func (b *Binder) unsynced(in claim.PlanInput) (schema.GroupKind, bool) {
 	kinds := map[schema.GroupKind]bool{definitions: true}
 	for _, key := range in.Claimed {
-		kinds[groupKind(key)] = true
+		kinds[claim.GroupKind(key)] = true
 	}
 	if in.Previous != nil {
 		for _, item := range in.Previous.Items {
-			kinds[groupKind(item.Key)] = true
+			kinds[claim.GroupKind(item.Key)] = true
 		}
 	}
 	if in.Intent != nil {
 		for _, rs := range in.Intent.Spec.ResourceSelectors {
-			if _, known := b.Templates.Namespaced(kindOf(rs).Group, rs.Kind); known {
-				kinds[kindOf(rs)] = true
+			if _, known := b.Templates.Namespaced(claim.KindOf(rs).Group, rs.Kind); known {
+				kinds[claim.KindOf(rs)] = true
 			}
 		}
 		if in.Intent.Spec.PropagateDeps {
@@ -239,7 +231,7 @@ func (b *Binder) unsynced(in PlanInput) (schema.GroupKind, bool) {
 }
 
 // writeBundle makes the Bundle, or brings its spec to what the source wants.
-func (b *Binder) writeBundle(ctx context.Context, id BundleID, old state.Bundle, p plan) (state.Bundle, error) {
+func (b *Binder) writeBundle(ctx context.Context, id claim.BundleID, old state.Bundle, p plan) (state.Bundle, error) {
 	spec := old.Spec
 	spec.Source, spec.Group = p.from.source, p.from.group
 	if p.intent != nil {
@@ -253,7 +245,7 @@ func (b *Binder) writeBundle(ctx context.Context, id BundleID, old state.Bundle,
 		old.Ref.Namespace, old.Ref.Name = id.Namespace, id.Name
 		old.Meta = metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, Finalizers: []string{atoll.FinalizerBundle}}
 		old.Spec = spec
-		return b.put(old.Object(), func(o client.Object) error { return b.Client.Create(ctx, o, owner) }, "make bundle "+id.String())
+		return b.put(old.Object(), func(o client.Object) error { return b.Client.Create(ctx, o) }, "make bundle "+id.String())
 	}
 	if apiequality.Semantic.DeepEqual(old.Spec, spec) {
 		return old, nil

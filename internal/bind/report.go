@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/claim"
 )
 
 // reportAfter is how long the status of a policy may lag behind: counts of objects
@@ -32,12 +33,12 @@ type reporter struct {
 	queue workqueue.TypedRateLimitingInterface[policyKey]
 
 	mu   sync.Mutex
-	said map[BundleID][]Problem
+	said map[claim.BundleID][]claim.Problem
 }
 
 func newReporter(b *Binder) *reporter {
 	return &reporter{
-		b: b, said: map[BundleID][]Problem{},
+		b: b, said: map[claim.BundleID][]claim.Problem{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[policyKey](),
 			workqueue.TypedRateLimitingQueueConfig[policyKey]{Name: "bind-policies"}),
@@ -48,7 +49,7 @@ func newReporter(b *Binder) *reporter {
 func (r *reporter) touch(key policyKey) { r.queue.AddAfter(key, reportAfter) }
 
 // problems notes what of a Bundle cannot become an item, and says it once, for a reason.
-func (r *reporter) problems(id BundleID, reason string, problems []Problem) {
+func (r *reporter) problems(id claim.BundleID, reason string, problems []claim.Problem) {
 	r.mu.Lock()
 	before := r.said[id]
 	if r.said[id] = problems; len(problems) == 0 {
@@ -56,7 +57,7 @@ func (r *reporter) problems(id BundleID, reason string, problems []Problem) {
 	}
 	r.mu.Unlock()
 	for _, p := range problems {
-		if !slices.ContainsFunc(before, func(o Problem) bool { return o.Key == p.Key && o.Err.Error() == p.Err.Error() }) {
+		if !slices.ContainsFunc(before, func(o claim.Problem) bool { return o.Key == p.Key && o.Err.Error() == p.Err.Error() }) {
 			r.b.Log.Warn("a template cannot be sent as it is; members keep what they have", "bundle", id.String(), "template", p.Key.String(), "err", p.Err)
 			if r.b.Events != nil && p.Key.Kind != "" {
 				r.b.Events.Refused(p.Key, reason, fmt.Sprintf("%v; members keep what they have of it", p.Err))
@@ -87,13 +88,13 @@ func (r *reporter) report(ctx context.Context, key policyKey) error {
 	case v1alpha1.SourcePropagationPolicy:
 		if p, ok := r.b.Policies.PropagationPolicy(key.namespace, key.name); ok {
 			now := p.DeepCopy()
-			now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
+			now.Status = r.status(key, p.Status, p.Generation, &p.Spec)
 			return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 		}
 	case v1alpha1.SourceClusterPropagationPolicy:
 		if p, ok := r.b.Policies.ClusterPropagationPolicy(key.name); ok {
 			now := p.DeepCopy()
-			now.Status = r.status(key, p.Status, p.Generation, p.Spec.ResourceSelectors)
+			now.Status = r.status(key, p.Status, p.Generation, &p.Spec)
 			return r.write(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 		}
 	}
@@ -108,7 +109,7 @@ func (r *reporter) write(ctx context.Context, old, now client.Object, same bool)
 }
 
 // status of a policy that places these objects now.
-func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generation int64, selectors []v1alpha1.ResourceSelector) v1alpha1.PropagationStatus {
+func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generation int64, spec *v1alpha1.PropagationSpec) v1alpha1.PropagationStatus {
 	now := *old.DeepCopy()
 	now.Objects = 0
 	var broken []string
@@ -121,18 +122,21 @@ func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generat
 			if p.Key.Kind == "" || p.Key.IsSecret() {
 				name = ""
 			}
-			broken = append(broken, name+p.openly())
+			broken = append(broken, name+openly(p))
 		}
 		r.mu.Unlock()
 	}
 	c := metav1.Condition{Type: conditionApplied, Status: metav1.ConditionTrue, Reason: "Placed", ObservedGeneration: generation, Message: "what it selects is bound to Bundles"}
 	unread := ""
-	for _, rs := range selectors {
-		if _, known := r.b.Templates.Namespaced(kindOf(rs).Group, rs.Kind); known && unread == "" && !r.b.Templates.Synced(kindOf(rs).Group, rs.Kind) {
-			unread = r.b.why(kindOf(rs))
+	for _, rs := range spec.ResourceSelectors {
+		if _, known := r.b.Templates.Namespaced(claim.KindOf(rs).Group, rs.Kind); known && unread == "" && !r.b.Templates.Synced(claim.KindOf(rs).Group, rs.Kind) {
+			unread = r.b.why(claim.KindOf(rs))
 		}
 	}
+	unplaced := r.b.unplaced(key.kind, key.namespace, spec)
 	switch {
+	case unplaced != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonNoPlacement, unplaced
 	case unread != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonUnread, unread
 	case len(broken) > 0:

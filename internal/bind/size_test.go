@@ -11,6 +11,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 )
 
 var configMap = atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}
@@ -24,14 +25,21 @@ func noise(bytes int) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
+func plain(key atoll.ItemKey) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": key.Kind, "metadata": map[string]any{"namespace": key.Namespace, "name": key.Name, "uid": "1"},
+	}}
+}
+
 // What admission asks and what is bound answer alike.
 func TestCarriesAsPlanDoes(t *testing.T) {
 	b := &Binder{Options: Options{Defaults: nil}}
 	for bytes, fits := range map[int]bool{100: true, 1_000_000: true, 1_300_000: true, 1_400_000: false} {
-		m := newMemory()
-		o := m.put(configMap, "1")
+		m := &hubful{templates: map[atoll.ItemKey]*unstructured.Unstructured{}}
+		o := plain(configMap)
+		m.put(o)
 		o.Object["data"] = map[string]any{"noise": noise(bytes)}
-		out := Plan(PlanInput{Claimed: []atoll.ItemKey{configMap}, Intent: &Intent{}, World: m})
+		out := claim.Plan(claim.PlanInput{Claimed: []atoll.ItemKey{configMap}, Intent: &claim.Intent{}, World: world{&Binder{Options: Options{Templates: m}, claims: newClaims()}, claim.BundleID{}}, Limits: limits{}})
 		if err := b.Carries(o); (err == nil) != fits || (len(out.Problems) == 0) != fits {
 			t.Errorf("%d bytes: %v, and problems %v", bytes, err, out.Problems)
 		} else if err != nil && err.Error() != out.Problems[0].Err.Error() {
@@ -44,9 +52,9 @@ func TestCarriesAsPlanDoes(t *testing.T) {
 }
 
 func TestRulesThatAreTooLargeTogetherAreNotCut(t *testing.T) {
-	m := newMemory()
-	m.put(configMap, "1")
-	in := PlanInput{Claimed: []atoll.ItemKey{configMap}, Intent: &Intent{}, World: m}
+	m := &hubful{templates: map[atoll.ItemKey]*unstructured.Unstructured{}}
+	m.put(plain(configMap))
+	in := claim.PlanInput{Claimed: []atoll.ItemKey{configMap}, Intent: &claim.Intent{}, World: world{&Binder{Options: Options{Templates: m}, claims: newClaims()}, claim.BundleID{}}, Limits: limits{}}
 	for i := range 3 {
 		o := &v1alpha1.OverridePolicy{}
 		o.Name, o.Namespace = fmt.Sprint("o", i), "shop"
@@ -55,12 +63,12 @@ func TestRulesThatAreTooLargeTogetherAreNotCut(t *testing.T) {
 		}}}
 		in.Overrides = append(in.Overrides, o)
 	}
-	out := Plan(in)
-	if out.Cut || len(out.Problems) != 1 || !strings.Contains(out.Problems[0].openly(), "override rules of all its objects together (3)") {
+	out := claim.Plan(in)
+	if out.Cut || len(out.Problems) != 1 || !strings.Contains(openly(out.Problems[0]), "override rules of all its objects together (3)") {
 		t.Errorf("cut %t, %v", out.Cut, out.Problems)
 	}
 	in.Overrides = in.Overrides[:2]
-	if out = Plan(in); !out.Cut || len(out.Problems) > 0 {
+	if out = claim.Plan(in); !out.Cut || len(out.Problems) > 0 {
 		t.Errorf("two of them: cut %t, %v", out.Cut, out.Problems)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -31,7 +32,7 @@ func (b *Binder) why(gk schema.GroupKind) string {
 
 // await a kind without which the Bundle's content could be wrong: nothing is cut
 // meanwhile, and after a while the Bundle and its policy say so.
-func (b *Binder) await(ctx context.Context, id BundleID, bundle state.Bundle, from origin, gk schema.GroupKind) error {
+func (b *Binder) await(ctx context.Context, id claim.BundleID, bundle state.Bundle, from origin, gk schema.GroupKind) error {
 	if b.ReadOnly {
 		return nil
 	}

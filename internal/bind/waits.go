@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -70,7 +71,7 @@ func (w *waits[K]) all() []K {
 }
 
 // unbound says on the Bundle and its policy why nothing is cut.
-func (b *Binder) unbound(ctx context.Context, id BundleID, bundle state.Bundle, from origin, reason, why string) error {
+func (b *Binder) unbound(ctx context.Context, id claim.BundleID, bundle state.Bundle, from origin, reason, why string) error {
 	b.reports.touch(policyKey{from.source.Kind, policyNamespace(from.source.Kind, id), from.source.Name})
 	return b.say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reason, Message: why})
 }

@@ -5,21 +5,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/state"
 )
 
 // world is what the tables and claims say, seen from one Bundle.
 type world struct {
 	*Binder
-	id BundleID
+	id claim.BundleID
 }
 
 func (w world) Template(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 	return w.Templates.Get(key)
 }
 
-func (w world) Claim(key atoll.ItemKey) (Claim, bool) {
+func (w world) Claim(key atoll.ItemKey) (claim.Claim, bool) {
 	c, held, to := w.claims.claim(w.id, key)
-	return c, held && (c != Others || w.handsOver(w.id, to))
+	return c, held && (c != claim.Others || w.handsOver(w.id, to))
 }
 func (w world) Deleted(key atoll.ItemKey, uid string) bool         { return w.claims.wasDeleted(key, uid) }
 func (w world) Holders(key atoll.ItemKey) []string                 { return w.claims.holders(w.id, key) }
@@ -37,3 +39,9 @@ func (b *Binder) definition(key atoll.ItemKey) (atoll.ItemKey, bool) {
 	_, ok = b.Templates.Get(crd)
 	return crd, ok
 }
+
+// limits of what the store takes.
+type limits struct{}
+
+func (limits) Storable(item *atoll.Item) error            { return state.Storable(item) }
+func (limits) StorableRules(content *atoll.Content) error { return state.StorableRules(content) }

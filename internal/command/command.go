@@ -18,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/command/join"
 	"atoll.dev/atoll/internal/command/remove"
 	"atoll.dev/atoll/internal/command/restore"
+	"atoll.dev/atoll/internal/command/tenant"
 	"atoll.dev/atoll/internal/command/token"
 	"atoll.dev/atoll/internal/command/version"
 	"atoll.dev/atoll/internal/profile"
@@ -40,12 +41,12 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 	const look, clusters, act = "look", "clusters", "act"
 	root.AddGroup(
 		&cobra.Group{ID: look, Title: "See what is, and why:"},
-		&cobra.Group{ID: clusters, Title: "Bring clusters in and out:"},
+		&cobra.Group{ID: clusters, Title: "Bring clusters and teams in and out:"},
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), explain.NewCommand(flags)},
-		clusters: {token.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
+		clusters: {token.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {

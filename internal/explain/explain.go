@@ -121,13 +121,13 @@ type Explanation struct {
 
 // BundleExplanation is about one Bundle.
 type BundleExplanation struct {
-	Namespace string                `json:"namespace,omitempty"`
-	Name      string                `json:"name"`
-	UID       string                `json:"uid"`
-	Source    v1alpha1.BundleSource `json:"source"`
-	Placement v1alpha1.Placement    `json:"placement"`
-	WhenUnfit v1alpha1.WhenUnfit    `json:"whenUnfit"`
-	Removal   v1alpha1.Removal      `json:"removal"`
+	Namespace string                 `json:"namespace,omitempty"`
+	Name      string                 `json:"name"`
+	UID       string                 `json:"uid"`
+	Source    v1alpha1.BundleSource  `json:"source"`
+	Placement v1alpha1.PlacementSpec `json:"placement"`
+	WhenUnfit v1alpha1.WhenUnfit     `json:"whenUnfit"`
+	Removal   v1alpha1.Removal       `json:"removal"`
 	// Revision that rows are to reach, and its number.
 	Revision string `json:"revision,omitempty"`
 	Number   int64  `json:"number,omitempty"`
@@ -144,8 +144,17 @@ type BundleExplanation struct {
 	Holders []string `json:"holders,omitempty"`
 	// Plan that waits for a confirmation.
 	Plan *rollout.Plan `json:"plan,omitempty"`
+	// Short workloads: not all of their replicas have a place.
+	Short []Short `json:"short,omitempty"`
 	// Clusters of the fleet, and rows of clusters that are gone, by name.
 	Clusters []ClusterExplanation `json:"clusters"`
+}
+
+// Short is a divided workload of which not all replicas have a place.
+type Short struct {
+	Item     string `json:"item"`
+	Replicas int64  `json:"replicas"`
+	Unplaced int64  `json:"unplaced"`
 }
 
 // ClusterExplanation is about the Bundle in one cluster.
@@ -159,6 +168,13 @@ type ClusterExplanation struct {
 	EvictAt *time.Time `json:"evictAt,omitempty"`
 	// Weight in divisions.
 	Weight int64 `json:"weight,omitempty"`
+	// Bounds of its share of each divided workload.
+	MinReplicas int64 `json:"minReplicas,omitempty"`
+	MaxReplicas int64 `json:"maxReplicas,omitempty"`
+	// Room for more replicas, by item, where that matters and is known.
+	Room map[string]int64 `json:"room,omitempty"`
+	// RoomUnknown: it matters and nobody knows it.
+	RoomUnknown bool `json:"roomUnknown,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
 	// Overrides that set fields of the object (of all items, for a whole Bundle).
@@ -176,6 +192,8 @@ type RowExplanation struct {
 	Since time.Time `json:"since"`
 	// Replicas assigned, by item.
 	Assigned map[string]int64 `json:"assigned,omitempty"`
+	// Ordinals are where the ranges of StatefulSets begin, by item.
+	Ordinals map[string]int64 `json:"ordinals,omitempty"`
 	Orphan   bool             `json:"orphan,omitempty"`
 	Online   bool             `json:"online"`
 	// AwaySince is since when the cluster is not online, as far as known.
@@ -202,9 +220,13 @@ type RowExplanation struct {
 // Override says which rule set a field.
 type Override struct {
 	Item   string `json:"item,omitempty"`
-	Path   string `json:"path"`
+	Path   string `json:"path,omitempty"`
 	Policy string `json:"policy"`
 	Rule   int    `json:"rule"`
+	// Overrider of the rule, such as plaintext[0].
+	Overrider string `json:"overrider,omitempty"`
+	// Skipped says why the overrider does not apply and was left out.
+	Skipped string `json:"skipped,omitempty"`
 	// Value as set; nil where the rule took the field away.
 	Value any `json:"value,omitempty"`
 	// Hidden: the value is a Secret's and not shown.
@@ -288,14 +310,22 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	if all {
 		out.WaitsFor = b.Status.WaitsFor
 	}
+	for _, s := range b.Output.Short {
+		if in.sees(s.Key) && (in.about(b) || s.Key == in.Object) {
+			out.Short = append(out.Short, Short{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced})
+		}
+	}
 	waits := map[string]rollout.Wait{}
 	for _, w := range b.Output.Waits {
 		waits[w.Cluster] = w
 	}
 	for _, v := range b.Decision.Verdicts {
-		c := ClusterExplanation{Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Weight: v.Weight}
+		c := ClusterExplanation{Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max}
 		if !v.EvictAt.IsZero() {
 			c.EvictAt = &v.EvictAt
+		}
+		if v.Outcome == schedule.Placed && b.Decision.UsesRoom() {
+			c.Room, c.RoomUnknown = in.room(b, v.Cluster)
 		}
 		if row, ok := b.Rows[v.Cluster]; ok {
 			c.Row = in.row(b, v.Cluster, row, all)
@@ -310,6 +340,20 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		out.Clusters = append(out.Clusters, c)
 	}
 	return out
+}
+
+// room for more of the items that were asked about.
+func (in Input) room(b Bundle, cluster string) (out map[string]int64, unknown bool) {
+	fit, known := b.Decision.Room(cluster)
+	for item, n := range fit {
+		if key, err := atoll.ParseItemKey(item); err == nil && in.sees(key) && (in.about(b) || key == in.Object) {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[item] = n
+		}
+	}
+	return out, !known
 }
 
 // holders of an object that is on its way out.
@@ -384,6 +428,12 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 				r.Assigned = map[string]int64{}
 			}
 			r.Assigned[item] = n
+			if start, ranged := row.Spec.Ordinals[item]; ranged {
+				if r.Ordinals == nil {
+					r.Ordinals = map[string]int64{}
+				}
+				r.Ordinals[item] = start
+			}
 		}
 	}
 	if at, away := b.Away[cluster]; away && !row.Online {
@@ -475,10 +525,10 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 			continue
 		}
 		rules, variant := render.Rules(content, view)
-		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned})
+		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals})
 		p, ok := known[key]
 		if !ok {
-			_, p = render.Render(content, render.Input{Rules: rules, Assigned: row.Spec.Assigned})
+			_, p = render.Render(content, render.Input{Rules: rules, Cluster: &view, Assigned: row.Spec.Assigned, Ordinals: row.Spec.Ordinals})
 			known[key] = p
 		}
 		out[cluster] = p
@@ -491,7 +541,7 @@ func (in Input) overrides(b Bundle, provenance []render.Provenance) (out []Overr
 		if !in.about(b) && p.Item != in.Object || !in.sees(p.Item) {
 			continue
 		}
-		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Value: p.Value}
+		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Overrider: p.Overrider, Skipped: p.Skipped, Value: p.Value}
 		if p.Item.Group == "" && p.Item.Kind == "Secret" {
 			o.Value, o.Hidden = nil, true
 		}

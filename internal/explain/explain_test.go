@@ -71,7 +71,7 @@ func shop() Bundle {
 	}
 	spec := v1alpha1.BundleSpec{
 		Source:    v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"},
-		Placement: v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}, ExcludeClusters: []string{"madrid"}}},
+		Placement: v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}, ExcludeClusters: []string{"madrid"}}},
 		WhenUnfit: v1alpha1.UnfitKeep, Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveDelete},
 	}
 	prod := map[string]string{"env": "prod"}
@@ -121,7 +121,7 @@ func shop() Bundle {
 	return b
 }
 
-func fingerprint(p v1alpha1.Placement) string {
+func fingerprint(p v1alpha1.PlacementSpec) string {
 	c := cluster("x", map[string]string{"env": "prod"})
 	v, _ := schedule.Schedule(schedule.Input{Placement: p, Clusters: []schedule.Cluster{c}}).Verdict("x")
 	return v.Placement
@@ -188,7 +188,7 @@ func TestHeldRemovalsAndEvictions(t *testing.T) {
 	seconds := int64(600)
 	b := Bundle{
 		Ref: enginev1.BundleRef{UID: "b", Name: "base"}, Latest: "b-1", Numbers: map[string]int64{"b-1": 1}, Content: &atoll.Content{},
-		Spec: v1alpha1.BundleSpec{Placement: v1alpha1.Placement{
+		Spec: v1alpha1.BundleSpec{Placement: v1alpha1.PlacementSpec{
 			ClusterAffinity:    &v1alpha1.ClusterAffinity{ExcludeClusters: []string{"a"}},
 			ClusterTolerations: []corev1.Toleration{{Key: "down", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}},
 		}},
@@ -244,7 +244,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		}
 	}
 	text := Explain(ask(secret, shop())).Text(false)
-	if !strings.Contains(text, "/metadata/labels/where changed by ClusterOverridePolicy/asia rule 0, in tokyo") {
+	if !strings.Contains(text, "/metadata/labels/where changed by ClusterOverridePolicy/asia rule 0 labelsOverrider[0], in tokyo") {
 		t.Errorf("the override of a Secret: %s", text)
 	}
 }
@@ -328,5 +328,61 @@ func TestLastGoodContentIsNotDone(t *testing.T) {
 	text := Explain(ask(web, b)).Text(false)
 	if !strings.Contains(text, "not done in oslo") || !strings.Contains(text, "Failed (its last good content: Healthy)") {
 		t.Error(text)
+	}
+}
+
+// Where the range of a StatefulSet begins is told with its share.
+func TestOrdinalsAreTold(t *testing.T) {
+	b := shop()
+	row := b.Rows["quito"]
+	row.Spec.Assigned, row.Spec.Ordinals = map[string]int64{web.String(): 3}, map[string]int64{web.String(): 2000}
+	b.Rows["quito"] = row
+	if text := Explain(Input{Object: web, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(true); !strings.Contains(text, "web=3 (ordinals 2000 to 2002)") {
+		t.Error(text)
+	}
+}
+
+// What has no place is told of the object that was asked about, and bounds at each
+// cluster.
+func TestShortageIsTold(t *testing.T) {
+	b := shop()
+	b.Output.Short = []schedule.Shortage{{Key: web, Replicas: 10, Unplaced: 3}}
+	for i := range b.Decision.Verdicts {
+		b.Decision.Verdicts[i].Weight, b.Decision.Verdicts[i].Bounds = 2, schedule.Bounds{Min: 1, Max: 4}
+	}
+	ask := func(key atoll.ItemKey) string {
+		return Explain(Input{Object: key, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(true)
+	}
+	const short = "3 of 10 replicas of Deployment/web have no place: every cluster that fits is at its bounds; to act: the policy's owner."
+	if text := ask(web); !strings.Contains(text, short) || !strings.Contains(text, "fits, weight 2, at least 1, at most 4") {
+		t.Error(text)
+	}
+	if text := ask(secret); strings.Contains(text, short) {
+		t.Error(text)
+	}
+}
+
+// Where shares go by room, what clusters have left is told, and that nobody knows it.
+func TestRoomIsTold(t *testing.T) {
+	b := shop()
+	p := b.Spec.Placement
+	p.ReplicaScheduling = v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, ReplicaDivisionPreference: v1alpha1.DivideAggregated}
+	left, err := atoll.ParseRoom([]string{"2 cpu=1000m pods=7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Decision = schedule.Schedule(schedule.Input{Bundle: "b", Placement: p, Clusters: []schedule.Cluster{cluster("oslo", map[string]string{"env": "prod"}), cluster("tokyo", map[string]string{"env": "prod"})},
+		Workloads: []schedule.Workload{{Key: web, Replicas: 3, Requests: atoll.Requests{CPU: 300}}}, Now: now}).WithRoom(map[string]atoll.Room{"oslo": left})
+	e := Explain(Input{Object: web, Exists: true, Bundles: []Bundle{b}, Now: now})
+	oslo, tokyo := e.Bundles[0].Clusters[0], e.Bundles[0].Clusters[1]
+	if oslo.Room[web.String()] != 6 || oslo.RoomUnknown || tokyo.Room != nil || !tokyo.RoomUnknown {
+		t.Errorf("%+v\n%+v", oslo, tokyo)
+	}
+	if text := e.Text(true); !strings.Contains(text, "fits, room for 6 more of web") || !strings.Contains(text, "fits, room unknown") {
+		t.Error(text)
+	}
+	e = Explain(Input{Object: secret, Exists: true, Bundles: []Bundle{b}, Now: now})
+	if room := e.Bundles[0].Clusters[0].Room; room != nil {
+		t.Errorf("of another object: %v", room)
 	}
 }

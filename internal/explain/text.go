@@ -148,6 +148,9 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	if x.NoFit {
 		b.WriteString("  No cluster fits the placement; what runs is kept.\n")
 	}
+	for _, s := range x.Short {
+		fmt.Fprintf(b, "  %d of %d replicas of %s have no place: every cluster that fits is at its bounds; to act: the policy's owner.\n", s.Unplaced, s.Replicas, s.Item)
+	}
 	if x.WaitsFor != "" && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil }) {
 		fmt.Fprintf(b, "  Waits for %s.\n", x.WaitsFor)
 	}
@@ -228,14 +231,32 @@ func (c ClusterExplanation) why() string {
 	switch {
 	case c.Verdict == schedule.Placed && c.EvictAt != nil:
 		return "fits until " + c.EvictAt.UTC().Format(time.RFC3339)
-	case c.Verdict == schedule.Placed && c.Weight > 1:
-		return fmt.Sprintf("fits, weight %d", c.Weight)
 	case c.Verdict == schedule.Placed:
-		return "fits"
+		return "fits" + c.part()
 	case c.Verdict == schedule.Kept:
 		return "kept: " + c.Reason
 	}
 	return c.Reason
+}
+
+// part that the cluster has in divisions.
+func (c ClusterExplanation) part() (text string) {
+	if c.Weight > 1 {
+		text += fmt.Sprintf(", weight %d", c.Weight)
+	}
+	if c.MinReplicas > 0 {
+		text += fmt.Sprintf(", at least %d", c.MinReplicas)
+	}
+	if c.MaxReplicas > 0 {
+		text += fmt.Sprintf(", at most %d", c.MaxReplicas)
+	}
+	for _, item := range slices.Sorted(maps.Keys(c.Room)) {
+		text += fmt.Sprintf(", room for %d more of %s", c.Room[item], item[strings.LastIndexByte(item, '/')+1:])
+	}
+	if c.RoomUnknown {
+		text += ", room unknown"
+	}
+	return text
 }
 
 func (e Explanation) cells(r *RowExplanation) string {
@@ -250,7 +271,13 @@ func (e Explanation) cells(r *RowExplanation) string {
 		state += fmt.Sprintf(" (this: %s)", r.Health)
 	}
 	for _, item := range slices.Sorted(maps.Keys(r.Assigned)) {
-		state += fmt.Sprintf(", %s=%d", item[strings.LastIndexByte(item, '/')+1:], r.Assigned[item])
+		n, start := r.Assigned[item], r.Ordinals[item]
+		state += fmt.Sprintf(", %s=%d", item[strings.LastIndexByte(item, '/')+1:], n)
+		if _, ranged := r.Ordinals[item]; ranged && n > 0 {
+			state += fmt.Sprintf(" (ordinals %d to %d)", start, start+n-1)
+		} else if ranged {
+			state += fmt.Sprintf(" (ordinals from %d)", start)
+		}
 	}
 	switch {
 	case !r.Online && r.AwaySince != nil:
@@ -370,7 +397,7 @@ func overrides(b *strings.Builder, all []ClusterExplanation, folded int) {
 	}
 }
 
-// String such as `/spec/replicas = 3 by OverridePolicy/shop/eu rule 0`.
+// String such as `/spec/replicas = 3 by OverridePolicy/shop/eu rule 0 replicas`.
 func (o Override) String() string {
 	value := "taken away"
 	switch {
@@ -381,7 +408,13 @@ func (o Override) String() string {
 		raw, _ := json.Marshal(o.Value)
 		value = "= " + string(raw)
 	}
-	by := fmt.Sprintf("%s rule %d", o.Policy, o.Rule)
+	by := strings.TrimSpace(fmt.Sprintf("%s rule %d %s", o.Policy, o.Rule, o.Overrider))
+	if o.Overrider == "notHere" {
+		return strings.TrimPrefix(fmt.Sprintf("%s not here, by %s rule %d", o.Item, o.Policy, o.Rule), " ")
+	}
+	if o.Skipped != "" {
+		return strings.TrimPrefix(fmt.Sprintf("%s left out %s: %s", o.Item, by, o.Skipped), " ")
+	}
 	if o.Policy == render.PolicyPlacement {
 		by = "the placement"
 	}

@@ -60,6 +60,9 @@ func newParcels(ctx context.Context, o Options, m *metrics) *parcels {
 func (p *parcels) keyOf(r state.Row) string {
 	removing := r.Spec.Phase == atoll.RowRemoving
 	key := fmt.Sprintf("%s|%s|%s|%s|%t|%t", r.Bundle.UID, r.Spec.Revision, r.Spec.Variant, atoll.HashJSON(r.Spec.Assigned), removing, r.Spec.Orphan)
+	if len(r.Spec.Ordinals) > 0 {
+		key += "|" + atoll.HashJSON(r.Spec.Ordinals)
+	}
 	if p.salt != nil {
 		key += "|" + p.salt(r)
 	}

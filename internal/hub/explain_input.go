@@ -16,8 +16,11 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bind"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/explain"
+	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -148,7 +151,7 @@ func (x *explainer) ofTemplate(ctx context.Context, key atoll.ItemKey, in *expla
 	}
 	var out []state.Bundle
 	for _, b := range st.Bundles.List() {
-		id := bind.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}
+		id := claim.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}
 		mine := slices.Contains(ids, id) || b.Ref.Namespace == key.Namespace && x.buries(ctx, b, key, in)
 		if isNamespace(key) && b.Ref.Namespace == key.Name && b.Spec.Source.Kind == v1alpha1.SourceNamespaceAnnotation {
 			mine = true
@@ -203,7 +206,7 @@ func (x *explainer) claim(ctx context.Context, key atoll.ItemKey, why bind.Expla
 	return c
 }
 
-func candidate(c bind.Candidate) explain.Candidate {
+func candidate(c claim.Candidate) explain.Candidate {
 	out := explain.Candidate{Kind: c.Source.Kind, Name: c.Source.Name, Matched: c.Matched}
 	if c.Spec != nil {
 		out.Priority = c.Spec.Priority
@@ -220,7 +223,7 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 		return explain.Bundle{}, fmt.Errorf("what is next for bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
 	out := explain.Bundle{
-		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Decision: p.Decision, Output: p.Output,
+		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Decision: x.discreet(ctx, b, p), Output: p.Output,
 		Numbers: map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{},
 	}
 	for _, r := range st.Revisions.OfBundle(b.Ref.UID) {
@@ -248,6 +251,23 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 	}
 	out.Provenance = explain.Provenance(out.Rows, contents, views)
 	return out, nil
+}
+
+// discreet is the decision without clusters of other tenants: who may not read Clusters
+// hears of those that hold the Bundle, and of those in the sets of its namespace.
+func (x *explainer) discreet(ctx context.Context, b state.Bundle, p place.Preview) schedule.Decision {
+	d := p.Decision
+	if b.Ref.Namespace == "" || x.mayGet(ctx, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: "Cluster"}) {
+		return d
+	}
+	bound, holds := x.parts.state.Sets.Bound(b.Ref.Namespace), map[string]bool{}
+	for _, r := range p.Rows {
+		holds[r.Cluster] = true
+	}
+	d.Verdicts = slices.DeleteFunc(slices.Clone(d.Verdicts), func(v schedule.Verdict) bool {
+		return !holds[v.Cluster] && !slices.ContainsFunc(x.parts.state.Clusters.Sets(v.Cluster), func(s string) bool { return slices.Contains(bound, s) })
+	})
+	return d
 }
 
 // mayKnow tells whether the user may know of a Bundle: it lives with the object that

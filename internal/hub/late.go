@@ -26,6 +26,13 @@ func newLateParts() *lateParts {
 			}
 			return p.bind, true
 		},
+		Sets: func() (admission.Sets, bool) {
+			p, ok := l.parts.Get()
+			if !ok {
+				return nil, false
+			}
+			return p.state.Sets, true
+		},
 	})
 	return l
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +23,7 @@ import (
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/place"
+	"atoll.dev/atoll/internal/place/decisions"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/summarise"
@@ -34,6 +36,7 @@ type parts struct {
 	log       *slog.Logger
 	bind      *bind.Binder
 	place     *place.Reconciler
+	decisions *decisions.Publisher
 	summarise *summarise.Reconciler
 	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
@@ -42,6 +45,8 @@ type parts struct {
 	door      *door
 	// serving writes what any hub may, while it is in touch with the store.
 	serving client.Client
+	// finalize puts finalizers on templates of built-in kinds.
+	finalize func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (bool, error)
 }
 
 // newParts makes all parts and subscribes them to the tables, which are still empty.
@@ -63,7 +68,7 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 		return nil, err
 	}
 	h.tables.Store(st)
-	p := &parts{togetherness: t, state: st, log: h.log, door: h.door}
+	p := &parts{togetherness: t, state: st, log: h.log, door: h.door, finalize: h.finalizer(st, t)}
 	if p.serving, err = h.client(t.presence.Fenced(clientConfig(h.server)), func(bool) error { return t.presence.May() }); err != nil {
 		return nil, err
 	}
@@ -72,7 +77,11 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	p.bind = p.binder(t.tenure != nil)
 	p.place = place.New(place.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Events: p.recorder, Log: h.log.With("component", "place"),
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, Events: p.recorder, Log: h.log.With("component", "place"),
+	})
+	p.decisions = decisions.New(decisions.Config{
+		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Client: st.Client,
+		Log: h.log.With("component", "decisions"),
 	})
 	p.summarise = summarise.New(summarise.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
@@ -97,7 +106,36 @@ func (h *hub) client(cfg *rest.Config, may direct.May) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the hub's API: %w", err)
 	}
-	return h.server.Direct().Client(c, may), nil
+	return h.server.Direct().Client(c, may, h.living), nil
+}
+
+// living gives the version at which a namespace was seen to live.
+func (h *hub) living(namespace string) (string, bool) {
+	st := h.tables.Load()
+	if st == nil {
+		return "", false
+	}
+	ns, ok := st.Namespaces.Get(namespace)
+	if !ok || ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating {
+		return "", false
+	}
+	return ns.ResourceVersion, true
+}
+
+// finalizer puts one on templates of built-in kinds directly, while this hub may decide.
+func (h *hub) finalizer(st *state.State, t togetherness) func(context.Context, *unstructured.Unstructured, string) (bool, error) {
+	templates := h.server.Direct().Templates
+	return func(ctx context.Context, obj *unstructured.Unstructured, finalizer string) (bool, error) {
+		gvk := obj.GroupVersionKind()
+		gvr, ok := st.Templates.Resource(atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()})
+		if !ok {
+			return false, nil
+		}
+		if err := t.tenure.May(); err != nil {
+			return false, err
+		}
+		return templates.Finalize(ctx, gvk, gvr.GroupResource(), obj, finalizer)
+	}
 }
 
 // leads tells whether this hub decides, as far as it surely knows.
@@ -107,9 +145,9 @@ func (t togetherness) leads() bool { return t.tenure.Leads() }
 func (p *parts) binder(readOnly bool) *bind.Binder {
 	st := p.state
 	return bind.New(bind.Options{
-		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Bundles: st.Bundles,
+		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Placements: st.Placements, Bundles: st.Bundles,
 		Rows: st.Rows, Clusters: st.Clusters, Events: p.recorder, Revisions: st.Revisions, Client: st.Client,
-		Defaults: defaults(st), Log: p.log.With("component", "bind"), ReadOnly: readOnly,
+		Finalize: p.finalize, Defaults: defaults(st), Log: p.log.With("component", "bind"), ReadOnly: readOnly,
 	})
 }
 
@@ -201,5 +239,5 @@ func (p *parts) decide(ctx context.Context) error {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall)
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall)
 }

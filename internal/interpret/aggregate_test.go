@@ -94,6 +94,10 @@ var aggregateCases = []aggregateCase{
 
 	{name: "statefulset done", template: stsHead, members: []string{stsHead + "status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: a, updateRevision: a}"}, observed: 1,
 		want: "{observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: db-1, updateRevision: db-1}"},
+	{name: "statefulset in ranges sums", template: strings.Replace(stsHead, "replicas: 2", "replicas: 5", 1), divided: true, observed: 1, members: []string{
+		strings.Replace(stsHead, "replicas: 2", "replicas: 2, ordinals: {start: 0}", 1) + "status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: a, updateRevision: a}",
+		strings.Replace(stsHead, "replicas: 2", "replicas: 3, ordinals: {start: 1000}", 1) + "status: {observedGeneration: 1, replicas: 3, readyReplicas: 1, availableReplicas: 1, updatedReplicas: 3, currentReplicas: 3, currentRevision: a, updateRevision: a}"},
+		want: "{observedGeneration: 1, replicas: 5, readyReplicas: 3, availableReplicas: 3, updatedReplicas: 5, currentReplicas: 5, currentRevision: db-1, updateRevision: db-1}"},
 	{name: "statefulset updating", template: stsHead, members: []string{stsHead + "status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 1, currentReplicas: 1, currentRevision: a, updateRevision: b}"}, observed: 1,
 		want: "{observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 1, currentReplicas: 1, currentRevision: db-0, updateRevision: db-1}"},
 	{name: "daemonset", template: "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}", observed: 1,

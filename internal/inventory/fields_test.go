@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
 // Every field of a Cluster's status says what the agent told, or what its stream shows.
@@ -21,6 +23,7 @@ func TestStatusFields(t *testing.T) {
 			inv.KubernetesVersion, inv.AgentVersion, inv.ApisHash = "v1.37.1", "v0.3", "apis"
 			inv.NodesTotal, inv.NodesReady = 5, 4
 			inv.Requested["memory"] = "3Gi"
+			inv.Room = &pb.Room{Classes: []string{"3 cpu=3500m memory=8192Mi pods=90"}}
 			w.StreamUp("u0")
 			w.Observe("u0", inv)
 			synctest.Wait()
@@ -36,6 +39,9 @@ func TestStatusFields(t *testing.T) {
 			if r.Allocatable.Cpu().String() != "12" || r.Allocatable.Memory().String() != "24Gi" || r.Requested.Cpu().String() != "1500m" || r.Requested.Memory().String() != "3Gi" {
 				t.Errorf("resources %+v", r)
 			}
+			if r.Room == nil || !slices.Equal(r.Room.Classes, []string{"3 cpu=3500m memory=8192Mi pods=90"}) {
+				t.Errorf("room %+v", r.Room)
+			}
 			for _, kind := range []string{v1alpha1.ClusterAccepted, v1alpha1.ClusterJoined, v1alpha1.ClusterReady} {
 				cond := meta.FindStatusCondition(s.Conditions, kind)
 				if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason == "" || cond.LastTransitionTime.IsZero() || cond.ObservedGeneration != 6 {
@@ -45,10 +51,14 @@ func TestStatusFields(t *testing.T) {
 			ready := *meta.FindStatusCondition(s.Conditions, v1alpha1.ClusterReady)
 			broken := healthy()
 			broken.MemberReady, broken.MemberMessage = false, "connection refused "+strings.Repeat("é", 50_000)
+			broken.Room = &pb.Room{Classes: []string{"many nodes"}}
 			pass(settle)
 			w.Observe("u0", broken)
 			synctest.Wait()
 			c, _ = w.Get("c0")
+			if c.Status.Resources.Room != nil {
+				t.Errorf("a room that cannot be read: %+v", c.Status.Resources.Room)
+			}
 			now := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
 			if now.Status != metav1.ConditionFalse || now.Reason != "MemberNotReady" || !strings.Contains(now.Message, "connection refused") || len(now.Message) > troubleMost+len("…") || !utf8.ValidString(now.Message) || !now.LastTransitionTime.After(ready.LastTransitionTime.Time) {
 				t.Errorf("Ready turned from %+v to %+v", ready, now)

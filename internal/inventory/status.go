@@ -53,7 +53,7 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 			Total: i.GetNodesTotal(), Ready: i.GetNodesReady(),
 			Summary: fmt.Sprintf("%d/%d", i.GetNodesReady(), i.GetNodesTotal()),
 		}
-		s.Resources = v1alpha1.ResourceSummary{Allocatable: quantities(i.GetAllocatable()), Requested: quantities(i.GetRequested())}
+		s.Resources = v1alpha1.ResourceSummary{Allocatable: quantities(i.GetAllocatable()), Requested: quantities(i.GetRequested()), Room: roomOf(i.GetRoom())}
 	}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
@@ -135,6 +135,18 @@ func unclaimedMessage(bundles []string) string {
 
 func joined(c *v1alpha1.Cluster) bool {
 	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined)
+}
+
+// roomOf what an agent tells; nil where it tells none, or what cannot be read.
+func roomOf(r *pb.Room) *v1alpha1.NodeRoom {
+	if r == nil {
+		return nil
+	}
+	room, err := atoll.ParseRoom(r.GetClasses())
+	if err != nil {
+		return nil
+	}
+	return &v1alpha1.NodeRoom{Classes: room.Lines()}
 }
 
 // quantities that can be read; the others are left out.

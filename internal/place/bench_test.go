@@ -53,7 +53,7 @@ func regional(items int) *atoll.Content {
 // BenchmarkNewBundle is the first step of a Bundle that goes everywhere, or to 10.
 func BenchmarkNewBundle(b *testing.B) {
 	for _, n := range benchSizes {
-		for name, p := range map[string]v1alpha1.Placement{"all": {}, "ten": labelled(map[string]string{"group": "g1"}), "named": names("c000001", "c000002")} {
+		for name, p := range map[string]v1alpha1.PlacementSpec{"all": {}, "ten": labelled(map[string]string{"group": "g1"}), "named": names("c000001", "c000002")} {
 			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
 				m, r := stepping(b, n)
 				b.ReportAllocs()

@@ -23,7 +23,7 @@ func TestRemovalBudgetOfABundle(t *testing.T) {
 			m := newMemory()
 			fleet(m, "a", "b")
 			run(t, m, func(t *testing.T, _ *Reconciler) {
-				set := func(p v1alpha1.Placement) {
+				set := func(p v1alpha1.PlacementSpec) {
 					m.bundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Removal.Budget = p, &tc.budget })
 				}
 				set(names("a", "b"))

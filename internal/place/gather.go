@@ -8,11 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
@@ -24,6 +20,8 @@ type snapshot struct {
 	bundle state.Bundle
 	base   []state.Row
 	in     rollout.Input
+	// promised: clusters have promised room that is not settled.
+	promised bool
 }
 
 // rowsAfter the step.
@@ -91,6 +89,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
+		Load: r.loads(), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
 	})
 	deletes, err := r.deletes(ctx, target, content, specs)
 	if err != nil {
@@ -100,15 +99,19 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	if err != nil {
 		return snapshot{}, err
 	}
+	if moves, err = r.keptOut(ctx, content, clusters, specs, moves); err != nil {
+		return snapshot{}, err
+	}
 	own, err := r.ownVariants(ctx, clusters, specs, func(c string) bool {
-		return len(deletes[specs[c].Revision])+len(moves[c]) > 0
+		return len(deletes[specs[c].Revision])+len(moves[c]) > 0 ||
+			specs[c].Revision != target && mayStay(specs[c], target, content) && (!v.complete || v.touched[c])
 	})
 	if err != nil {
 		return snapshot{}, err
 	}
 	_, holding := r.Hub.Holding()
 	snap.in = rollout.Input{
-		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target,
+		Bundle: b.Ref.UID, Rows: rows, Decision: d, Revision: target, Base: baseOf(content),
 		Variants: variants(content, target, parts{clusters, specs, d}, v), OwnVariants: own,
 		Removal: b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
 		Confirm: b.Meta.Annotations[atoll.AnnotationConfirm], Keep: b.Meta.Annotations[atoll.AnnotationKeep],
@@ -208,7 +211,8 @@ func variants(content *atoll.Content, target string, p parts, v view) map[string
 			verdicts = verdicts[1:]
 		}
 		row, has := p.rows[c.Name]
-		if v.complete && has && row.Revision == target && row.UID == c.UID && !v.touched[c.Name] {
+		if v.complete && has && mayStay(row, target, content) && row.UID == c.UID && !v.touched[c.Name] &&
+			!strings.HasPrefix(row.Reason, atoll.RowRemovalHeld) {
 			continue
 		}
 		if !has && (len(verdicts) == 0 || verdicts[0].Cluster != c.Name || verdicts[0].Outcome == schedule.Out) {
@@ -217,6 +221,18 @@ func variants(content *atoll.Content, target string, p parts, v view) map[string
 		out[c.Name] = targets.Variant(c.ClusterView)
 	}
 	return out
+}
+
+// mayStay tells whether the row need not move to the target revision.
+func mayStay(row atoll.RowSpec, target string, content *atoll.Content) bool {
+	return atoll.MayStay(row.Revision, target, baseOf(content))
+}
+
+func baseOf(content *atoll.Content) int64 {
+	if content == nil {
+		return 0
+	}
+	return content.Base
 }
 
 // ownVariants of rows that may have to stay at the revision that they are at.
@@ -269,25 +285,6 @@ func (r *Reconciler) deletes(ctx context.Context, target string, content *atoll.
 
 func removes(t atoll.Tombstone) bool { return t.Cause == atoll.CauseDeleted && !t.Orphan }
 
-// workloadsOf a content: the items that are marked as divided and state replicas.
-func workloadsOf(content *atoll.Content) ([]schedule.Workload, error) {
-	var out []schedule.Workload
-	for _, item := range content.Items {
-		if !item.Divided {
-			continue
-		}
-		var obj map[string]any
-		if err := utiljson.Unmarshal(item.Object, &obj); err != nil {
-			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
-		}
-		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
-			out = append(out, schedule.Workload{Key: item.Key, Replicas: n})
-		}
-	}
-	slices.SortFunc(out, func(a, b schedule.Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })
-	return out, nil
-}
-
 // Preview is what would be done about a Bundle now.
 type Preview struct {
 	Bundle   state.Bundle
@@ -300,9 +297,13 @@ type Preview struct {
 // with another placement, removal or whenUnfit. Verdicts are on all of the fleet.
 // Nothing is written.
 func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, error) {
-	v := view{filter: schedule.Compile(b.Spec.Placement), placement: atoll.PlacementHash(b.Spec.Placement), explain: true}
+	terms, err := r.terms(ctx, b)
+	if err != nil {
+		return Preview{}, err
+	}
+	v := view{filter: terms.Compile(), placement: atoll.PlacementHash(b.Spec.Placement), explain: true}
 	for _, c := range r.Clusters.List() {
-		v.fleet = append(v.fleet, schedule.ClusterOf(c))
+		v.fleet = append(v.fleet, r.Views.Of(c))
 	}
 	slices.SortFunc(v.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
 	snap, err := r.gather(ctx, b, v)
@@ -312,6 +313,7 @@ func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, erro
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
 	snap.in.Explain = true
+	snap.in.Decision, _ = r.withRoom(snap.in.Decision, snap.in.Now)
 	snap.in.RecentDeletes = r.ledger.Deletes(b.Ref.Namespace, snap.in.Now)
 	snap.in.RecentOuts = r.ledger.Outs(b.Ref.UID, snap.in.Now)
 	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: rollout.Advance(snap.in)}, nil

@@ -33,16 +33,29 @@ type index struct {
 	stepping map[string]bool
 	roster   roster
 	items    *lru.Cache // revision → []schedule.Workload
+	// reserved counts, by cluster UID, the rows that steps under way are about to write
+	// there and that no table shows yet.
+	reserved map[string]int64
+	movable  map[string]struct{} // Bundles that have a standing
+	kinds    *lru.Cache          // revision → []string, the kinds that it asks clusters for
+	filters  *lru.Cache          // hash of terms → compiled
 }
 
 type entry struct {
 	uid       string
-	placement v1alpha1.Placement
+	terms     schedule.Terms
 	whenUnfit v1alpha1.WhenUnfit
 	filter    *schedule.Filter
 	hash      string // of the placement
-	// complete: every cluster that fits has a row, but for those touched since.
+	// complete: every cluster that fits has a row, but for those touched since. Never
+	// where the placement chooses among them: then each step looks at all that fit, and
+	// hungry tells whether one more that comes to fit could be chosen.
 	complete bool
+	hungry   bool
+	// standing of a Bundle that may move when scores change; its namespace and the kind of
+	// its source say who rates clusters for it.
+	standing          *schedule.Standing
+	namespace, source string
 	// touched clusters, by the change that touched them last. change counts up, so
 	// that a step knows what came after it began.
 	touched map[string]uint64
@@ -93,18 +106,25 @@ type view struct {
 }
 
 func newIndex() *index {
-	return &index{entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{}, items: lru.New(1024)}
+	return &index{
+		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
+		items: lru.New(1024), kinds: lru.New(4096), filters: lru.New(1024), reserved: map[string]int64{}, movable: map[string]struct{}{},
+	}
 }
 
-// view of a Bundle. A placement that is not the one that is remembered has to be
-// compared with all of the fleet.
-func (x *index) view(b state.Bundle, now time.Time) view {
+// view of a Bundle. Terms that are not those that are remembered have to be compared
+// with all of the fleet.
+func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)
-	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !reflect.DeepEqual(e.placement, b.Spec.Placement) {
-		e.placement, e.whenUnfit, e.hash = b.Spec.Placement, b.Spec.WhenUnfit, atoll.PlacementHash(b.Spec.Placement)
-		e.filter, e.complete, e.whole = schedule.Compile(b.Spec.Placement), false, true
+	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !sameTerms(e.terms, terms) {
+		x.mu.Unlock()
+		c := x.compile(terms)
+		x.mu.Lock()
+		e = x.entry(b.Ref.UID)
+		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, c.placement
+		e.filter, e.complete, e.whole = c.filter, false, true
 	}
 	v := view{
 		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete,
@@ -123,6 +143,26 @@ func (x *index) view(b state.Bundle, now time.Time) view {
 		v.fleet = x.roster.all(x.known)
 	}
 	return v
+}
+
+// compiled terms, which Bundles that have the same share.
+type compiled struct {
+	filter    *schedule.Filter
+	placement string // hash
+}
+
+// compile terms once for all Bundles that have them, as those of one policy do.
+func (x *index) compile(terms schedule.Terms) compiled {
+	c := compiled{placement: atoll.PlacementHash(terms.Placement)}
+	rest := terms
+	rest.Placement = v1alpha1.PlacementSpec{}
+	key := c.placement + " " + atoll.HashJSON(rest)
+	if known, ok := x.filters.Get(key); ok {
+		return known.(compiled)
+	}
+	c.filter = terms.Compile()
+	x.filters.Add(key, c)
+	return c
 }
 
 // whole asks for a step that looks at all rows of a Bundle.
@@ -201,6 +241,10 @@ type written struct {
 	rows, placed int
 	// could: it could place, so that all that fit have a row now.
 	could bool
+	// hungry: of clusters that come to fit, one may be chosen.
+	hungry   bool
+	standing *schedule.Standing
+	bundle   state.Bundle
 }
 
 // done notes that a step over all rows was written. again: a row changed meanwhile
@@ -220,7 +264,8 @@ func (x *index) done(v view, w written) (after time.Duration, again bool) {
 	if e.stirred = nil; w.out.Plan == nil {
 		e.plan = ""
 	}
-	e.due, e.complete = w.out.RequeueAt, w.could
+	e.due, e.complete, e.hungry = w.out.RequeueAt, w.could && !e.filter.Chooses(), w.hungry
+	x.stands(e, w)
 	if e.whole = e.asked != v.asked || !w.could || !w.out.Quiet; w.could {
 		e.forgetTouches(v)
 	}
@@ -334,14 +379,15 @@ func (x *index) forget(uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.entries, uid)
+	delete(x.movable, uid)
 }
 
 // seen notes a cluster as it is and gives what it was.
-func (x *index) seen(c *v1alpha1.Cluster) (was schedule.Cluster, known bool) {
+func (x *index) seen(c schedule.Cluster) (was schedule.Cluster, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was, known = x.known[c.Name]
-	x.known[c.Name] = schedule.ClusterOf(c)
+	x.known[c.Name] = c
 	x.roster.changed(c.Name)
 	return was, known
 }
@@ -363,7 +409,7 @@ func (x *index) workloads(revision string, content *atoll.Content) ([]schedule.W
 	if w, ok := x.items.Get(revision); ok {
 		return w.([]schedule.Workload), nil
 	}
-	w, err := workloadsOf(content)
+	w, err := schedule.WorkloadsOf(content)
 	if err == nil {
 		x.items.Add(revision, w)
 	}
@@ -386,21 +432,27 @@ func (r *Reconciler) workClusters(ctx context.Context, q workqueue.TypedInterfac
 func (r *Reconciler) compare(ctx context.Context, name string) {
 	c, ok := r.Clusters.Get(name)
 	if !ok {
+		r.rooms.forget(name)
 		if was, known := r.index.gone(name); known {
 			r.touchAll(r.index.underWay(), name)
 			r.touchRows(was.UID, name)
 		}
 		return
 	}
-	was, known := r.index.seen(c)
-	is := schedule.ClusterOf(c)
+	r.roomChanged(c)
+	is := r.Views.Of(c)
+	was, known := r.index.seen(is)
 	if !known {
 		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
 	}
 	r.reachable(is)
-	if known && reflect.DeepEqual(was, is) {
+	if known && same(was, is) {
+		if !slices.Equal(was.Resources, is.Resources) {
+			r.rescore(is)
+		}
 		return
 	}
+	r.rescore(is)
 	r.touchAll(r.index.underWay(), name)
 	if known && was.UID != is.UID {
 		r.touchRows(was.UID, name)
@@ -409,6 +461,13 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	if known && !reflect.DeepEqual(was.ClusterView, is.ClusterView) {
 		r.revary(ctx, is)
 	}
+}
+
+// same tells whether two states of a cluster are the same to every placement: what only
+// scores look at is read when somebody chooses, and is no reason to choose again.
+func same(was, is schedule.Cluster) bool {
+	was.Resources, is.Resources = nil, nil
+	return reflect.DeepEqual(was, is)
 }
 
 func (r *Reconciler) touchAll(uids []string, cluster string) {
@@ -439,7 +498,7 @@ func (r *Reconciler) reachable(c schedule.Cluster) {
 
 // differs lists the Bundles whose verdict on the cluster is not what it was.
 func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
-	held := map[string]bool{}
+	held, now := map[string]bool{}, time.Now()
 	for _, uid := range []string{was.UID, is.UID} {
 		for _, row := range r.Rows.OfCluster(uid) {
 			held[row.Bundle.UID] = true
@@ -453,7 +512,7 @@ func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
 		}
 		if held[e.uid] {
 			holding = append(holding, *e)
-		} else if ok, _, _ := e.filter.Fits(is); ok {
+		} else if e.concerns(was, is) {
 			uids = append(uids, e.uid)
 		}
 	}
@@ -463,25 +522,33 @@ func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
 		if s, ok := r.Rows.Get(e.uid, is.Name); ok {
 			row = &s.Spec
 		}
-		before, after := e.verdict(was, row), e.verdict(is, row)
-		if row == nil && after.Outcome == schedule.Placed || row != nil && before != after {
+		before, after := e.verdict(was, row, now), e.verdict(is, row, now)
+		if row == nil && after.Outcome == schedule.Placed || row != nil && (before != after || e.filter.Chooses()) {
 			uids = append(uids, e.uid)
 		}
 	}
 	return uids
 }
 
-// verdict on one cluster alone; comparable.
-func (e entry) verdict(c schedule.Cluster, row *atoll.RowSpec) schedule.Verdict {
-	in := schedule.Input{
-		Bundle: e.uid, Placement: e.placement, Filter: e.filter, WhenUnfit: e.whenUnfit,
-		Clusters: []schedule.Cluster{c},
+// concerns tells whether the change of a cluster without a row could give it one.
+func (e *entry) concerns(was, is schedule.Cluster) bool {
+	if e.filter.Chooses() && !e.hungry && !e.whole {
+		return false
 	}
-	if row != nil {
-		in.Rows = map[string]atoll.RowSpec{c.Name: *row}
+	if e.filter.Admits(&is) {
+		return true
 	}
-	v, _ := schedule.Schedule(in).Verdict(c.Name)
-	return v
+	// It counts, in the group that it was in, as one that could be chosen.
+	if !e.filter.Chooses() {
+		return false
+	}
+	return e.filter.Admits(&was)
+}
+
+// verdict on one cluster alone; comparable with others of the same time, which decides
+// on evictions.
+func (e entry) verdict(c schedule.Cluster, row *atoll.RowSpec, now time.Time) schedule.Verdict {
+	return e.filter.Judge(&c, row, e.whenUnfit, now)
 }
 
 // revary: other override rules may target the cluster now, which only matters to
@@ -493,7 +560,7 @@ func (r *Reconciler) revary(ctx context.Context, c schedule.Cluster) {
 			continue
 		}
 		// A content that cannot be read is the step's to complain about.
-		if content, err := r.Revisions.Content(ctx, target.Name); err == nil && row.Spec.Revision == target.Name {
+		if content, err := r.Revisions.Content(ctx, row.Spec.Revision); err == nil && atoll.MayStay(row.Spec.Revision, target.Name, target.Spec.Base) {
 			if _, variant := render.Rules(content, c.ClusterView); variant == row.Spec.Variant {
 				continue
 			}

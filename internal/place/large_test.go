@@ -34,15 +34,15 @@ func TestReportsThatNothingWaitsForCostNoStep(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		writes, _ := m.counts()
-		before := steps(m)
+		before, reads := steps(m), m.reads
 		for _, c := range from {
 			m.report("web", c, atoll.RowProgressing)
 			time.Sleep(10 * time.Millisecond)
 			m.report("web", c, atoll.RowReady)
 		}
 		time.Sleep(time.Minute)
-		if n := steps(m) - before; n != 0 {
-			t.Errorf("%d steps for reports that nothing waits for", n)
+		if n := steps(m) - before; n != 0 || m.reads != reads {
+			t.Errorf("%d steps for reports that nothing waits for, and %d rows that are read", n, m.reads-reads)
 		}
 		if after, _ := m.counts(); writes != 1 || after != 1 {
 			t.Errorf("%d writes, then %d; want 1 for all", writes, after-writes)

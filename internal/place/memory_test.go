@@ -33,17 +33,18 @@ type memory struct {
 	holding   bool
 
 	onBundle  []func(string)
-	onRows    []func(string, []string)
+	onRows    []func(string, []string, []string)
 	onCluster []func(string)
 	onRev     []func(string)
 	onSpace   []func(string)
 	onHub     []func()
 
 	// writes counts calls of WriteSpecs that changed something; looks counts steps.
-	writes, looks int
-	fail          error
-	beforeWrite   func() // once
-	warnings      []string
+	// reads counts rows that were read one by one.
+	writes, looks, reads int
+	fail                 error
+	beforeWrite          func() // once
+	warnings             []string
 }
 
 func newMemory() *memory {
@@ -97,6 +98,7 @@ func (m memBundles) Subscribe(fn func(string)) { m.onBundle = append(m.onBundle,
 func (m memRows) Get(uid, cluster string) (state.Row, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.reads++
 	r, ok := m.rows[uid][cluster]
 	return r, ok
 }
@@ -123,6 +125,8 @@ func (m memRows) OfCluster(uid string) (out []state.Row) {
 	}
 	return out
 }
+
+func (m memRows) CountOf(uid string) int { return len(m.OfCluster(uid)) }
 
 func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error {
 	if len(changes) == 0 {
@@ -174,11 +178,13 @@ func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []st
 	}
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
-		fn(ref.UID, changed)
+		fn(ref.UID, changed, changed)
 	}
 	return nil
 }
-func (m memRows) Subscribe(fn func(string, []string)) { m.onRows = append(m.onRows, fn) }
+func (m memRows) SubscribeOrders(fn func(string, []string, []string)) {
+	m.onRows = append(m.onRows, fn)
+}
 
 func (m memClusters) Get(name string) (*v1alpha1.Cluster, bool) {
 	m.mu.Lock()
@@ -303,11 +309,11 @@ func (m *memory) bundle(uid string, change func(*state.Bundle)) {
 func (m *memory) cut(uid string, content *atoll.Content) {
 	m.mu.Lock()
 	n := len(m.revisions[uid]) + 1
-	name := fmt.Sprintf("%s-r%d", uid, n)
+	name := fmt.Sprintf("%s-%d-r%d", uid, n, n)
 	m.contents[name] = content
 	m.revisions[uid] = append(m.revisions[uid], &enginev1.Revision{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: uid}, Number: int64(n)},
+		Spec:       enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: uid}, Number: int64(n), Base: content.Base},
 	})
 	m.mu.Unlock()
 	for _, fn := range m.onRev {
@@ -319,11 +325,11 @@ func (m *memory) cut(uid string, content *atoll.Content) {
 func (m *memory) report(uid, cluster string, st atoll.RowState) {
 	m.mu.Lock()
 	r := m.rows[uid][cluster]
-	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: st, Total: 1, Ready: 1}
+	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: st, Applied: st == atoll.RowReady, Total: 1, Ready: 1}
 	m.rows[uid][cluster] = r
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
-		fn(uid, []string{cluster})
+		fn(uid, []string{cluster}, nil)
 	}
 }
 
@@ -332,7 +338,7 @@ func (m *memory) drop(uid, cluster string) {
 	delete(m.rows[uid], cluster)
 	m.mu.Unlock()
 	for _, fn := range m.onRows {
-		fn(uid, []string{cluster})
+		fn(uid, []string{cluster}, []string{cluster})
 	}
 }
 
@@ -365,7 +371,7 @@ func (m *memory) settle(uid string) {
 func (m *memory) show(uid string) string {
 	var out []string
 	for _, r := range (memRows{m}).OfBundle(uid) {
-		s := fmt.Sprintf("%s %s %s", r.Cluster, r.Spec.Phase, strings.TrimPrefix(r.Spec.Revision, uid+"-"))
+		s := fmt.Sprintf("%s %s %s", r.Cluster, r.Spec.Phase, r.Spec.Revision[strings.LastIndexByte(r.Spec.Revision, '-')+1:])
 		for _, n := range r.Spec.Assigned {
 			s += fmt.Sprint(" ", n)
 		}
@@ -383,9 +389,16 @@ func (m *memory) counts() (writes, looks int) {
 // run a Reconciler over the tables inside a bubble of virtual time.
 func run(t *testing.T, m *memory, test func(t *testing.T, r *Reconciler)) {
 	t.Helper()
+	runWith(t, m, func(*Config) {}, test)
+}
+
+func runWith(t *testing.T, m *memory, change func(*Config), test func(t *testing.T, r *Reconciler)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := New(m.config())
+		cfg := m.config()
+		change(&cfg)
+		r := New(cfg)
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()
@@ -407,10 +420,10 @@ func want(t *testing.T, m *memory, uid, rows string) {
 	}
 }
 
-func names(clusters ...string) v1alpha1.Placement {
-	return v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: clusters}}
+func names(clusters ...string) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: clusters}}
 }
 
-func labelled(sel map[string]string) v1alpha1.Placement {
-	return v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: sel}}}
+func labelled(sel map[string]string) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: sel}}}
 }

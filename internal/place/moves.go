@@ -4,7 +4,10 @@ import (
 	"context"
 	"slices"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // movesAway lists, by cluster, what a row's step to the target takes out of it because
@@ -38,6 +41,47 @@ func (r *Reconciler) movesAway(ctx context.Context, target string, content *atol
 		slices.Sort(out[cluster])
 	}
 	return out, nil
+}
+
+// keptOut adds to moves, by cluster, what override rules of the target keep out of a
+// cluster whose row has it.
+func (r *Reconciler) keptOut(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, moves map[string][]string) (map[string][]string, error) {
+	if content == nil || content.Removal == v1alpha1.RemoveOrphan || !slices.ContainsFunc(content.Rules, func(r atoll.Rule) bool { return r.Overriders.NotHere != nil }) {
+		return moves, nil
+	}
+	for i := range clusters {
+		c := &clusters[i]
+		row, has := rows[c.Name]
+		if !has || row.UID != c.UID {
+			continue
+		}
+		rules, _ := render.Rules(content, c.ClusterView)
+		out := render.NotHere(content, rules)
+		if len(out) == 0 {
+			continue
+		}
+		old, err := r.Revisions.Content(ctx, row.Revision)
+		if err != nil {
+			return nil, err
+		}
+		var before []atoll.ItemKey
+		if rules, was := render.Rules(old, c.ClusterView); was == row.Variant {
+			before = render.NotHere(old, rules)
+		}
+		var lost []string
+		for _, item := range old.Items {
+			if slices.Contains(out, item.Key) && !slices.Contains(before, item.Key) {
+				lost = append(lost, atoll.Tombstone{Key: item.Key, UID: item.UID}.ID())
+			}
+		}
+		if moves == nil && len(lost) > 0 {
+			moves = map[string][]string{}
+		}
+		if len(lost) > 0 {
+			moves[c.Name] = slices.Sorted(slices.Values(slices.Concat(moves[c.Name], lost)))
+		}
+	}
+	return moves, nil
 }
 
 func moved(t atoll.Tombstone) bool { return t.Cause == atoll.CauseMoved && !t.Orphan }

@@ -50,8 +50,11 @@ type Rows interface {
 	Get(bundleUID, cluster string) (state.Row, bool)
 	OfBundle(uid string) []state.Row
 	OfCluster(clusterUID string) []state.Row
+	CountOf(clusterUID string) int
 	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
-	Subscribe(fn func(bundleUID string, clusters []string))
+	// SubscribeOrders to rows that changed, and to those of them that are ordered anew,
+	// came or went.
+	SubscribeOrders(fn func(bundleUID string, clusters, ordered []string))
 }
 
 // Clusters is the table of members.
@@ -87,7 +90,7 @@ type Events interface {
 	Warn(bundle enginev1.BundleRef, reason, message string)
 }
 
-// Config of a Reconciler. All but Workers, Events and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Scores, Workers, Events and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -95,11 +98,18 @@ type Config struct {
 	Revisions  Revisions
 	Namespaces Namespaces
 	Hub        Hub
+	// Sets that limit namespaces; nil: none are limited.
+	Sets Sets
+	// Views of clusters; nil: what their objects alone tell.
+	Views Views
+	// Scores that people and add-ons give clusters; nil: none.
+	Scores Scores
 	// Events; nil: nobody is told.
 	Events Events
 	// Log; nil: slog's default.
 	Log *slog.Logger
-	// Workers that look at Bundles at the same time; default 4.
+	// Workers that look at Bundles at the same time; default 16: they
+	// mostly wait for the store.
 	Workers int
 }
 
@@ -107,6 +117,7 @@ type Config struct {
 type Reconciler struct {
 	Config
 	index *index
+	rooms *rooms
 
 	ledgerMu sync.Mutex
 	ledger   rollout.Ledger
@@ -122,14 +133,25 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Workers <= 0 {
-		cfg.Workers = 4
+		cfg.Workers = 16
 	}
-	r := &Reconciler{Config: cfg, index: newIndex()}
+	if cfg.Views == nil {
+		cfg.Views = plainViews{}
+	}
+	if cfg.Scores == nil {
+		cfg.Scores = noScores{}
+	}
+	r := &Reconciler{Config: cfg, index: newIndex(), rooms: newRooms()}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.now)
-	cfg.Rows.Subscribe(r.rowsChanged)
+	cfg.Rows.SubscribeOrders(r.rowsChanged)
 	cfg.Clusters.Subscribe(r.clusterChanged)
+	cfg.Views.Subscribe(r.clusterChanged)
+	cfg.Scores.Subscribe(r.ratedAnew)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
+	if cfg.Sets != nil {
+		cfg.Sets.Subscribe(r.boundChanged)
+	}
 	cfg.Hub.Subscribe(func() { r.later(cfg.Bundles.List()) })
 	return r
 }
@@ -143,6 +165,7 @@ const (
 // Run until ctx ends. It is called once, when the tables are synced.
 func (r *Reconciler) Run(ctx context.Context) error {
 	r.restore()
+	r.restoreRooms(ctx)
 	bundles, clusters := r.open()
 	r.later(r.Bundles.List())
 	var done sync.WaitGroup
@@ -167,7 +190,8 @@ func (r *Reconciler) open() (priorityqueue.PriorityQueue[string], workqueue.Type
 	})
 	r.clusters = workqueue.NewTyped[string]()
 	for _, c := range r.Clusters.List() {
-		r.index.seen(c)
+		r.index.seen(r.Views.Of(c))
+		r.rooms.report(c, r.Rows, time.Now())
 	}
 	return r.bundles, r.clusters
 }
@@ -226,9 +250,9 @@ func (r *Reconciler) bundleChanged(uid string) {
 }
 
 // rowsChanged looks at a Bundle when a row that something waits for changes, and
-// when a row is taken away, by whomever.
-func (r *Reconciler) rowsChanged(uid string, clusters []string) {
-	for _, c := range clusters {
+// when a row is taken away, by whomever. A report that nothing waits for is not read.
+func (r *Reconciler) rowsChanged(uid string, clusters, ordered []string) {
+	for _, c := range ordered {
 		row, ok := r.Rows.Get(uid, c)
 		switch {
 		case !ok:
@@ -287,30 +311,41 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	if !ok {
 		// A Bundle goes after its rows. Rows without one are left alone.
 		r.index.forget(uid)
+		r.rooms.lacks(uid, false)
 		return nil
 	}
+	if _, cut := r.Revisions.Latest(uid); !cut && !r.deleting(b) && len(r.Rows.OfBundle(uid)) == 0 {
+		return nil // nothing can come before there is a Revision, which will be told
+	}
 	defer r.index.begin(uid)()
-	view := r.index.view(b, time.Now())
+	terms, err := r.terms(ctx, b)
+	if err != nil {
+		return err
+	}
+	view := r.index.view(b, terms, time.Now())
 	if view.part {
 		if done, err := r.part(ctx, b, view); done || err != nil {
 			return err
 		}
 		r.index.whole(uid)
-		view = r.index.view(b, time.Now())
+		view = r.index.view(b, terms, time.Now())
 	}
 	snap, err := r.gather(ctx, b, view)
 	if err != nil {
 		return err
 	}
-	out, settle := r.advance(snap)
+	defer r.reserve(snap, view.filter)()
+	out, settle := r.advance(&snap)
 	if err := r.write(ctx, snap, out, settle); err != nil {
 		return err
 	}
+	r.waitForRoom(snap, out)
 	r.report(b, snap.in.Recalled, out)
-	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding}); again {
+	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing, b}); again {
 		r.add(uid, priorityUser, after)
 	}
 	r.at(uid, out.RequeueAt)
+	r.at(uid, snap.in.Decision.LookAt)
 	return nil
 }
 
@@ -321,7 +356,7 @@ func (r *Reconciler) part(ctx context.Context, b state.Bundle, v view) (done boo
 	if err != nil || !snap.stays() {
 		return false, err
 	}
-	out, settle := r.advance(snap)
+	out, settle := r.advance(&snap)
 	if snap.in.Revision == "" || snap.in.Holding || !out.Quiet {
 		settle(false)
 		return false, nil
@@ -354,19 +389,23 @@ func (r *Reconciler) at(uid string, when time.Time) {
 }
 
 // advance under the ledger's lock, so that Bundles that are looked at together do
-// not spend one budget twice. settle says whether the step was written.
-func (r *Reconciler) advance(s snapshot) (out rollout.Output, settle func(written bool)) {
+// not spend one budget, or one cluster's room, twice. settle says whether the step was
+// written.
+func (r *Reconciler) advance(s *snapshot) (out rollout.Output, settle func(written bool)) {
 	ns, uid := s.bundle.Ref.Namespace, s.bundle.Ref.UID
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
 	s.in.RecentDeletes, s.in.RecentOuts = r.ledger.Deletes(ns, s.in.Now), r.ledger.Outs(uid, s.in.Now)
+	s.in.Decision, s.promised = r.withRoom(s.in.Decision, s.in.Now)
 	out = rollout.Advance(s.in)
+	back := r.rooms.promise(&s.in, out.Changes)
 	r.ledger.Delete(ns, s.in.Now, out.Deletes)
 	r.ledger.Out(uid, s.in.Now, out.Outs)
 	return out, func(written bool) {
 		if written {
 			return
 		}
+		back()
 		r.ledgerMu.Lock()
 		defer r.ledgerMu.Unlock()
 		r.ledger.Delete(ns, s.in.Now, -out.Deletes)

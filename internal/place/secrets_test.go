@@ -8,6 +8,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -26,7 +27,7 @@ func TestHeldRemovalsNameNoSecret(t *testing.T) {
 		Namespaces: memNamespaces{m}, Hub: memHub{m}, Events: memEvents{m},
 	})
 	b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
-	r.index.view(b, time.Now())
+	r.index.view(b, schedule.Terms{}, time.Now())
 	r.report(b, recalled("b", content), rollout.Output{Plan: &rollout.Plan{Hash: "h", Lines: []string{
 		"remove from a: " + atoll.Tombstone{Key: secret, UID: "u1"}.ID() + ", " + atoll.Tombstone{Key: web, UID: "u2"}.ID(),
 		"remove from b: " + atoll.Tombstone{Key: secret, UID: "u1"}.ID(),

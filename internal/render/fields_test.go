@@ -47,7 +47,7 @@ func TestTargetClusterFields(t *testing.T) {
 	}
 }
 
-// add sets what is absent, replace what is there, remove takes away: of labels, of
+// add sets what is absent or there, replace what is there, remove takes away: of labels, of
 // annotations and at a path.
 func TestOperatorFields(t *testing.T) {
 	const object = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"annotations":{"a":"1"},"labels":{"a":"1"},"name":"web","namespace":"shop"},"spec":{"paused":true}}`
@@ -56,10 +56,10 @@ func TestOperatorFields(t *testing.T) {
 	}
 	const both, paused = `"annotations":{"a":"1"},"labels":{"a":"1"},`, `"paused":true`
 	for _, tc := range []struct{ field, overriders, want string }{
-		{"labelsOverrider add", "{labelsOverrider: [{operator: add, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"1"},"labels":{"a":"1","b":"2"},`, paused)},
+		{"labelsOverrider add", "{labelsOverrider: [{operator: add, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"1"},"labels":{"a":"2","b":"2"},`, paused)},
 		{"labelsOverrider replace", "{labelsOverrider: [{operator: replace, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"1"},"labels":{"a":"2"},`, paused)},
 		{"labelsOverrider remove", "{labelsOverrider: [{operator: remove, value: {a: '', b: ''}}]}", with(`"annotations":{"a":"1"},`, paused)},
-		{"annotationsOverrider add", "{annotationsOverrider: [{operator: add, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"1","b":"2"},"labels":{"a":"1"},`, paused)},
+		{"annotationsOverrider add", "{annotationsOverrider: [{operator: add, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"2","b":"2"},"labels":{"a":"1"},`, paused)},
 		{"annotationsOverrider replace", "{annotationsOverrider: [{operator: replace, value: {a: '2', b: '2'}}]}", with(`"annotations":{"a":"2"},"labels":{"a":"1"},`, paused)},
 		{"annotationsOverrider remove", "{annotationsOverrider: [{operator: remove, value: {a: ''}}]}", with(`"labels":{"a":"1"},`, paused)},
 		{"plaintext add", "{plaintext: [{path: /spec/minReadySeconds, operator: add, value: 5}]}", with(both, `"minReadySeconds":5,"paused":true`)},

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/interpret"
 )
 
 // Problem is what is wrong with one field.
@@ -23,39 +25,116 @@ type Problem struct {
 // refuses; Render refuses the same.
 func CheckOverriders(o v1alpha1.Overriders) []Problem {
 	var out []Problem
-	say := func(reason, path string, args ...any) {
-		out = append(out, Problem{Path: fmt.Sprintf(path, args...), Reason: reason})
+	for _, s := range steps(&o) {
+		out = append(out, check(s)...)
 	}
-	for i, im := range o.ImageOverrider {
-		if im.Predicate != nil {
-			if _, err := allowed(im.Predicate.Path, nil); err != nil {
-				say(err.Error(), "imageOverrider[%d].predicate.path", i)
-			}
-		}
-		if reason := checkImageValue(im); reason != "" {
-			say(reason, "imageOverrider[%d].value", i)
-		}
-	}
-	for name, list := range map[string][]v1alpha1.LabelAnnotationOverrider{"labelsOverrider": o.LabelsOverrider, "annotationsOverrider": o.AnnotationsOverrider} {
-		for i, l := range list {
-			for key := range l.Value {
-				if own(key) {
-					say("overrides never touch what is Atoll's own", "%s[%d].value[%s]", name, i, key)
-				}
-			}
-		}
-	}
-	for i, p := range o.Plaintext {
-		value, err := patchValue(p)
-		if err != nil {
-			say(err.Error(), "plaintext[%d].value", i)
-		}
-		if _, err := allowed(p.Path, value); err != nil {
-			say(err.Error(), "plaintext[%d].path", i)
-		}
-	}
-	slices.SortFunc(out, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
 	return out
+}
+
+func check(s step) (out []Problem) {
+	say := func(below, reason string) { out = append(out, Problem{Path: s.name + below, Reason: reason}) }
+	checkSources(s, say)
+	switch do := s.do; {
+	case do.ImageOverrider != nil:
+		if p := do.ImageOverrider.Predicate; p != nil {
+			if _, err := allowed(p.Path, nil); err != nil {
+				say(".predicate.path", err.Error())
+			}
+		}
+		if reason := checkImageValue(*do.ImageOverrider); reason != "" && do.ImageOverrider.ValueFrom == nil {
+			say(".value", reason)
+		}
+	case do.CommandOverrider != nil:
+		checkWords(do.CommandOverrider, say)
+	case do.ArgsOverrider != nil:
+		checkWords(do.ArgsOverrider, say)
+	case do.LabelsOverrider != nil:
+		checkOwn(do.LabelsOverrider, say)
+	case do.AnnotationsOverrider != nil:
+		checkOwn(do.AnnotationsOverrider, say)
+	case do.FieldOverrider != nil:
+		checkDocument(do.FieldOverrider, say)
+	case do.EnvOverrider != nil:
+		checkEnv(do.EnvOverrider, say)
+	case do.ResourcesOverrider != nil:
+		if len(do.ResourcesOverrider.Requests)+len(do.ResourcesOverrider.Limits) == 0 {
+			say("", "it names neither requests nor limits")
+		}
+	case do.MergePatch != nil:
+		if _, err := parseMerge(do.MergePatch.Raw); err != nil {
+			say("", err.Error())
+		}
+	case do.StrategicMerge != nil:
+		if _, err := parseMerge(do.StrategicMerge.Raw); err != nil {
+			say("", err.Error())
+		}
+	case do.Plaintext != nil:
+		value, err := patchValue(*do.Plaintext)
+		if err != nil && do.Plaintext.ValueFrom == nil {
+			say(".value", err.Error())
+		} else if deep(value, maxDepth) {
+			say(".value", tooDeep)
+		}
+		if _, err := allowed(do.Plaintext.Path, value); err != nil {
+			say(".path", err.Error())
+		}
+	}
+	return out
+}
+
+func checkOwn(l *v1alpha1.LabelAnnotationOverrider, say func(below, reason string)) {
+	for _, key := range sortedKeys(l.Value) {
+		if own(key) {
+			say(".value["+key+"]", "overrides never touch what is Atoll's own")
+		}
+	}
+	for _, key := range sortedKeys(l.ValueFrom) {
+		if own(key) {
+			say(".valueFrom["+key+"]", "overrides never touch what is Atoll's own")
+		}
+	}
+	if len(l.Value)+len(l.ValueFrom) == 0 {
+		say(".value", "it names no key")
+	}
+}
+
+func checkWords(c *v1alpha1.CommandArgsOverrider, say func(below, reason string)) {
+	if len(c.Value) == 0 && c.ValueFrom == nil {
+		say(".value", "it names no value")
+	}
+}
+
+func checkDocument(f *v1alpha1.FieldOverrider, say func(below, reason string)) {
+	if _, err := allowed(f.FieldPath, nil); err != nil {
+		say(".fieldPath", err.Error())
+	}
+	if (len(f.JSON) > 0) == (len(f.YAML) > 0) {
+		say("", "it has to have either json or yaml")
+	}
+	for name, list := range map[string][]v1alpha1.DocumentPatch{"json": f.JSON, "yaml": f.YAML} {
+		for i, p := range list {
+			if _, err := parsePointer(p.SubPath); err != nil {
+				say(fmt.Sprintf(".%s[%d].subPath", name, i), err.Error())
+			}
+			if v, err := documentValue(p); err != nil && p.ValueFrom == nil {
+				say(fmt.Sprintf(".%s[%d].value", name, i), err.Error())
+			} else if deep(v, maxDepth) {
+				say(fmt.Sprintf(".%s[%d].value", name, i), tooDeep)
+			}
+		}
+	}
+}
+
+func checkEnv(e *v1alpha1.EnvOverrider, say func(below, reason string)) {
+	for i, v := range e.Value {
+		if strings.ContainsRune(v.Name, '=') {
+			say(fmt.Sprintf(".value[%d].name", i), "the name of a variable has no =")
+		}
+		if e.Operator == v1alpha1.OverrideRemove && v.Value != "" {
+			say(fmt.Sprintf(".value[%d].value", i), "operator remove takes no value")
+		}
+	}
 }
 
 func checkImageValue(o v1alpha1.ImageOverrider) string {
@@ -148,12 +227,99 @@ func ClusterOnly(gk schema.GroupKind) bool {
 // TouchesData tells whether the overriders change the data of Secrets, which only
 // a ClusterOverridePolicy may.
 func TouchesData(o v1alpha1.Overriders) bool {
-	touches := func(path string) bool {
+	data := func(field string) bool { return field == "data" || field == "stringData" }
+	at := func(path string) bool {
 		parts, err := parsePointer(path)
-		return err == nil && (parts[0] == "data" || parts[0] == "stringData")
+		return err == nil && data(parts[0])
 	}
-	return slices.ContainsFunc(o.Plaintext, func(p v1alpha1.PlaintextOverrider) bool { return touches(p.Path) }) ||
-		slices.ContainsFunc(o.ImageOverrider, func(i v1alpha1.ImageOverrider) bool {
-			return i.Predicate != nil && touches(i.Predicate.Path)
-		})
+	merges := func(raw []byte) bool {
+		p, err := parseMerge(raw)
+		return err != nil || slices.ContainsFunc(slices.Collect(maps.Keys(p)), data)
+	}
+	return slices.ContainsFunc(steps(&o), func(s step) bool {
+		switch do := s.do; {
+		case do.ImageOverrider != nil:
+			return do.ImageOverrider.Predicate != nil && at(do.ImageOverrider.Predicate.Path)
+		case do.FieldOverrider != nil:
+			return at(do.FieldOverrider.FieldPath)
+		case do.MergePatch != nil:
+			return merges(do.MergePatch.Raw)
+		case do.StrategicMerge != nil:
+			return merges(do.StrategicMerge.Raw)
+		case do.Plaintext != nil:
+			return at(do.Plaintext.Path)
+		}
+		return false
+	})
+}
+
+// SetsReplicas tells whether the overriders may change how many replicas a workload has
+// in a cluster, none by keeping it out among it.
+func SetsReplicas(o v1alpha1.Overriders) bool {
+	merges := func(raw []byte) bool {
+		p, err := parseMerge(raw)
+		spec, there := p["spec"]
+		m, isMap := spec.(map[string]any)
+		_, sets := m["replicas"]
+		_, whole := m["$patch"]
+		_, retains := m["$retainKeys"]
+		return err != nil || there && (!isMap || sets || whole || retains)
+	}
+	if o.NotHere != nil && *o.NotHere {
+		return true
+	}
+	return slices.ContainsFunc(steps(&o), func(s step) bool {
+		switch do := s.do; {
+		case do.Replicas != nil:
+			return true
+		case do.MergePatch != nil:
+			return merges(do.MergePatch.Raw)
+		case do.StrategicMerge != nil:
+			return merges(do.StrategicMerge.Raw)
+		case do.Plaintext != nil:
+			return do.Plaintext.Path == "/spec" || do.Plaintext.Path == "/spec/replicas"
+		}
+		return false
+	})
+}
+
+// standing is what no override changes of an object.
+type standing struct {
+	fields   map[string]any
+	replicas any
+}
+
+func (o *overriding) stand() standing {
+	s := standing{fields: map[string]any{"apiVersion": o.obj["apiVersion"], "kind": o.obj["kind"], "status": o.obj["status"]}}
+	meta := child(o.obj, "metadata")
+	for _, name := range []string{"name", "namespace", "generateName", "uid", "ownerReferences", "finalizers"} {
+		s.fields["metadata/"+name] = meta[name]
+	}
+	if path := replicasPath(o.obj); o.item.Divided && path != nil {
+		s.replicas, _ = interpret.Lookup(o.obj, path)
+	}
+	return s
+}
+
+// kept makes sure, whatever the overrider was, that what no override changes is as it
+// was.
+func (o *overriding) kept(before standing) error {
+	now := o.stand()
+	for _, name := range sortedKeys(before.fields) {
+		if !equal(before.fields[name], now.fields[name]) {
+			return fmt.Errorf("overrides never touch /%s", name)
+		}
+	}
+	meta := child(o.obj, "metadata")
+	for _, field := range []string{"labels", "annotations"} {
+		for _, key := range sortedKeys(child(meta, field)) {
+			if own(key) {
+				return fmt.Errorf("overrides never touch what is Atoll's own in /metadata/%s", field)
+			}
+		}
+	}
+	if !equal(before.replicas, now.replicas) {
+		return errDivided
+	}
+	return nil
 }

@@ -14,6 +14,9 @@ type ManifestInput struct {
 	Bundle  enginev1.BundleRef
 	Row     atoll.RowSpec
 	Content *atoll.Content
+	// Rules as the function Rules gave them for the row's cluster: what they keep out of
+	// it is taken out of it.
+	Rules []int
 	// Items as Render gave them for the row; not looked at for a row that is
 	// Removing.
 	Items []atoll.Rendered
@@ -57,8 +60,23 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		}
 		m.Tombstones = append(m.Tombstones, t)
 	}
+	if !m.Remove {
+		m.Tombstones = append(m.Tombstones, keptOut(in.Content, in.Rules)...)
+	}
 	m.Content = contentHash(in.Key, m)
 	return m
+}
+
+// keptOut gives the tombstones of items that the rules keep out of the cluster.
+func keptOut(content *atoll.Content, rules []int) (out []atoll.Tombstone) {
+	for _, key := range NotHere(content, rules) {
+		for i := range content.Items {
+			if item := &content.Items[i]; item.Key == key && item.State != atoll.ItemRemovalHeld {
+				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseNotHere, Orphan: content.Removal == v1alpha1.RemoveOrphan})
+			}
+		}
+	}
+	return out
 }
 
 func needed(in ManifestInput) map[string]atoll.NamespaceMeta {

@@ -43,7 +43,7 @@ func content(rules ...atoll.Rule) *atoll.Content {
 }
 
 func rule(policy string, o v1alpha1.Overriders, keys ...atoll.ItemKey) atoll.Rule {
-	return atoll.Rule{Policy: policy, Items: keys, Overriders: o}
+	return atoll.Rule{Policy: policy, Items: keys, Overriders: o, Meaning: atoll.RuleMeaning}
 }
 
 func plain(op v1alpha1.OverriderOperator, path, value string) v1alpha1.Overriders {
@@ -102,12 +102,12 @@ func TestOverriders(t *testing.T) {
 		"labels and annotations": {
 			rule: rule(op, v1alpha1.Overriders{
 				LabelsOverrider: []v1alpha1.LabelAnnotationOverrider{
-					{Operator: "add", Value: map[string]string{"app": "ignored", "tier": "front"}},
+					{Operator: "add", Value: map[string]string{"app": "again", "tier": "front"}},
 					{Operator: "replace", Value: map[string]string{"app": "web2", "absent": "ignored"}}},
 				AnnotationsOverrider: []v1alpha1.LabelAnnotationOverrider{{Operator: "add", Value: map[string]string{"a.b/c": "d"}}},
 			}, webKey),
 			want:  []string{`"labels":{"app":"web2","tier":"front"}`, `"annotations":{"a.b/c":"d"}`},
-			notes: []string{"/metadata/labels/tier=front", "/metadata/labels/app=web2", "/metadata/annotations/a.b~1c=d"},
+			notes: []string{"/metadata/labels/app=again", "/metadata/labels/tier=front", "/metadata/labels/app=web2", "/metadata/annotations/a.b~1c=d"},
 		},
 		"labels gone": {
 			rule: rule(op, v1alpha1.Overriders{LabelsOverrider: []v1alpha1.LabelAnnotationOverrider{{Operator: "remove", Value: map[string]string{"app": ""}}}}, webKey),
@@ -246,6 +246,32 @@ func TestAssigned(t *testing.T) {
 	c.Rules[0].Overriders = plain("replace", "/spec/replicas", "4")
 	if r, _ := rendered(t, c, render.Input{Rules: []int{0}, Assigned: map[string]int64{webKey.String(): 2}}, webKey); !strings.Contains(r.Error, "divides") {
 		t.Errorf("a patch of divided replicas passed: %+v", r)
+	}
+}
+
+// A StatefulSet whose ordinals are ranged gets its own range, and says who gave it.
+func TestOrdinals(t *testing.T) {
+	db := atoll.ItemKey{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+	c := content(rule("OverridePolicy/shop/p", v1alpha1.Overriders{}, db))
+	set := item(db, `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"db","namespace":"shop"},"spec":{"replicas":9,"ordinals":{"start":5}}}`)
+	set.Divided = true
+	c.Items = append(c.Items, set)
+	in := render.Input{Rules: []int{0}, Assigned: map[string]int64{db.String(): 3}, Ordinals: map[string]int64{db.String(): 2005}}
+	r, notes := rendered(t, c, in, db)
+	if !strings.Contains(string(r.Object), `"spec":{"ordinals":{"start":2005},"replicas":3}`) {
+		t.Errorf("%s %s", r.Object, r.Error)
+	}
+	if len(notes) != 2 || notes[1].Path != "/spec/ordinals/start" || notes[1].Policy != render.PolicyPlacement || notes[1].Value != int64(2005) {
+		t.Errorf("%+v", notes)
+	}
+	in.Ordinals = nil
+	if r, _ := rendered(t, c, in, db); !strings.Contains(string(r.Object), `"ordinals":{"start":5},"replicas":3`) {
+		t.Errorf("whole: %s", r.Object)
+	}
+	in.Ordinals = map[string]int64{db.String(): 0}
+	c.Rules[0].Overriders = plain("replace", "/spec/ordinals/start", "7")
+	if r, _ := rendered(t, c, in, db); !strings.Contains(r.Error, "the placement ranges this object's ordinals") {
+		t.Errorf("an override of ranged ordinals passed: %s %s", r.Object, r.Error)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -19,27 +20,77 @@ import (
 // variant that names them: clusters of equal variant get equal items from one
 // content, but for assigned replicas. It is empty when no rule targets the cluster.
 func Rules(content *atoll.Content, c atoll.ClusterView) (matching []int, variant string) {
+	var texts []string
 	for i, r := range content.Rules {
 		if ok, _ := atoll.MatchAffinity(r.Target, c); ok {
 			matching = append(matching, i)
+			texts = append(texts, expressions(&r.Overriders)...)
 		}
 	}
-	return matching, variantOf(matching)
+	return matching, variantOf(matching, texts, &c)
+}
+
+// NotHere lists the items, by key, that are not sent to a cluster which those rules of
+// the content target. Where replicas are divided nothing is kept out: the placement said
+// who has them.
+func NotHere(content *atoll.Content, rules []int) []atoll.ItemKey {
+	var out []atoll.ItemKey
+	for key, by := range sayers(content, rules) {
+		if *by.Overriders.NotHere {
+			out = append(out, key)
+		}
+	}
+	out = slices.DeleteFunc(out, func(key atoll.ItemKey) bool {
+		return slices.ContainsFunc(content.Items, func(i atoll.Item) bool { return i.Key == key && i.Divided })
+	})
+	slices.SortFunc(out, atoll.ItemKey.Compare)
+	return out
+}
+
+// sayers are the last of the rules, by item, that say whether it is kept out.
+func sayers(content *atoll.Content, rules []int) map[atoll.ItemKey]*atoll.Rule {
+	var out map[atoll.ItemKey]*atoll.Rule
+	for _, i := range rules {
+		r := &content.Rules[i]
+		if r.Overriders.NotHere == nil {
+			continue
+		}
+		if out == nil {
+			out = map[atoll.ItemKey]*atoll.Rule{}
+		}
+		for _, key := range r.Items {
+			if mayKeepOut(r, key) {
+				out[key] = r
+			}
+		}
+	}
+	return out
+}
+
+// mayKeepOut holds what admission holds.
+func mayKeepOut(r *atoll.Rule, key atoll.ItemKey) bool {
+	return strings.HasPrefix(r.Policy, "ClusterOverridePolicy/") || !ClusterOnly(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 }
 
 // Provenance says which rule set a field of an item.
 type Provenance struct {
 	Item atoll.ItemKey
-	// Path of the field, a JSON Pointer.
+	// Path of the field, a JSON Pointer; behind a #, the path in the document that it
+	// holds.
 	Path string
 	// Policy that states the rule, as in atoll.Rule, or "placement" for assigned
 	// replicas.
 	Policy string
 	// Rule is the index in the policy's overrideRules.
 	Rule int
+	// Overrider of the rule, such as imageOverrider[0] or ordered[2].plaintext; empty
+	// for assigned replicas.
+	Overrider string
 	// Value that the rule set, nil where it took the field away. Never set for
 	// Secrets.
 	Value any
+	// Skipped says why the overrider, which sets nothing then, was left out.
+	Skipped string
 }
 
 // overriding applies rules to one object and notes what they set.
@@ -48,14 +99,24 @@ type overriding struct {
 	obj   map[string]any
 	notes []Provenance
 	rule  *atoll.Rule
+	// values of the cluster.
+	values valueSet
+	// overrider of the rule that is applied.
+	overrider string
 }
 
-func (o *overriding) note(value any, path ...string) {
-	if o.item.Key.Group == "" && o.item.Key.Kind == "Secret" {
+func (o *overriding) note(value any, path ...string) { o.noteAt(pointerTo(path...), value) }
+
+func (o *overriding) noteAt(path string, value any) {
+	if o.item.Key.IsSecret() {
 		value = nil
 	}
+	switch value.(type) {
+	case map[string]any, []any: // which later overriders change
+		value = runtime.DeepCopyJSONValue(value)
+	}
 	o.notes = append(o.notes, Provenance{
-		Item: o.item.Key, Path: pointerTo(path...), Policy: o.rule.Policy, Rule: o.rule.Index, Value: value,
+		Item: o.item.Key, Path: path, Policy: o.rule.Policy, Rule: o.rule.Index, Overrider: o.overrider, Value: value,
 	})
 }
 
@@ -65,32 +126,164 @@ func (o *overriding) apply(r *atoll.Rule) error {
 	if err := o.permitted(); err != nil {
 		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, err)
 	}
-	for i, im := range r.Overriders.ImageOverrider {
-		if err := o.image(im); err != nil {
-			return fmt.Errorf("%s rule %d imageOverrider[%d]: %w", r.Policy, r.Index, i, err)
-		}
+	if n := r.Overriders.NotHere; o.item.Divided && n != nil && *n {
+		return fmt.Errorf("%s rule %d notHere: %w", r.Policy, r.Index, errDivided)
 	}
-	for i, l := range r.Overriders.LabelsOverrider {
-		if err := o.keys("labels", l); err != nil {
-			return fmt.Errorf("%s rule %d labelsOverrider[%d]: %w", r.Policy, r.Index, i, err)
+	before := o.stand()
+	for _, s := range steps(&r.Overriders) {
+		err := o.step(s)
+		if err == nil && r.Meaning > 0 {
+			err = o.kept(before)
 		}
-	}
-	for i, l := range r.Overriders.AnnotationsOverrider {
-		if err := o.keys("annotations", l); err != nil {
-			return fmt.Errorf("%s rule %d annotationsOverrider[%d]: %w", r.Policy, r.Index, i, err)
-		}
-	}
-	if r.Overriders.Replicas != nil {
-		if err := o.replicas(int64(*r.Overriders.Replicas)); err != nil {
-			return fmt.Errorf("%s rule %d replicas: %w", r.Policy, r.Index, err)
-		}
-	}
-	for i, p := range r.Overriders.Plaintext {
-		if err := o.plaintext(p); err != nil {
-			return fmt.Errorf("%s rule %d plaintext[%d] %s %s: %w", r.Policy, r.Index, i, p.Operator, p.Path, err)
+		if err != nil {
+			return fmt.Errorf("%s rule %d %s: %w", r.Policy, r.Index, s, err)
 		}
 	}
 	return nil
+}
+
+// step carries out one overrider. One that does not apply leaves no trace where the rule
+// says that it is skipped, but for a note.
+func (o *overriding) step(s step) error {
+	o.overrider = s.name
+	skips := o.rule.OnMissing == v1alpha1.OnMissingSkip
+	obj, notes := o.obj, len(o.notes)
+	if skips {
+		o.obj = copied(obj)
+	}
+	do, err := o.values.resolve(s.do)
+	if err == nil {
+		err = o.one(do)
+	}
+	if err == nil || !skips {
+		return err
+	}
+	o.obj, o.notes = obj, append(o.notes[:notes], Provenance{
+		Item: o.item.Key, Policy: o.rule.Policy, Rule: o.rule.Index, Overrider: s.name, Skipped: err.Error(),
+	})
+	return nil
+}
+
+// step is one overrider, and how its rule names it.
+type step struct {
+	name string
+	do   v1alpha1.OrderedOverrider
+}
+
+// String names the step in an error.
+func (s step) String() string {
+	if p := s.do.Plaintext; p != nil {
+		return fmt.Sprintf("%s %s %s", s.name, p.Operator, p.Path)
+	}
+	return s.name
+}
+
+// steps are the overriders in the order of their application.
+func steps(o *v1alpha1.Overriders) []step {
+	var out []step
+	add := func(name string, do v1alpha1.OrderedOverrider) { out = append(out, step{name, do}) }
+	for i := range o.ImageOverrider {
+		add(fmt.Sprintf("imageOverrider[%d]", i), v1alpha1.OrderedOverrider{ImageOverrider: &o.ImageOverrider[i]})
+	}
+	for i := range o.CommandOverrider {
+		add(fmt.Sprintf("commandOverrider[%d]", i), v1alpha1.OrderedOverrider{CommandOverrider: &o.CommandOverrider[i]})
+	}
+	for i := range o.ArgsOverrider {
+		add(fmt.Sprintf("argsOverrider[%d]", i), v1alpha1.OrderedOverrider{ArgsOverrider: &o.ArgsOverrider[i]})
+	}
+	for i := range o.LabelsOverrider {
+		add(fmt.Sprintf("labelsOverrider[%d]", i), v1alpha1.OrderedOverrider{LabelsOverrider: &o.LabelsOverrider[i]})
+	}
+	for i := range o.AnnotationsOverrider {
+		add(fmt.Sprintf("annotationsOverrider[%d]", i), v1alpha1.OrderedOverrider{AnnotationsOverrider: &o.AnnotationsOverrider[i]})
+	}
+	for i := range o.FieldOverrider {
+		add(fmt.Sprintf("fieldOverrider[%d]", i), v1alpha1.OrderedOverrider{FieldOverrider: &o.FieldOverrider[i]})
+	}
+	for i := range o.EnvOverrider {
+		add(fmt.Sprintf("envOverrider[%d]", i), v1alpha1.OrderedOverrider{EnvOverrider: &o.EnvOverrider[i]})
+	}
+	for i := range o.ResourcesOverrider {
+		add(fmt.Sprintf("resourcesOverrider[%d]", i), v1alpha1.OrderedOverrider{ResourcesOverrider: &o.ResourcesOverrider[i]})
+	}
+	if o.Replicas != nil {
+		add("replicas", v1alpha1.OrderedOverrider{Replicas: o.Replicas})
+	}
+	if o.MergePatch != nil {
+		add("mergePatch", v1alpha1.OrderedOverrider{MergePatch: o.MergePatch})
+	}
+	if o.StrategicMerge != nil {
+		add("strategicMerge", v1alpha1.OrderedOverrider{StrategicMerge: o.StrategicMerge})
+	}
+	for i := range o.Plaintext {
+		add(fmt.Sprintf("plaintext[%d]", i), v1alpha1.OrderedOverrider{Plaintext: &o.Plaintext[i]})
+	}
+	for i := range o.Ordered {
+		add(fmt.Sprintf("ordered[%d].%s", i, nameOf(&o.Ordered[i])), o.Ordered[i])
+	}
+	return out
+}
+
+// nameOf the overrider that is set.
+func nameOf(o *v1alpha1.OrderedOverrider) string {
+	switch {
+	case o.ImageOverrider != nil:
+		return "imageOverrider"
+	case o.CommandOverrider != nil:
+		return "commandOverrider"
+	case o.ArgsOverrider != nil:
+		return "argsOverrider"
+	case o.LabelsOverrider != nil:
+		return "labelsOverrider"
+	case o.AnnotationsOverrider != nil:
+		return "annotationsOverrider"
+	case o.FieldOverrider != nil:
+		return "fieldOverrider"
+	case o.EnvOverrider != nil:
+		return "envOverrider"
+	case o.ResourcesOverrider != nil:
+		return "resourcesOverrider"
+	case o.Replicas != nil:
+		return "replicas"
+	case o.MergePatch != nil:
+		return "mergePatch"
+	case o.StrategicMerge != nil:
+		return "strategicMerge"
+	case o.Plaintext != nil:
+		return "plaintext"
+	}
+	return "nothing"
+}
+
+// one overrider, whichever is set.
+func (o *overriding) one(do v1alpha1.OrderedOverrider) error {
+	switch {
+	case do.ImageOverrider != nil:
+		return o.image(*do.ImageOverrider)
+	case do.CommandOverrider != nil:
+		return o.words("command", *do.CommandOverrider)
+	case do.ArgsOverrider != nil:
+		return o.words("args", *do.ArgsOverrider)
+	case do.LabelsOverrider != nil:
+		return o.keys("labels", *do.LabelsOverrider)
+	case do.AnnotationsOverrider != nil:
+		return o.keys("annotations", *do.AnnotationsOverrider)
+	case do.FieldOverrider != nil:
+		return o.document(*do.FieldOverrider)
+	case do.EnvOverrider != nil:
+		return o.env(*do.EnvOverrider)
+	case do.ResourcesOverrider != nil:
+		return o.resources(*do.ResourcesOverrider)
+	case do.Replicas != nil:
+		return o.replicas(int64(*do.Replicas))
+	case do.MergePatch != nil:
+		return o.mergePatch(do.MergePatch.Raw)
+	case do.StrategicMerge != nil:
+		return o.strategicMerge(do.StrategicMerge.Raw)
+	case do.Plaintext != nil:
+		return o.plaintext(*do.Plaintext)
+	}
+	return errors.New("a newer hub wrote this overrider, which this one does not know")
 }
 
 // permitted holds what admission holds, for content that came past it.
@@ -102,7 +295,7 @@ func (o *overriding) permitted() error {
 	if ClusterOnly(schema.GroupKind{Group: key.Group, Kind: key.Kind}) {
 		return fmt.Errorf("only a ClusterOverridePolicy may change a %s", key.Kind)
 	}
-	if key.Group == "" && key.Kind == "Secret" && TouchesData(o.rule.Overriders) {
+	if key.IsSecret() && TouchesData(o.rule.Overriders) {
 		return errors.New("only a ClusterOverridePolicy may change the data of a Secret")
 	}
 	return nil
@@ -116,19 +309,12 @@ func (o *overriding) image(im v1alpha1.ImageOverrider) error {
 		}
 		return o.imageAt(im, path)
 	}
-	for _, pod := range interpret.PodTemplates(&unstructured.Unstructured{Object: o.obj}) {
-		for _, list := range []string{"containers", "initContainers"} {
-			at := append(slices.Clone(pod), list)
-			v, _ := interpret.Lookup(o.obj, at)
-			all, _ := v.([]any)
-			for i, c := range all {
-				if m, ok := c.(map[string]any); !ok || m["image"] == nil {
-					continue
-				}
-				if err := o.imageAt(im, append(slices.Clone(at), fmt.Sprint(i), "image")); err != nil {
-					return err
-				}
-			}
+	for _, c := range o.containers("", true) {
+		if c.fields["image"] == nil {
+			continue
+		}
+		if err := o.imageAt(im, c.path("image")); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -141,6 +327,9 @@ func (o *overriding) imageAt(im v1alpha1.ImageOverrider, path []string) error {
 		return fmt.Errorf("there is no image at %s", pointerTo(path...))
 	}
 	changed, err := overrideImage(ref, im)
+	if err != nil && o.item.Key.IsSecret() {
+		return fmt.Errorf("there is no image at %s", pointerTo(path...)) // the other error quotes it
+	}
 	if err != nil {
 		return fmt.Errorf("image at %s: %w", pointerTo(path...), err)
 	}
@@ -170,7 +359,7 @@ func (o *overriding) keys(field string, l v1alpha1.LabelAnnotationOverrider) err
 		case l.Operator == v1alpha1.OverrideRemove && there:
 			delete(m, key)
 			o.note(nil, "metadata", field, key)
-		case l.Operator == v1alpha1.OverrideAdd && !there, l.Operator == v1alpha1.OverrideReplace && there:
+		case l.Operator == v1alpha1.OverrideAdd && (!there || o.rule.Meaning > 0), l.Operator == v1alpha1.OverrideReplace && there:
 			m[key] = l.Value[key]
 			o.note(l.Value[key], "metadata", field, key)
 		}
@@ -188,6 +377,9 @@ func (o *overriding) replicas(n int64) error {
 		return errDivided
 	}
 	path := replicasPath(o.obj)
+	if path == nil && o.rule.Meaning > 0 {
+		path = customReplicas(o.obj)
+	}
 	if path == nil {
 		return nil
 	}
@@ -205,6 +397,19 @@ func replicasPath(obj map[string]any) []string {
 		return []string{"spec", "parallelism"}
 	}
 	return nil
+}
+
+// customReplicas is where an object of a custom kind states its replicas as a number.
+func customReplicas(obj map[string]any) []string {
+	switch child(obj, "spec")["replicas"].(type) {
+	case int64, float64:
+	default:
+		return nil
+	}
+	if builtIn(obj) {
+		return nil
+	}
+	return []string{"spec", "replicas"}
 }
 
 func (o *overriding) set(value any, path []string) error {

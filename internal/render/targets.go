@@ -15,6 +15,7 @@ import (
 // that it is of. Not for concurrent use.
 type Targets struct {
 	rules    []target
+	texts    [][]string        // of their expressions
 	variants map[string]string // by the rules that match
 	key      []byte
 }
@@ -31,6 +32,7 @@ func TargetsOf(content *atoll.Content) *Targets {
 	t := &Targets{rules: make([]target, 0, len(content.Rules)), variants: map[string]string{}}
 	for i := range content.Rules {
 		t.rules = append(t.rules, targetOf(content.Rules[i].Target))
+		t.texts = append(t.texts, expressions(&content.Rules[i].Overriders))
 	}
 	return t
 }
@@ -77,31 +79,44 @@ func (t *target) match(c atoll.ClusterView) bool {
 // Variant of a cluster, as Rules gives it.
 func (t *Targets) Variant(c atoll.ClusterView) string {
 	key := t.key[:0]
+	var texts []string
 	for i := range t.rules {
 		if t.rules[i].match(c) {
 			key = binary.AppendUvarint(key, uint64(i))
+			texts = append(texts, t.texts[i]...)
 		}
 	}
 	if t.key = key; len(key) == 0 {
 		return ""
 	}
+	if len(texts) > 0 {
+		return variantOf(matchingOf(key), texts, &c)
+	}
 	variant, ok := t.variants[string(key)]
 	if !ok {
-		var matching []int
-		for rest := key; len(rest) > 0; {
-			i, n := binary.Uvarint(rest)
-			matching, rest = append(matching, int(i)), rest[n:]
-		}
-		variant = variantOf(matching)
+		variant = variantOf(matchingOf(key), nil, &c)
 		t.variants[string(key)] = variant
 	}
 	return variant
 }
 
-// variantOf rules that match a cluster: their name.
-func variantOf(matching []int) string {
+func matchingOf(key []byte) (matching []int) {
+	for len(key) > 0 {
+		i, n := binary.Uvarint(key)
+		matching, key = append(matching, int(i)), key[n:]
+	}
+	return matching
+}
+
+// variantOf rules that match a cluster, and of what their expressions give there: their
+// name.
+func variantOf(matching []int, texts []string, c *atoll.ClusterView) string {
 	if len(matching) == 0 {
 		return ""
 	}
-	return atoll.HashJSON(matching)[:16]
+	if len(texts) == 0 {
+		return atoll.HashJSON(matching)[:16]
+	}
+	v, known := valuesOf(texts, c)
+	return atoll.HashJSON([]any{matching, v.print(known)})[:16]
 }

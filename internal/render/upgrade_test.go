@@ -12,7 +12,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bind"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/render"
 )
@@ -24,19 +24,19 @@ func (s served) Template(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 	t, ok := s[key]
 	return t, ok
 }
-func (s served) Claim(atoll.ItemKey) (bind.Claim, bool)                { return bind.Mine, false }
+func (s served) Claim(atoll.ItemKey) (claim.Claim, bool)               { return claim.Mine, false }
 func (s served) Deleted(atoll.ItemKey, string) bool                    { return false }
 func (s served) Holders(atoll.ItemKey) []string                        { return nil }
 func (s served) Definition(atoll.ItemKey) (key atoll.ItemKey, ok bool) { return key, false }
 
 // plan the Bundle on a hub with these defaults, from the content of its last Revision.
-func (s served) plan(previous *atoll.Content, defaults render.Defaulter) bind.PlanOutput {
-	in := bind.PlanInput{World: s, Previous: previous, Defaults: defaults, Intent: &bind.Intent{}}
+func (s served) plan(previous *atoll.Content, defaults render.Defaulter) claim.PlanOutput {
+	in := claim.PlanInput{World: s, Previous: previous, Defaults: defaults, Intent: &claim.Intent{}}
 	in.Intent.Spec.ConflictResolution, in.Intent.Spec.Removal.Mode = v1alpha1.ConflictAbort, v1alpha1.RemoveDelete
 	for key := range s {
 		in.Claimed = append(in.Claimed, key)
 	}
-	return bind.Plan(in)
+	return claim.Plan(in)
 }
 
 // writtenBy gives the goldens' live objects by the way in which they were written.

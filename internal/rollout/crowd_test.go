@@ -57,7 +57,7 @@ func held(rows int, divided bool) Input {
 	if divided {
 		place.Workloads = []schedule.Workload{{Key: key, Replicas: int64(rows)}}
 	} else {
-		place.Placement = v1alpha1.Placement{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"c000000"}}}
+		place.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"c000000"}}}
 	}
 	for i := range rows {
 		c := fmt.Sprintf("c%06d", i)

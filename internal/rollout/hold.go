@@ -156,6 +156,13 @@ func (s *step) holdRevision(c string, items []string) {
 				spec.Assigned = map[string]int64{}
 			}
 			spec.Assigned[item] = n
+			if start, ranged := old.Ordinals[item]; ranged {
+				spec.Ordinals = maps.Clone(spec.Ordinals)
+				if spec.Ordinals == nil {
+					spec.Ordinals = map[string]int64{}
+				}
+				spec.Ordinals[item] = start
+			}
 		}
 	}
 	s.plan.items(c, *spec, items)

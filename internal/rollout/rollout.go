@@ -49,11 +49,15 @@ type Input struct {
 	// Revision that all rows are to reach; empty: none is cut yet, nothing new
 	// comes.
 	Revision string
+	// Base of that revision: rows that are at the revision of that number, or a later
+	// one, keep to theirs while their own variant stays; 0: none does.
+	Base int64
 	// Variants of that revision by cluster name; a cluster that is missing keeps
 	// its own.
 	Variants map[string]string
 	// OwnVariants of the revisions that rows are at, by cluster name, for rows from
-	// which Deletes take something; a cluster that is missing keeps its own.
+	// which Deletes take something, and for those that keep to their revision and whose
+	// cluster may have changed; a cluster that is missing keeps its own.
 	OwnVariants map[string]string
 	Removal     v1alpha1.RemovalMode
 	// Budget of removals by edit; nil: 10%.
@@ -75,8 +79,8 @@ type Input struct {
 	// it and the target revision: "key uid", sorted. Orphaned items are not listed.
 	Deletes map[string][]string
 	// MovesAway lists, by cluster name, what the target revision takes out of the
-	// row there because Bundles that are not in that cluster hold it now: "key uid",
-	// sorted.
+	// row there because Bundles that are not in that cluster hold it now, or because
+	// override rules keep it out of the cluster: "key uid", sorted.
 	MovesAway map[string][]string
 	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included,
 	// that lost something by direct deletes in the last Window.
@@ -119,6 +123,8 @@ type Output struct {
 	// in neither.
 	Deletes int
 	Outs    []string
+	// Short lists workloads of which not all replicas have a place.
+	Short []schedule.Shortage
 }
 
 // Recalled deletions, and the plan under which they are confirmed or kept; zero:
@@ -176,6 +182,8 @@ type step struct {
 	plan    planner
 	givenUp []GivenUp
 	requeue time.Time
+	// assigned is what the workloads are to come to.
+	assigned schedule.Assignment
 	// deletes and gone are what goes without a confirmation.
 	deletes int
 	gone    []string
@@ -196,7 +204,8 @@ func (s *step) run() {
 		}
 	}
 	holds := s.budget()
-	shares := s.Decision.Assign(holds)
+	s.assigned = s.Decision.Assign(holds)
+	shares := s.assigned.Shares
 	for _, c := range s.stays {
 		s.stay(c, shares[c])
 	}
@@ -284,13 +293,25 @@ func (s *step) stay(c string, share schedule.Share) {
 
 // follow moves the spec to the target revision.
 func (s *step) follow(c string, spec *atoll.RowSpec) {
-	if s.Revision == "" {
+	if s.Revision == "" || s.keeps(c, spec) {
 		return
 	}
 	spec.Revision = s.Revision
 	if v, ok := s.Variants[c]; ok {
 		spec.Variant = v
 	}
+}
+
+// keeps tells whether the row keeps to the revision that it is at, since nothing but
+// overrides that wait for the next change tells the target from it. That other rules of
+// its own revision target its cluster now is a change.
+func (s *step) keeps(c string, spec *atoll.RowSpec) bool {
+	row, has := s.Rows[c]
+	if !has || row.Spec.UID != spec.UID || row.Spec.Phase == atoll.RowRemoving || !atoll.MayStay(row.Spec.Revision, s.Revision, s.Base) {
+		return false
+	}
+	own, known := s.OwnVariants[c]
+	return row.Spec.Revision != s.Revision && (!known || own == row.Spec.Variant)
 }
 
 // leave gives the spec of a row that is to go: it keeps its share until it does,
@@ -314,6 +335,7 @@ func (s *step) leave(c string, hold bool) {
 	if !s.Deleting {
 		s.follow(c, &spec)
 		spec.Assigned = s.keepShare(spec.Assigned)
+		spec.Ordinals = keepOrdinals(spec.Ordinals, spec.Assigned)
 	}
 	s.next[c] = &spec
 }
@@ -351,7 +373,7 @@ func (s *step) seal() {
 // sameWork tells whether the agent has nothing to do about the difference.
 func sameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned)
+		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.Ordinals, b.Ordinals)
 }
 
 // sameNotes tells whether rows of the same work also remember the same.
@@ -366,7 +388,7 @@ func (s *step) output() Output {
 	}
 	out := Output{
 		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Awaited: s.awaited(),
-		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(),
+		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(), Short: s.assigned.Short,
 	}
 	if s.Explain {
 		out.Waits = s.waits()

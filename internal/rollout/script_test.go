@@ -78,7 +78,7 @@ type stage struct {
 	online    map[string]bool
 	checkIns  map[string]time.Duration
 	rows      map[string]Row
-	placement v1alpha1.Placement
+	placement v1alpha1.PlacementSpec
 	unfit     v1alpha1.WhenUnfit
 	workloads []schedule.Workload
 	in        Input

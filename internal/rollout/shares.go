@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"maps"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -11,7 +12,7 @@ import (
 // drops those of items that are not divided any more. Smaller shares wait for
 // gateShares.
 func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
-	spec.Home = want.Home
+	spec.Home, spec.Ordinals = want.Home, want.Ordinals
 	if len(want.Replicas) == 0 {
 		spec.Assigned, spec.Moving = nil, 0
 		return
@@ -51,6 +52,16 @@ func (s *step) keepShare(old map[string]int64) map[string]int64 {
 	next := make(map[string]int64, len(workloads))
 	for _, w := range workloads {
 		next[w.Key.String()] = old[w.Key.String()]
+	}
+	return next
+}
+
+// keepOrdinals of items that are still divided.
+func keepOrdinals(old, assigned map[string]int64) map[string]int64 {
+	gone := func(item string, _ int64) bool { _, has := assigned[item]; return !has }
+	next := maps.Clone(old)
+	if maps.DeleteFunc(next, gone); len(next) == 0 {
+		return nil
 	}
 	return next
 }

@@ -212,7 +212,7 @@ func (w *walk) ends() {
 		w.t.Fatalf("a plan waits for ever: %v\n%s", w.plan, w.story())
 	}
 	in := w.input()
-	shares := in.Decision.Assign(nil)
+	shares := in.Decision.Assign(nil).Shares
 	for _, v := range in.Decision.Verdicts {
 		row, has := w.rows[v.Cluster]
 		wanted := v.Outcome == schedule.Placed || v.Outcome == schedule.Kept

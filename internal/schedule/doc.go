@@ -9,12 +9,15 @@
 //
 // What holds of every Decision:
 //   - A cluster that runs the Bundle leaves only because a user edited the
-//     placement, tainted the cluster NoExecute, or chose whenUnfit: Remove. That a
+//     placement, tainted the cluster NoExecute, or chose whenUnfit: Remove or
+//     rescheduling: WhenBetter; the last moves one at a time. That a
 //     cluster drifted from its placement, is away or is not accepted any more
 //     keeps what runs there.
 //   - Where nothing fits the placement, nothing leaves, unless the placement says
 //     so on purpose (atoll.Nowhere).
-//   - Divided shares are exact sums, and equal weights differ by at most one.
+//   - Divided shares are exact sums, and equal weights differ by at most one where no
+//     bound holds one back. Bounds are never exceeded; what has no place is listed.
 //     Growing a total, or losing a cluster, takes from nobody; adding a cluster,
-//     or lowering a total, gives to nobody else.
+//     or lowering a total, gives to nobody else. By room and aggregated, what runs
+//     stays: only what comes on top is divided.
 package schedule

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,18 +13,37 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // members that differ in everything that a placement can ask for.
 var members = map[string]func() Cluster{
 	"eu-1": func() Cluster {
-		return cluster("eu-1", label("env", "prod"), label("tier", "gold"), where("eu", "eu-a", "aws"))
+		return cluster("eu-1", label("env", "prod"), label("tier", "gold"), where("eu", "eu-a", "aws"), sets("europe", "paid"),
+			serving("/v1/Pod", "apps/v1/Deployment"), property("nodes", "12"))
 	},
-	"eu-2": func() Cluster { return cluster("eu-2", label("env", "test"), where("eu", "eu-b", "gcp")) },
+	"eu-2": func() Cluster {
+		return cluster("eu-2", label("env", "test"), where("eu", "eu-b", "gcp"), sets("europe"),
+			serving("/v1/Pod", "apps/v1/Deployment", "apps/v1beta1/Deployment"), property("nodes", "3"))
+	},
 	"us-1": func() Cluster {
 		return cluster("us-1", label("env", "prod"), where("us", "us-a", "aws"), taint("dedicated", "gpu", corev1.TaintEffectNoSchedule, 0))
 	},
-	"ap-1": func() Cluster { return cluster("ap-1", where("ap", "ap-a", "metal")) },
+	"ap-1": func() Cluster { return cluster("ap-1", where("ap", "ap-a", "metal"), serving("/v1/Pod")) },
+}
+
+func sets(names ...string) func(*Cluster) { return func(c *Cluster) { c.Sets = names } }
+
+func serving(kinds ...string) func(*Cluster) { return func(c *Cluster) { c.APIs = APIsOf(kinds) } }
+
+func property(key, value string) func(*Cluster) {
+	return func(c *Cluster) {
+		c.Properties = maps.Clone(c.Properties)
+		if c.Properties == nil {
+			c.Properties = map[string]string{}
+		}
+		c.Properties[key] = value
+	}
 }
 
 // where a cluster is, through the API object, so that its fields are those that
@@ -39,7 +59,7 @@ func where(region, zone, provider string) func(*Cluster) {
 // chosen clusters under a placement in YAML, as people write it.
 func chosen(t *testing.T, text string) string {
 	t.Helper()
-	var p v1alpha1.Placement
+	var p v1alpha1.PlacementSpec
 	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +96,21 @@ func TestPlacementFields(t *testing.T) {
 		{"clusterAffinity.fieldSelector.matchExpressions.values", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [ap, eu]}]}}", all},
 		{"clusterAffinity.fieldSelector.matchExpressions all", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}, {key: provider, operator: NotIn, values: [aws]}]}}", "eu-2"},
 		{"clusterAffinity all of it", "clusterAffinity: {clusterNames: [eu-1, eu-2, us-1], exclude: [us-1], labelSelector: {matchLabels: {env: prod}}, fieldSelector: {matchExpressions: [{key: zone, operator: NotIn, values: [eu-b]}]}}", "eu-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.key of a property", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: In, values: ['3']}]}}", "eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Exists", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Exists}]}}", "eu-1 eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator DoesNotExist", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: DoesNotExist}]}}", "ap-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Gt", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Gt, values: ['3']}]}}", "eu-1"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Lt", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Lt, values: ['12']}]}}", "eu-2"},
+		{"clusterAffinity.fieldSelector.matchExpressions.operator Gt of what is no number", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: zone, operator: Gt, values: ['3']}]}}", ""},
+		{"clusterSets", "clusterSets: [paid, other]", "eu-1"},
+		{"clusterSets several", "clusterSets: [paid, europe]", "eu-1 eu-2"},
+		{"celSelector", "celSelector: \"cluster.labels['env'] == 'prod' || cluster.provider == 'metal'\"", "ap-1 eu-1"},
+		{"celSelector over sets and properties", "celSelector: \"'europe' in cluster.sets && int(cluster.properties['nodes']) > 10\"", "eu-1"},
+		{"celSelector that is malformed", "celSelector: \"cluster.labels[\"", ""},
+		{"apis.apiVersion", "apis: [{apiVersion: apps/v1beta1}]", "eu-2"},
+		{"apis.apiVersion of the core group", "apis: [{apiVersion: v1, kind: Pod}]", all},
+		{"apis.kind", "apis: [{apiVersion: apps/v1, kind: Deployment}]", "eu-1 eu-2"},
+		{"apis all of them", "apis: [{apiVersion: apps/v1, kind: Deployment}, {apiVersion: apps/v1beta1, kind: Deployment}]", "eu-2"},
 		{"clusterTolerations Exists", "clusterTolerations: [{key: dedicated, operator: Exists}]", all + " us-1"},
 		{"clusterTolerations Equal", "clusterTolerations: [{key: dedicated, operator: Equal, value: gpu, effect: NoSchedule}]", all + " us-1"},
 		{"clusterTolerations.key", "clusterTolerations: [{key: other, operator: Exists}]", all},
@@ -103,7 +138,7 @@ func TestWeightFields(t *testing.T) {
 		{"weight", "[{targetCluster: {}, weight: 1000000}, {targetCluster: {clusterNames: [ap-1]}, weight: 5}]", "ap-1=1000005 eu-1=1000000 eu-2=1000000"},
 	} {
 		t.Run(tc.field, func(t *testing.T) {
-			var p v1alpha1.Placement
+			var p v1alpha1.PlacementSpec
 			text := "replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: " + tc.list + "}}"
 			if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
 				t.Fatal(err)
@@ -127,7 +162,7 @@ func TestReplicaDivisionPreference(t *testing.T) {
 	for _, preference := range []v1alpha1.ReplicaDivisionPreference{v1alpha1.DivideWeighted, ""} {
 		p := weights(weight(1, "a"), weight(2, "b"))
 		p.ReplicaScheduling.ReplicaDivisionPreference = preference
-		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{web.Key, 9}}, Now: now}
+		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}, Now: now}
 		got = append(got, shares(Schedule(in), web))
 	}
 	if want := "a=3 b=6"; got[0] != want || got[1] != want {
@@ -152,7 +187,7 @@ func TestClusterFields(t *testing.T) {
 		{"spec.taints.effect", "clusterTolerations: [{key: k, operator: Exists, effect: NoSchedule}]", func(s *v1alpha1.ClusterSpec) { s.Taints[0].Effect = corev1.TaintEffectNoExecute }, "Out taints"},
 	} {
 		t.Run(tc.field, func(t *testing.T) {
-			var p v1alpha1.Placement
+			var p v1alpha1.PlacementSpec
 			if err := yaml.UnmarshalStrict([]byte(tc.placement), &p); err != nil {
 				t.Fatal(err)
 			}
@@ -170,5 +205,68 @@ func TestClusterFields(t *testing.T) {
 				t.Errorf("after: %s, want %s", v, tc.want)
 			}
 		})
+	}
+}
+
+// Every other leaf of replicaScheduling changes who gets what. The names of the cases
+// are the paths of the fields.
+func TestReplicaSchedulingFields(t *testing.T) {
+	for _, tc := range []struct{ field, scheduling, running, want, short string }{
+		{"replicaDivisionPreference Weighted", "{replicaDivisionPreference: Weighted}", "", "a=5 b=5", ""},
+		{"replicaDivisionPreference Aggregated", "{replicaDivisionPreference: Aggregated}", "b", "a=0 b=10", ""},
+		{"replicaDivisionPreference Aggregated, bounded", "{replicaDivisionPreference: Aggregated, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [b]}, maxReplicas: 7}]}}", "b", "a=3 b=7", ""},
+		{"minReplicas", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, minReplicas: 4}, {targetCluster: {clusterNames: [b]}, weight: 9}]}}", "", "a=4 b=6", ""},
+		{"maxReplicas", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, maxReplicas: 2}, {targetCluster: {clusterNames: [b]}, weight: 1}]}}", "", "a=2 b=8", ""},
+		{"the tightest bounds", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, minReplicas: 6, maxReplicas: 9}, {targetCluster: {}, weight: 1, minReplicas: 2, maxReplicas: 8}]}}", "", "a=7 b=3", ""},
+		{"onShortage PlaceWhatFits", "{onShortage: PlaceWhatFits, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 3}]}}", "b", "a=3 b=3", "4 of 10"},
+		{"onShortage PlaceNothing", "{onShortage: PlaceNothing, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 3}]}}", "b", "a=0 b=2", "8 of 10"},
+		{"onShortage PlaceNothing, where all fit", "{onShortage: PlaceNothing, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 5}]}}", "b", "a=5 b=5", ""},
+	} {
+		t.Run(tc.field, func(t *testing.T) {
+			var p v1alpha1.PlacementSpec
+			if err := yaml.UnmarshalStrict([]byte("replicaScheduling: "+tc.scheduling), &p); err != nil {
+				t.Fatal(err)
+			}
+			in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 10}}, Now: now}
+			if tc.running != "" {
+				in.Rows = map[string]atoll.RowSpec{tc.running: running(cluster(tc.running), web, 2)}
+			}
+			d, short := Schedule(in), ""
+			for _, s := range d.Assign(nil).Short {
+				short = fmt.Sprintf("%d of %d", s.Unplaced, s.Replicas)
+			}
+			if got := shares(d, web); got != tc.want || short != tc.short {
+				t.Errorf("shares %s, short %q; want %s, %q", got, short, tc.want, tc.short)
+			}
+		})
+	}
+}
+
+// A workload that is not divided goes where all of it may be, and no further.
+func TestWholeWithinBounds(t *testing.T) {
+	bounded := func(a, b int64) v1alpha1.PlacementSpec {
+		p := weights(weight(9, "a"), weight(1, "b"))
+		list := p.ReplicaScheduling.WeightPreference.StaticWeightList
+		list[0].MaxReplicas, list[1].MaxReplicas = a, b
+		return p
+	}
+	for _, tc := range []struct {
+		p    v1alpha1.PlacementSpec
+		n    int64
+		want string
+		left int64
+	}{
+		{bounded(3, 5), 3, "a=3! b=0", 0},
+		{bounded(3, 5), 4, "a=0 b=4!", 0},
+		{bounded(3, 5), 7, "a=0 b=5!", 2},
+	} {
+		d := Schedule(Input{Bundle: "b", Placement: tc.p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: db.Key, Replicas: tc.n}}, Now: now})
+		var left int64
+		for _, s := range d.Assign(nil).Short {
+			left = s.Unplaced
+		}
+		if got := shares(d, db); got != tc.want || left != tc.left {
+			t.Errorf("%d: %s, %d left; want %s, %d", tc.n, got, left, tc.want, tc.left)
+		}
 	}
 }

@@ -4,30 +4,38 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Cluster is what placement sees of a Cluster: only what was set on the hub.
+// Cluster is what placement sees of a Cluster: what was set on the hub, which kinds it
+// serves, and of what its agent reports else the properties that the hub's admin listed.
 type Cluster struct {
 	atoll.ClusterView
 	UID      string
 	Accepted bool
 	Deleting bool
 	Taints   []v1alpha1.Taint
+	// Resources that its agent reported, by name. Only scores look at them.
+	Resources []Amount
+	// Sets: names of the ClusterSets that it is in.
+	Sets []string
+	// APIs that it serves; nil: not known.
+	APIs *APIs
 }
 
-// ClusterOf an API object; shares memory with it.
+// ClusterOf an API object; shares memory with it. Sets, APIs and properties, which the
+// object alone does not tell, are the caller's to add.
 func ClusterOf(c *v1alpha1.Cluster) Cluster {
 	return Cluster{
 		ClusterView: atoll.ViewOf(c), UID: string(c.UID),
 		Accepted: c.Spec.Accepted, Deleting: c.DeletionTimestamp != nil, Taints: c.Spec.Taints,
+		Resources: AmountsOf(&c.Status.Resources),
 	}
 }
 
@@ -37,51 +45,85 @@ const (
 	FilterDeleting = "deleting"
 	FilterExclude  = "exclude"
 	FilterNames    = "clusterNames"
+	FilterBound    = "NotInBoundSet"
+	FilterSets     = "clusterSets"
 	FilterLabels   = "labelSelector"
 	FilterFields   = "fieldSelector"
+	FilterAPIs     = "apis"
+	FilterKinds    = "kinds"
+	FilterCEL      = "celSelector"
 	FilterTaints   = "taints"
 )
 
-// Filter is a placement made ready to be asked about many clusters.
+// Terms are all that decides which clusters may hold a Bundle.
+type Terms struct {
+	Placement v1alpha1.PlacementSpec
+	// Bound names the ClusterSets that the Bundle's namespace may use; nil: it may use
+	// every cluster.
+	Bound []string
+	// Kinds that the Bundle's items are of and that it does not bring along itself, as
+	// APIs names them: "group/version/Kind".
+	Kinds []string
+}
+
+// Filter is Terms made ready to be asked about many clusters.
 type Filter struct {
-	names, exclude map[string]bool
-	labels         labels.Selector
-	labelsReason   string
-	fields         *v1alpha1.ClusterAffinity
-	tolerations    []corev1.Toleration
-	labelPrint     string
-	fieldPrint     string
-	// print of the selectors, as rows remember it.
+	selectors
+	bound       map[string]bool
+	boundReason string
+	apis        []string
+	apisPrint   string
+	kinds       []string
+	tolerations []corev1.Toleration
+	choice      *choice
+	// print of the selectors and of the choice, as rows remember it.
 	print string
 }
 
-// Compile a placement. A malformed label selector refuses every cluster, with the
-// error as the reason; admission keeps those out.
-func Compile(p v1alpha1.Placement) *Filter {
-	f := &Filter{tolerations: p.ClusterTolerations}
-	a := p.ClusterAffinity
-	if a == nil {
-		return f
-	}
-	f.names, f.exclude = set(a.ClusterNames), set(a.ExcludeClusters)
-	if a.LabelSelector != nil {
-		sel, err := metav1.LabelSelectorAsSelector(a.LabelSelector)
-		if err != nil {
-			f.labels, f.labelsReason = labels.Nothing(), fmt.Sprintf("labelSelector is malformed: %v", err)
-			f.labelPrint = print8(a.LabelSelector)
-		} else {
-			f.labels, f.labelsReason = sel, fmt.Sprintf("labels do not match %q", sel)
-			f.labelPrint = print8(sel.String())
+// Compile a placement alone.
+func Compile(p v1alpha1.PlacementSpec) *Filter { return Terms{Placement: p}.Compile() }
+
+// Compile the terms. What is malformed refuses every cluster, with the error as the
+// reason; admission keeps that out.
+func (t Terms) Compile() *Filter {
+	p := &t.Placement
+	f := &Filter{selectors: compileAffinity(p.ClusterAffinity), tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p)}
+	f.useSets(p.ClusterSets)
+	f.useCEL(p.CELSelector)
+	if t.Bound != nil {
+		f.bound = make(map[string]bool, len(t.Bound))
+		for _, s := range t.Bound {
+			f.bound[s] = true
 		}
+		f.boundReason = boundReason(t.Bound)
 	}
-	if a.FieldSelector != nil {
-		f.fields = &v1alpha1.ClusterAffinity{FieldSelector: a.FieldSelector}
-		f.fieldPrint = print8(a.FieldSelector)
+	for _, a := range p.APIs {
+		f.apis = append(f.apis, nameAPI(a))
 	}
-	if f.labelPrint != "" || f.fieldPrint != "" {
-		f.print = f.labelPrint + "." + f.fieldPrint
+	if len(f.apis) > 0 {
+		f.apisPrint = print8(slices.Sorted(slices.Values(f.apis)))
+	}
+	f.print = printOf(f.labelPrint, f.fieldPrint, f.celPrint, f.setsPrint, f.apisPrint)
+	if f.choice != nil {
+		f.print = withChoice(f.print, f.choice.print)
 	}
 	return f
+}
+
+func boundReason(bound []string) string {
+	if len(bound) == 0 {
+		return "no cluster set is bound to the namespace: a ClusterSetBinding is needed"
+	}
+	return fmt.Sprintf("is in none of the cluster sets that the namespace may use (%s)", list(bound))
+}
+
+// list names for people, the first few of them.
+func list(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 func set(names []string) map[string]bool {
@@ -97,11 +139,48 @@ func set(names []string) map[string]bool {
 
 func print8(v any) string { return atoll.HashJSON(v)[:8] }
 
+// The places of the prints in what rows remember.
+const (
+	printLabels = iota
+	printFields
+	printCEL
+	printSets
+	printAPIs
+)
+
+// printOf selectors, in the order of the places. The first two are always there if any
+// is, as they were before there were others.
+func printOf(prints ...string) string {
+	n := len(prints)
+	for n > 0 && prints[n-1] == "" {
+		n--
+	}
+	if n == 0 {
+		return ""
+	}
+	return strings.Join(prints[:max(n, 2)], ".")
+}
+
+// printAt gives the print at a place of what a row remembers.
+func printAt(prints string, place int) string {
+	for ; place > 0; place-- {
+		_, prints, _ = strings.Cut(prints, ".")
+	}
+	first, _, _ := strings.Cut(prints, ".")
+	return first
+}
+
 // Fits tells whether a cluster that does not hold the Bundle yet may get it, and
 // if not, which filter refuses it and why.
 func (f *Filter) Fits(c Cluster) (ok bool, filter, reason string) {
-	r, refused := f.first(&c)
+	r, refused := f.first(&c, true)
 	return !refused, r.filter, r.reason
+}
+
+// Admits is Fits without a reason: it allocates nothing, but for what expressions do.
+func (f *Filter) Admits(c *Cluster) bool {
+	_, refused := f.first(c, false)
+	return !refused
 }
 
 // Names of the clusters that the placement names; nil when it names none, so that any
@@ -116,25 +195,36 @@ func (f *Filter) Names() []string {
 // refusal by one filter.
 type refusal struct {
 	filter, reason string
-	// print of the selector that refuses; empty for filters that have none.
+	// print of the selector that refuses, and its place; empty for filters that have
+	// none.
 	print string
+	place int
+	// reported: it rests on what the agent reports, so that it takes nothing away.
+	reported bool
 }
 
-// first refusal of a cluster that does not hold the Bundle yet.
-func (f *Filter) first(c *Cluster) (r refusal, refused bool) {
-	if r, refused = f.admitted(c); refused {
+// first refusal of a cluster that does not hold the Bundle yet. Reasons are only made
+// where they are to be said.
+func (f *Filter) first(c *Cluster, say bool) (r refusal, refused bool) {
+	if r, refused = f.admitted(c, say); refused {
 		return r, true
 	}
-	if r, refused = f.named(c); refused {
+	if r, refused = f.inBounds(c); refused {
 		return r, true
 	}
-	if r, refused = f.selected(c); refused {
+	if r, refused = f.selectors.first(c, say); refused {
 		return r, true
 	}
-	if r, refused = f.fielded(c); refused {
+	if r, refused = f.tainted(c, true, say); refused {
 		return r, true
 	}
-	return f.tainted(c, true)
+	if r, refused = f.serves(c, say); refused {
+		return r, true
+	}
+	if r, refused = f.serveKinds(c, say); refused {
+		return r, true
+	}
+	return f.expressed(c, say)
 }
 
 // refusals of a cluster that holds the Bundle, in the order of the filters: all but
@@ -145,76 +235,94 @@ func (f *Filter) refusals(c *Cluster) (out []refusal) {
 			out = append(out, r)
 		}
 	}
-	add(f.admitted(c))
+	add(f.admitted(c, true))
 	add(f.named(c))
+	add(f.inBounds(c))
+	add(f.inSets(c, true))
 	add(f.selected(c))
-	add(f.fielded(c))
-	add(f.tainted(c, false))
+	add(f.fielded(c, true))
+	add(f.serves(c, true))
+	add(f.serveKinds(c, true))
+	add(f.expressed(c, true))
+	add(f.tainted(c, false, true))
 	return out
 }
 
-func (f *Filter) admitted(c *Cluster) (refusal, bool) {
+func (f *Filter) admitted(c *Cluster, say bool) (refusal, bool) {
 	switch {
 	case !c.Accepted:
-		return refusal{filter: FilterAccepted, reason: "not accepted: `atoll accept " + c.Name + "` is missing"}, true
+		r := refusal{filter: FilterAccepted}
+		if say {
+			r.reason = "not accepted: `atoll accept " + c.Name + "` is missing"
+		}
+		return r, true
 	case c.Deleting:
 		return refusal{filter: FilterDeleting, reason: "the Cluster is being deleted"}, true
 	}
 	return refusal{}, false
 }
 
-func (f *Filter) named(c *Cluster) (refusal, bool) {
-	switch {
-	case f.exclude[c.Name]:
-		return refusal{filter: FilterExclude, reason: "named in exclude"}, true
-	case f.names != nil && !f.names[c.Name]:
-		return refusal{filter: FilterNames, reason: "not named in clusterNames"}, true
-	}
-	return refusal{}, false
-}
-
-func (f *Filter) selected(c *Cluster) (refusal, bool) {
-	if f.labels == nil || f.labels.Matches(labels.Set(c.Labels)) {
+// inBounds tells whether the namespace may use the cluster.
+func (f *Filter) inBounds(c *Cluster) (refusal, bool) {
+	if f.bound == nil || anyOf(f.bound, c.Sets) {
 		return refusal{}, false
 	}
-	return refusal{filter: FilterLabels, reason: f.labelsReason, print: f.labelPrint}, true
+	return refusal{filter: FilterBound, reason: f.boundReason}, true
 }
 
-func (f *Filter) fielded(c *Cluster) (refusal, bool) {
-	if f.fields == nil {
-		return refusal{}, false
+func anyOf(m map[string]bool, names []string) bool {
+	for _, n := range names {
+		if m[n] {
+			return true
+		}
 	}
-	ok, reason := atoll.MatchAffinity(f.fields, c.ClusterView)
-	return refusal{filter: FilterFields, reason: reason, print: f.fieldPrint}, !ok
+	return false
 }
 
 // tainted checks NoSchedule taints, and for clusters that do not hold the Bundle
 // yet also NoExecute ones: what would be evicted is not placed, so a toleration
 // for some seconds admits nothing new.
-func (f *Filter) tainted(c *Cluster, newcomer bool) (refusal, bool) {
-	for _, t := range c.Taints {
-		if t.Effect == corev1.TaintEffectNoExecute && !newcomer {
+func (f *Filter) tainted(c *Cluster, newcomer, say bool) (refusal, bool) {
+	for i := range c.Taints {
+		t := &c.Taints[i]
+		if t.Effect == corev1.TaintEffectNoExecute && !newcomer || t.Effect == corev1.TaintEffectPreferNoSchedule {
 			continue
 		}
-		tol, tolerated := f.tolerates(t)
-		switch {
-		case !tolerated:
-			return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is not tolerated", name(t))}, true
-		case t.Effect == corev1.TaintEffectNoExecute && tol.TolerationSeconds != nil:
-			return refusal{filter: FilterTaints, reason: fmt.Sprintf("taint %s is tolerated for %d s only", name(t), *tol.TolerationSeconds)}, true
+		tol := f.tolerates(t)
+		if tol != nil && (t.Effect != corev1.TaintEffectNoExecute || tol.TolerationSeconds == nil) {
+			continue
 		}
+		r := refusal{filter: FilterTaints}
+		switch {
+		case say && tol == nil:
+			r.reason = fmt.Sprintf("taint %s is not tolerated", name(t))
+		case say:
+			r.reason = fmt.Sprintf("taint %s is tolerated for %d s only", name(t), *tol.TolerationSeconds)
+		}
+		return r, true
 	}
 	return refusal{}, false
 }
 
+// avoided counts the PreferNoSchedule taints of the cluster that are not tolerated.
+func (f *Filter) avoided(c *Cluster) (n int) {
+	for i := range c.Taints {
+		if t := &c.Taints[i]; t.Effect == corev1.TaintEffectPreferNoSchedule && f.tolerates(t) == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // eviction tells when NoExecute taints take out what runs; zero: never.
 func (f *Filter) eviction(c *Cluster, now time.Time) (at time.Time, reason string) {
-	for _, t := range c.Taints {
+	for i := range c.Taints {
+		t := &c.Taints[i]
 		if t.Effect != corev1.TaintEffectNoExecute {
 			continue
 		}
 		end, why := now, fmt.Sprintf("taint %s is not tolerated", name(t))
-		if tol, tolerated := f.tolerates(t); tolerated {
+		if tol := f.tolerates(t); tol != nil {
 			if tol.TolerationSeconds == nil {
 				continue
 			}
@@ -236,17 +344,17 @@ func (f *Filter) eviction(c *Cluster, now time.Time) (at time.Time, reason strin
 // maxSeconds keeps a duration from overflowing: 100 years.
 const maxSeconds = 100 * 365 * 24 * 3600
 
-// tolerates gives the first toleration that covers the taint.
-func (f *Filter) tolerates(t v1alpha1.Taint) (corev1.Toleration, bool) {
-	for _, tol := range f.tolerations {
-		if covers(tol, t) {
-			return tol, true
+// tolerates gives the first toleration that covers the taint, nil if none does.
+func (f *Filter) tolerates(t *v1alpha1.Taint) *corev1.Toleration {
+	for i := range f.tolerations {
+		if covers(&f.tolerations[i], t) {
+			return &f.tolerations[i]
 		}
 	}
-	return corev1.Toleration{}, false
+	return nil
 }
 
-func covers(tol corev1.Toleration, t v1alpha1.Taint) bool {
+func covers(tol *corev1.Toleration, t *v1alpha1.Taint) bool {
 	if tol.Effect != "" && tol.Effect != t.Effect || tol.Key != "" && tol.Key != t.Key {
 		return false
 	}
@@ -259,7 +367,7 @@ func covers(tol corev1.Toleration, t v1alpha1.Taint) bool {
 	return false
 }
 
-func name(t v1alpha1.Taint) string {
+func name(t *v1alpha1.Taint) string {
 	if t.Value == "" {
 		return fmt.Sprintf("%s:%s", t.Key, t.Effect)
 	}

@@ -14,8 +14,9 @@ import (
 type Input struct {
 	// Bundle UID: decides between clusters with equal claims.
 	Bundle    string
-	Placement v1alpha1.Placement
-	// Filter is the placement compiled, if the caller has it; nil: Schedule does it.
+	Placement v1alpha1.PlacementSpec
+	// Filter is the Terms compiled, if the caller has it; nil: Schedule compiles the
+	// placement alone.
 	Filter    *Filter
 	WhenUnfit v1alpha1.WhenUnfit
 	// Clusters: all of the fleet, or at least all that fit or hold a row, but for
@@ -23,6 +24,15 @@ type Input struct {
 	Clusters []Cluster
 	// Elsewhere counts clusters that are not listed, and that fit and hold a row.
 	Elsewhere int
+	// Load tells how many other Bundles a cluster has, for the score Balance; nil: none.
+	// It answers the same while Schedule runs.
+	Load func(c *Cluster) int64 `json:"-"`
+	// Near gives, for the scores Affinity and AntiAffinity, the clusters of each of the
+	// Bundles that are asked for, this one never among them; nil: there are none.
+	Near func(*v1alpha1.NearBundles) [][]atoll.ClusterView `json:"-"`
+	// Rated gives, for the score ClusterScore, how the cluster is rated by a measure, from
+	// 0 to 1000; nil: 0.
+	Rated func(c *Cluster, measure string) int64 `json:"-"`
 	// Terse leaves out verdicts on clusters that do not fit and hold nothing.
 	Terse bool
 	// Workloads whose replicas are shared out: the items that the content marks as
@@ -32,15 +42,6 @@ type Input struct {
 	Rows map[string]atoll.RowSpec
 	Now  time.Time
 }
-
-// Workload is an item that states replicas.
-type Workload struct {
-	Key      atoll.ItemKey
-	Replicas int64
-}
-
-// whole workloads are not divided: all of their replicas go to one cluster.
-func (w Workload) whole() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
 
 // Outcome for one cluster.
 type Outcome string
@@ -74,8 +75,11 @@ type Verdict struct {
 	Placement string
 	// EvictAt is when a NoExecute taint will take the Bundle out; zero: never.
 	EvictAt time.Time
-	// Weight in divisions, for Placed and Kept.
+	// Weight in divisions, for Placed and Kept, and the bounds of shares.
 	Weight int64
+	Bounds Bounds
+	// Score of a newcomer among which was chosen, of 1,000,000.
+	Score int64
 }
 
 // Decision about a Bundle. Read-only.
@@ -84,13 +88,28 @@ type Decision struct {
 	Verdicts []Verdict
 	// NoFit: no cluster fits, and that is not on purpose.
 	NoFit bool
+	// Unmet says which minimum of the spread cannot be had, so that nothing changes;
+	// NoFit is set then too.
+	Unmet string
+	// Hungry: of clusters that come to fit, one may be chosen. Not said where all that
+	// fit are.
+	Hungry bool
 	// EvictAt is when the first eviction is due; zero: none is.
 	EvictAt time.Time
+	// LookAt is when a dwell ends that keeps a better place from being taken; zero: none
+	// does. Standing is how scores stood where the Bundle may move; nil: it may not now.
+	LookAt   time.Time
+	Standing *Standing
 
-	seed      string
-	workloads []Workload
+	seed       string
+	scheduling v1alpha1.ReplicaScheduling
+	workloads  []Workload
 	// rows that clusters hold: not those that are Removing or another cluster's.
 	rows map[string]atoll.RowSpec
+	// all rows that there are, those that are Removing and others' too.
+	all map[string]atoll.RowSpec
+	// room that is known of clusters, by name; nil: of none.
+	room map[string]atoll.Room
 }
 
 // Schedule decides.
@@ -99,11 +118,16 @@ func Schedule(in Input) Decision {
 	if f == nil {
 		f = Compile(in.Placement)
 	}
-	d := Decision{seed: in.Bundle, workloads: in.Workloads}
+	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads}
 	if len(in.Workloads) > 0 {
-		d.rows = make(map[string]atoll.RowSpec, len(in.Rows))
+		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
 	}
-	weigh := weigher(in.Placement.ReplicaScheduling.WeightPreference)
+	var among *pool
+	if f.choice != nil {
+		in.Clusters = inOrder(in.Clusters)
+		among = newPool(f, &in)
+	}
+	weigh := weigher(in.Placement.ReplicaScheduling)
 	seen, placed := 0, in.Elsewhere
 	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
 	for i := range in.Clusters {
@@ -118,20 +142,29 @@ func Schedule(in Input) Decision {
 				}
 			}
 		}
-		v := f.judge(c, row, in.WhenUnfit, in.Now)
-		if in.Terse && !has && v.Outcome == Out {
+		if in.Terse && !has && !f.Admits(c) {
+			continue
+		}
+		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed, Placement: f.print}
+		if has || !in.Terse {
+			v = f.judge(c, row, in.WhenUnfit, in.Now)
+		}
+		if among != nil && among.offer(i, row, &v, &d) {
 			continue
 		}
 		if v.Outcome == Placed || v.Outcome == Kept {
-			v.Weight = weigh(c)
+			v.Weight, v.Bounds = weigh(c)
 		}
-		if v.Outcome == Placed {
+		if v.Outcome == Placed && among == nil {
 			placed++
 		}
 		if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
 			d.EvictAt = v.EvictAt
 		}
 		d.Verdicts = append(d.Verdicts, v)
+	}
+	if among != nil {
+		placed += d.choose(among, weigh)
 	}
 	if seen < len(in.Rows) {
 		d.gone(in)
@@ -164,26 +197,40 @@ func (d *Decision) gone(in Input) {
 
 // keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
 // wish.
-func (d *Decision) keepAll(weigh func(*Cluster) int64, in Input) {
-	byName := map[string]*Cluster{}
+func (d *Decision) keepAll(weigh func(*Cluster) (int64, Bounds), in Input) {
+	if !slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == Leaves }) {
+		return
+	}
+	byName := make(map[string]*Cluster, len(in.Rows))
 	for i := range in.Clusters {
-		byName[in.Clusters[i].Name] = &in.Clusters[i]
+		if _, has := in.Rows[in.Clusters[i].Name]; has {
+			byName[in.Clusters[i].Name] = &in.Clusters[i]
+		}
 	}
 	for i, v := range d.Verdicts {
 		if v.Outcome == Leaves {
 			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
 			v.Placement = in.Rows[v.Cluster].Placement
-			v.Weight = weigh(byName[v.Cluster])
+			v.Weight, v.Bounds = weigh(byName[v.Cluster])
 			d.Verdicts[i] = v
 		}
 	}
+}
+
+// Judge one cluster by itself, whatever others there are: as if all that fit were chosen.
+// row is its row of the Bundle, nil if it has none; now decides on evictions.
+func (f *Filter) Judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+	if row != nil && (row.UID != c.UID || row.Phase == atoll.RowRemoving && !c.Deleting) {
+		row = nil
+	}
+	return f.judge(c, row, unfit, now)
 }
 
 // judge one cluster; row is what it holds of the Bundle, nil if nothing.
 func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	v := Verdict{Cluster: c.Name, UID: c.UID}
 	if row == nil {
-		r, refused := f.first(c)
+		r, refused := f.first(c, true)
 		if v.Outcome = Out; !refused {
 			v.Outcome, v.Placement = Placed, f.print
 		}
@@ -212,58 +259,28 @@ func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit,
 		return v
 	}
 	v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowUnfit, rs[0].filter, rs[0].reason
-	if unfit == v1alpha1.UnfitRemove && rs[0].filter != FilterAccepted {
-		v.Outcome = Leaves
+	if unfit != v1alpha1.UnfitRemove || rs[0].filter == FilterAccepted {
+		return v
+	}
+	for _, r := range rs {
+		if !r.reported {
+			v.Outcome, v.Filter, v.Reason = Leaves, r.filter, r.reason
+			break
+		}
 	}
 	return v
 }
 
 // edited tells whether the refusal comes from an edit of the placement: names do
 // not drift, and a selector that the row does not remember is a new one. Whether
-// a cluster is accepted or tainted NoSchedule is never an edit.
+// a cluster is accepted, tainted NoSchedule, in a set that the namespace may use or
+// serves the Bundle's kinds is never an edit.
 func edited(r refusal, row atoll.RowSpec) bool {
-	labels, fields, _ := strings.Cut(row.Placement, ".")
 	switch r.filter {
 	case FilterExclude, FilterNames:
 		return true
-	case FilterLabels:
-		return r.print != labels
-	case FilterFields:
-		return r.print != fields
 	}
-	return false
-}
-
-// weigher gives the static weight of a cluster: the sum of the entries that match
-// it, or 1 for all where there is no preference.
-func weigher(p *v1alpha1.ClusterPreferences) func(*Cluster) int64 {
-	if p == nil {
-		return func(*Cluster) int64 { return 1 }
-	}
-	type entry struct {
-		filter *Filter
-		weight int64
-	}
-	entries := make([]entry, 0, len(p.StaticWeightList))
-	for _, e := range p.StaticWeightList {
-		entries = append(entries, entry{Compile(v1alpha1.Placement{ClusterAffinity: &e.TargetCluster}), min(e.Weight, MaxWeight)})
-	}
-	return func(c *Cluster) (sum int64) {
-		for _, e := range entries {
-			if e.weight > 0 && e.filter.matches(c) {
-				sum = min(sum+e.weight, MaxWeight)
-			}
-		}
-		return sum
-	}
-}
-
-// matches tells whether the affinity alone lets the cluster pass.
-func (f *Filter) matches(c *Cluster) bool {
-	_, unnamed := f.named(c)
-	_, unselected := f.selected(c)
-	_, unfielded := f.fielded(c)
-	return !unnamed && !unselected && !unfielded
+	return r.print != "" && r.print != printAt(printOfFilters(row.Placement), r.place)
 }
 
 // Verdict on one cluster by name; false when the decision knows none.

@@ -44,8 +44,8 @@ func taint(key, value string, effect corev1.TaintEffect, ago time.Duration) func
 	}
 }
 
-func affinity(a v1alpha1.ClusterAffinity) v1alpha1.Placement {
-	return v1alpha1.Placement{ClusterAffinity: &a}
+func affinity(a v1alpha1.ClusterAffinity) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ClusterAffinity: &a}
 }
 
 func matching(kv ...string) *metav1.LabelSelector {
@@ -61,7 +61,7 @@ func inRegion(regions ...string) *v1alpha1.FieldSelector {
 }
 
 // row as it is after the placement put it on the cluster.
-func row(c Cluster, p v1alpha1.Placement) atoll.RowSpec {
+func row(c Cluster, p v1alpha1.PlacementSpec) atoll.RowSpec {
 	return atoll.RowSpec{UID: c.UID, Generation: 1, Revision: "r1", Phase: atoll.RowActive, Placement: Compile(p).print}
 }
 
@@ -70,16 +70,18 @@ func seconds(n int64) *int64 { return &n }
 func TestFiltersOfNewcomers(t *testing.T) {
 	noSchedule := taint("maintenance", "", corev1.TaintEffectNoSchedule, 0)
 	noExecute := taint("down", "yes", corev1.TaintEffectNoExecute, 0)
-	tolerate := func(ts ...corev1.Toleration) v1alpha1.Placement { return v1alpha1.Placement{ClusterTolerations: ts} }
+	tolerate := func(ts ...corev1.Toleration) v1alpha1.PlacementSpec {
+		return v1alpha1.PlacementSpec{ClusterTolerations: ts}
+	}
 	for _, tc := range []struct {
 		name      string
 		cluster   Cluster
-		placement v1alpha1.Placement
+		placement v1alpha1.PlacementSpec
 		want      string
 	}{
-		{"nothing asked", cluster("a"), v1alpha1.Placement{}, "Placed"},
-		{"not accepted", cluster("a", func(c *Cluster) { c.Accepted = false }), v1alpha1.Placement{}, "Out (accepted: not accepted: `atoll accept a` is missing)"},
-		{"deleting", cluster("a", func(c *Cluster) { c.Deleting = true }), v1alpha1.Placement{}, "Out (deleting: the Cluster is being deleted)"},
+		{"nothing asked", cluster("a"), v1alpha1.PlacementSpec{}, "Placed"},
+		{"not accepted", cluster("a", func(c *Cluster) { c.Accepted = false }), v1alpha1.PlacementSpec{}, "Out (accepted: not accepted: `atoll accept a` is missing)"},
+		{"deleting", cluster("a", func(c *Cluster) { c.Deleting = true }), v1alpha1.PlacementSpec{}, "Out (deleting: the Cluster is being deleted)"},
 		{"excluded", cluster("a"), affinity(v1alpha1.ClusterAffinity{ExcludeClusters: []string{"b", "a"}, ClusterNames: []string{"a"}}), "Out (exclude: named in exclude)"},
 		{"named", cluster("a"), affinity(v1alpha1.ClusterAffinity{ClusterNames: []string{"b", "a"}}), "Placed"},
 		{"not named", cluster("a"), affinity(v1alpha1.ClusterAffinity{ClusterNames: []string{"b"}}), "Out (clusterNames: not named in clusterNames)"},
@@ -88,8 +90,8 @@ func TestFiltersOfNewcomers(t *testing.T) {
 		{"other labels", cluster("a"), affinity(v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod")}), `Out (labelSelector: labels do not match "env=prod")`},
 		{"fields", cluster("a", func(c *Cluster) { c.Region = "eu" }), affinity(v1alpha1.ClusterAffinity{FieldSelector: inRegion("eu")}), "Placed"},
 		{"other fields", cluster("a"), affinity(v1alpha1.ClusterAffinity{FieldSelector: inRegion("eu")}), `Out (fieldSelector: field region="" is not In ["eu"])`},
-		{"NoSchedule", cluster("a", noSchedule), v1alpha1.Placement{}, "Out (taints: taint maintenance:NoSchedule is not tolerated)"},
-		{"NoExecute", cluster("a", noExecute), v1alpha1.Placement{}, "Out (taints: taint down=yes:NoExecute is not tolerated)"},
+		{"NoSchedule", cluster("a", noSchedule), v1alpha1.PlacementSpec{}, "Out (taints: taint maintenance:NoSchedule is not tolerated)"},
+		{"NoExecute", cluster("a", noExecute), v1alpha1.PlacementSpec{}, "Out (taints: taint down=yes:NoExecute is not tolerated)"},
 		{"tolerated by Exists", cluster("a", noSchedule), tolerate(corev1.Toleration{Key: "maintenance", Operator: corev1.TolerationOpExists}), "Placed"},
 		{"tolerated by Equal", cluster("a", noExecute), tolerate(corev1.Toleration{Key: "down", Value: "yes"}), "Placed"},
 		{"another value", cluster("a", noExecute), tolerate(corev1.Toleration{Key: "down", Value: "no"}), "Out (taints: taint down=yes:NoExecute is not tolerated)"},
@@ -131,7 +133,7 @@ func TestDriftIsNotAnEdit(t *testing.T) {
 		name      string
 		cluster   Cluster
 		row       atoll.RowSpec
-		placement v1alpha1.Placement
+		placement v1alpha1.PlacementSpec
 		unfit     v1alpha1.WhenUnfit
 		outcome   Outcome
 		word      string
@@ -144,10 +146,10 @@ func TestDriftIsNotAnEdit(t *testing.T) {
 		{"the selector was edited", c, row(c, prod), dev, "", Leaves, atoll.RowPlacementEdited},
 		{"fields were added", c, row(c, prod), prodEU, "", Leaves, atoll.RowPlacementEdited},
 		{"fields drifted", c, row(c, prodEU), prodEU, "", Kept, atoll.RowUnfit},
-		{"a selector where there was none", c, row(c, v1alpha1.Placement{}), dev, "", Leaves, atoll.RowPlacementEdited},
+		{"a selector where there was none", c, row(c, v1alpha1.PlacementSpec{}), dev, "", Leaves, atoll.RowPlacementEdited},
 		{"the same selector written another way", c, row(c, prod), affinity(v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpIn, Values: []string{"prod"}}}}}), "", Placed, ""},
 		{"excluded", c, row(c, prod), affinity(v1alpha1.ClusterAffinity{ExcludeClusters: []string{"a"}}), "", Leaves, atoll.RowPlacementEdited},
-		{"not named any more", c, row(c, v1alpha1.Placement{}), affinity(v1alpha1.ClusterAffinity{ClusterNames: []string{"b"}}), "", Leaves, atoll.RowPlacementEdited},
+		{"not named any more", c, row(c, v1alpha1.PlacementSpec{}), affinity(v1alpha1.ClusterAffinity{ClusterNames: []string{"b"}}), "", Leaves, atoll.RowPlacementEdited},
 		{"denied", cluster("a", label("env", "prod"), func(c *Cluster) { c.Accepted = false }), row(c, prod), prod, v1alpha1.UnfitRemove, Kept, atoll.RowUnfit},
 		{"NoSchedule", withTaint(corev1.TaintEffectNoSchedule, 0), row(c, prod), prod, "", Kept, atoll.RowUnfit},
 		{"NoSchedule, Remove", withTaint(corev1.TaintEffectNoSchedule, 0), row(c, prod), prod, v1alpha1.UnfitRemove, Leaves, atoll.RowUnfit},
@@ -182,7 +184,7 @@ func TestDriftIsNotAnEdit(t *testing.T) {
 
 func TestNothingFitsClearsNothing(t *testing.T) {
 	a, b := cluster("a"), cluster("b")
-	rows := map[string]atoll.RowSpec{"a": row(a, v1alpha1.Placement{}), "b": row(b, v1alpha1.Placement{})}
+	rows := map[string]atoll.RowSpec{"a": row(a, v1alpha1.PlacementSpec{}), "b": row(b, v1alpha1.PlacementSpec{})}
 	slip := affinity(v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prdo")})
 	d := Schedule(Input{Placement: slip, Clusters: []Cluster{a, b}, Rows: rows, Now: now})
 	for _, v := range d.Verdicts {
@@ -213,7 +215,7 @@ func TestVanishedAndReplacedClusters(t *testing.T) {
 	other := cluster("b")
 	other.UID = "new"
 	d := Schedule(Input{Clusters: []Cluster{a, other}, Now: now, Rows: map[string]atoll.RowSpec{
-		"a": row(a, v1alpha1.Placement{}), "b": row(cluster("b"), v1alpha1.Placement{}), "c": row(cluster("c"), v1alpha1.Placement{}),
+		"a": row(a, v1alpha1.PlacementSpec{}), "b": row(cluster("b"), v1alpha1.PlacementSpec{}), "c": row(cluster("c"), v1alpha1.PlacementSpec{}),
 	}})
 	for name, want := range map[string]Outcome{"a": Placed, "b": Placed, "c": Gone} {
 		if v, ok := d.Verdict(name); !ok || v.Outcome != want {
@@ -244,8 +246,8 @@ func TestEvictionTimes(t *testing.T) {
 		{[]corev1.Toleration{tol("x", seconds(1<<62)), tol("y", nil)}, maxSeconds*time.Second - 10*time.Second},
 	} {
 		d := Schedule(Input{
-			Placement: v1alpha1.Placement{ClusterTolerations: tc.tolerations}, Now: now,
-			Clusters: []Cluster{c, cluster("b")}, Rows: map[string]atoll.RowSpec{"a": row(c, v1alpha1.Placement{})},
+			Placement: v1alpha1.PlacementSpec{ClusterTolerations: tc.tolerations}, Now: now,
+			Clusters: []Cluster{c, cluster("b")}, Rows: map[string]atoll.RowSpec{"a": row(c, v1alpha1.PlacementSpec{})},
 		})
 		v, _ := d.Verdict("a")
 		want := time.Time{}
@@ -258,8 +260,8 @@ func TestEvictionTimes(t *testing.T) {
 	}
 	c.Taints[0].TimeAdded, c.Taints[1].TimeAdded = nil, nil
 	d := Schedule(Input{
-		Placement: v1alpha1.Placement{ClusterTolerations: []corev1.Toleration{tol("", seconds(1))}}, Now: now,
-		Clusters: []Cluster{c}, Rows: map[string]atoll.RowSpec{"a": row(c, v1alpha1.Placement{})},
+		Placement: v1alpha1.PlacementSpec{ClusterTolerations: []corev1.Toleration{tol("", seconds(1))}}, Now: now,
+		Clusters: []Cluster{c}, Rows: map[string]atoll.RowSpec{"a": row(c, v1alpha1.PlacementSpec{})},
 	})
 	if v, _ := d.Verdict("a"); v.Outcome != Placed || !v.EvictAt.IsZero() {
 		t.Errorf("a taint whose time is not known yet evicts: %s at %s", v, v.EvictAt)
@@ -303,7 +305,7 @@ func TestTheOrderOfClustersDoesNotMatter(t *testing.T) {
 			c := cluster(fmt.Sprint("c", i), label("env", []string{"prod", "dev"}[r.IntN(2)]))
 			cs = append(cs, c)
 			if r.IntN(2) == 0 {
-				spec := row(c, v1alpha1.Placement{})
+				spec := row(c, v1alpha1.PlacementSpec{})
 				spec.Assigned = map[string]int64{web.Key.String(): r.Int64N(5), db.Key.String(): r.Int64N(2)}
 				rows[c.Name] = spec
 			}
@@ -311,13 +313,13 @@ func TestTheOrderOfClustersDoesNotMatter(t *testing.T) {
 		in := Input{
 			Bundle: "b", Clusters: cs, Rows: rows, Now: now,
 			Placement: affinity(v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod")}),
-			Workloads: []Workload{{web.Key, r.Int64N(20)}, {db.Key, 3}},
+			Workloads: []Workload{{Key: web.Key, Replicas: r.Int64N(20)}, {Key: db.Key, Replicas: 3}},
 		}
 		d := Schedule(in)
 		in.Clusters = slices.Clone(cs)
 		rand.Shuffle(len(cs), func(i, j int) { in.Clusters[i], in.Clusters[j] = in.Clusters[j], in.Clusters[i] })
 		again := Schedule(in)
-		if !reflect.DeepEqual(d.Verdicts, again.Verdicts) || !reflect.DeepEqual(d.Assign(nil), again.Assign(nil)) {
+		if !reflect.DeepEqual(d.Verdicts, again.Verdicts) || !reflect.DeepEqual(d.Assign(nil).Shares, again.Assign(nil).Shares) {
 			t.Fatalf("the order matters:\n%v\n%v", d, again)
 		}
 	}
@@ -334,7 +336,7 @@ func shares(d Decision, w Workload, held ...string) string {
 	for _, h := range held {
 		hold[h] = true
 	}
-	got := d.Assign(hold)
+	got := d.Assign(hold).Shares
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(got)) {
 		s := fmt.Sprintf("%s=%d", c, got[c].Replicas[w.Key.String()])
@@ -347,7 +349,7 @@ func shares(d Decision, w Workload, held ...string) string {
 }
 
 func running(c Cluster, w Workload, n int64) atoll.RowSpec {
-	r := row(c, v1alpha1.Placement{})
+	r := row(c, v1alpha1.PlacementSpec{})
 	r.Assigned = map[string]int64{w.Key.String(): n}
 	return r
 }
@@ -359,8 +361,8 @@ func home(c Cluster, n int64) atoll.RowSpec {
 	return r
 }
 
-func weights(list ...v1alpha1.StaticClusterWeight) v1alpha1.Placement {
-	return v1alpha1.Placement{ReplicaScheduling: v1alpha1.ReplicaScheduling{
+func weights(list ...v1alpha1.StaticClusterWeight) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{
 		ReplicaSchedulingType: v1alpha1.Divided, WeightPreference: &v1alpha1.ClusterPreferences{StaticWeightList: list},
 	}}
 }
@@ -380,60 +382,60 @@ func TestAssign(t *testing.T) {
 		held     []string
 		want     string
 	}{
-		{name: "by weight", in: Input{Placement: weights(weight(1, "a"), weight(2, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}}}, workload: web, want: "a=3 b=6"},
-		{name: "entries that match add up", in: Input{Placement: weights(weight(1, "a", "b"), weight(1, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}}}, workload: web, want: "a=3 b=6"},
-		{name: "no entry, no replicas", in: Input{Placement: weights(weight(1, "a")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}}}, workload: web, want: "a=9 b=0"},
+		{name: "by weight", in: Input{Placement: weights(weight(1, "a"), weight(2, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=3 b=6"},
+		{name: "entries that match add up", in: Input{Placement: weights(weight(1, "a", "b"), weight(1, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=3 b=6"},
+		{name: "no entry, no replicas", in: Input{Placement: weights(weight(1, "a")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=9 b=0"},
 		{name: "no entry matches at all: everybody keeps theirs", in: Input{
-			Placement: weights(weight(1, "z")), Clusters: []Cluster{a, b}, Workloads: []Workload{{web.Key, 9}},
+			Placement: weights(weight(1, "z")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 5)},
 		}, workload: web, want: "a=5 b=0"},
 		{name: "a kept cluster keeps its share", in: Input{
-			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{web.Key, 10}},
+			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 10}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 4)},
 		}, workload: web, want: "a=3 b=3 c=4"},
 		{name: "nothing new goes to a kept cluster", in: Input{
-			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{web.Key, 20}},
+			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 20}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 4)},
 		}, workload: web, want: "a=8 b=8 c=4"},
 		{name: "a kept cluster shrinks with the total", in: Input{
-			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{web.Key, 2}},
+			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 2}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "c": running(c, web, 4)},
 		}, workload: web, want: "a=0 c=2"},
 		{name: "only kept clusters are left: they share", in: Input{
-			Clusters: []Cluster{tainted}, Workloads: []Workload{{web.Key, 6}},
+			Clusters: []Cluster{tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 6}},
 			Rows: map[string]atoll.RowSpec{"c": running(c, web, 4)},
 		}, workload: web, want: "c=6"},
 		{name: "what is held keeps its share", in: Input{
-			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{web.Key, 9}},
+			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{Key: web.Key, Replicas: 9}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 3)},
 		}, workload: web, held: []string{"c"}, want: "a=3 b=3 c=3"},
 		{name: "what leaves counts no more", in: Input{
-			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{web.Key, 8}},
+			Placement: excludeC, Clusters: []Cluster{a, b, c}, Workloads: []Workload{{Key: web.Key, Replicas: 8}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 2)},
 		}, workload: web, want: "a=4 b=4"},
-		{name: "a StatefulSet goes whole to the heaviest", in: Input{Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 3}}}, workload: db, want: "a=0 b=3!"},
+		{name: "a StatefulSet goes whole to the heaviest", in: Input{Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 3}}}, workload: db, want: "a=0 b=3!"},
 		{name: "and stays where it is", in: Input{
-			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 5}},
+			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 5}},
 			Rows: map[string]atoll.RowSpec{"a": home(a, 3), "b": running(b, db, 0)},
 		}, workload: db, want: "a=5! b=0"},
 		{name: "also where it is kept", in: Input{
-			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{db.Key, 5}},
+			Clusters: []Cluster{a, tainted}, Workloads: []Workload{{Key: db.Key, Replicas: 5}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": home(c, 3)},
 		}, workload: db, want: "a=0 c=5!"},
 		{name: "it leaves with its cluster", in: Input{
-			Placement: excludeC, Clusters: []Cluster{a, c}, Workloads: []Workload{{db.Key, 3}},
+			Placement: excludeC, Clusters: []Cluster{a, c}, Workloads: []Workload{{Key: db.Key, Replicas: 3}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, db, 0), "c": home(c, 3)},
 		}, workload: db, want: "a=3!"},
 		{name: "at 0 its home is remembered", in: Input{
-			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 0}},
+			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 0}},
 			Rows: map[string]atoll.RowSpec{"a": home(a, 3), "b": running(b, db, 0)},
 		}, workload: db, want: "a=0! b=0"},
 		{name: "and found again", in: Input{
-			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 2}},
+			Placement: weights(weight(1, "a"), weight(9, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 2}},
 			Rows: map[string]atoll.RowSpec{"a": home(a, 0), "b": running(b, db, 0)},
 		}, workload: db, want: "a=2! b=0"},
 		{name: "while it moves, the new home counts", in: Input{
-			Clusters: []Cluster{a, b}, Workloads: []Workload{{db.Key, 3}},
+			Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: db.Key, Replicas: 3}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, db, 3), "b": home(b, 3)},
 		}, workload: db, want: "a=0 b=3!"},
 	} {
@@ -454,7 +456,7 @@ func TestStatefulSetsOfABundleStayTogether(t *testing.T) {
 	for i := range 20 {
 		cs = append(cs, cluster(fmt.Sprint("c", i)))
 	}
-	got := Schedule(Input{Bundle: "b", Clusters: cs, Workloads: []Workload{{db.Key, 3}, {other.Key, 2}}, Now: now}).Assign(nil)
+	got := Schedule(Input{Bundle: "b", Clusters: cs, Workloads: []Workload{{Key: db.Key, Replicas: 3}, {Key: other.Key, Replicas: 2}}, Now: now}).Assign(nil).Shares
 	for c, s := range got {
 		if (s.Replicas[db.Key.String()] == 3) != (s.Replicas[other.Key.String()] == 2) {
 			t.Errorf("%s runs %v", c, s)
@@ -465,7 +467,7 @@ func TestStatefulSetsOfABundleStayTogether(t *testing.T) {
 func TestScheduleChangesNoArgument(t *testing.T) {
 	a, b := cluster("a"), cluster("b", taint("t", "", corev1.TaintEffectNoSchedule, 0))
 	in := Input{
-		Bundle: "x", Clusters: []Cluster{b, a}, Workloads: []Workload{{web.Key, 5}, {db.Key, 0}}, Now: now,
+		Bundle: "x", Clusters: []Cluster{b, a}, Workloads: []Workload{{Key: web.Key, Replicas: 5}, {Key: db.Key, Replicas: 0}}, Now: now,
 		Rows: map[string]atoll.RowSpec{"a": running(a, web, 1), "b": running(b, web, 2)},
 	}
 	before := atoll.HashJSON(in)
@@ -484,10 +486,10 @@ func bigFleet(n int) []Cluster {
 	return cs
 }
 
-func benchmarkSchedule(b *testing.B, p v1alpha1.Placement, divided bool) {
+func benchmarkSchedule(b *testing.B, p v1alpha1.PlacementSpec, divided bool) {
 	in := Input{Bundle: "b", Placement: p, Filter: Compile(p), Clusters: bigFleet(10_000), Now: now}
 	if divided {
-		in.Workloads = []Workload{{web.Key, 50_000}}
+		in.Workloads = []Workload{{Key: web.Key, Replicas: 50_000}}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -497,7 +499,7 @@ func benchmarkSchedule(b *testing.B, p v1alpha1.Placement, divided bool) {
 }
 
 func BenchmarkSchedule10000(b *testing.B) {
-	b.Run("all", func(b *testing.B) { benchmarkSchedule(b, v1alpha1.Placement{}, false) })
+	b.Run("all", func(b *testing.B) { benchmarkSchedule(b, v1alpha1.PlacementSpec{}, false) })
 	b.Run("labels", func(b *testing.B) {
 		benchmarkSchedule(b, affinity(v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod", "country", "6")}), false)
 	})

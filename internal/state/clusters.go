@@ -12,12 +12,14 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Clusters is the table of members, and of which of them can be counted on.
+// Clusters is the table of members, of which of them can be counted on, and of which
+// ClusterSets each is in.
 type Clusters struct {
 	mu     sync.RWMutex
 	byName map[string]*v1alpha1.Cluster
 	byUID  map[string]*v1alpha1.Cluster
 	online map[string]bool
+	sets   membership
 	notifier[string]
 }
 
@@ -26,6 +28,7 @@ func newClusters() *Clusters {
 		byName: map[string]*v1alpha1.Cluster{},
 		byUID:  map[string]*v1alpha1.Cluster{},
 		online: map[string]bool{},
+		sets:   newMembership(),
 	}
 }
 
@@ -76,6 +79,38 @@ func (c *Clusters) Online(uid string) bool {
 	return c.online[uid]
 }
 
+// Sets lists the ClusterSets that the cluster of that name is in, by name. It is shared.
+func (c *Clusters) Sets(name string) []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.sets.byCluster[name]
+}
+
+// SetsOf lists the ClusterSets that a cluster with these labels would be in.
+func (c *Clusters) SetsOf(labels map[string]string) []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.sets.of(labels)
+}
+
+// define a ClusterSet, or with nil take it away, and tell of the clusters that this
+// brings in or out. Each cluster is compared once.
+func (c *Clusters) define(name string, spec *v1alpha1.ClusterSetSelector) {
+	c.mu.Lock()
+	c.sets.define(name, spec)
+	var changed []string
+	for cluster, v := range c.byName {
+		if c.sets.put(cluster, v.Labels) {
+			changed = append(changed, cluster)
+		}
+	}
+	c.mu.Unlock()
+	slices.Sort(changed)
+	for _, cluster := range changed {
+		c.notify(cluster)
+	}
+}
+
 // SetOnline is for the gateway: a stream came or went. That an agent checks in, or has
 // done so, is no news: it changes nothing that anybody else sees.
 func (c *Clusters) SetOnline(uid string, on bool) {
@@ -110,6 +145,7 @@ func (c *Clusters) put(obj client.Object) {
 		delete(c.byUID, string(old.UID))
 	}
 	c.byName[v.Name], c.byUID[string(v.UID)] = v, v
+	c.sets.put(v.Name, v.Labels)
 	c.mu.Unlock()
 	c.notify(v.Name)
 }
@@ -118,6 +154,7 @@ func (c *Clusters) drop(obj client.Object) {
 	c.mu.Lock()
 	if old, ok := c.byName[obj.GetName()]; ok && old.UID == obj.GetUID() {
 		delete(c.byName, old.Name)
+		c.sets.drop(old.Name)
 	}
 	delete(c.byUID, string(obj.GetUID()))
 	c.mu.Unlock()

@@ -48,6 +48,11 @@ func (s *slimmer) slim(obj any) (any, error) {
 	}
 	c.Status.Resources.Allocatable = s.share(c.Status.Resources.Allocatable)
 	c.Status.Resources.Requested = s.share(c.Status.Resources.Requested)
+	if room := c.Status.Resources.Room; room != nil {
+		for i := range room.Classes {
+			share(&room.Classes[i])
+		}
+	}
 	return c, nil
 }
 

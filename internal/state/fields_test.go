@@ -32,7 +32,7 @@ func TestRevisionFields(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, 32)
 	revs, _ := newRevisions(c, key)
 	for _, n := range []int{1, len(items)} {
-		if _, err := revs.Cut(t.Context(), testRef, &atoll.Content{Items: items[:n]}); err != nil {
+		if _, err := revs.Cut(t.Context(), testRef, &atoll.Content{Items: items[:n], Base: int64(n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestRevisionFields(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Spec.Bundle != testRef || r.Spec.Number != 2 || r.Spec.Items != int32(len(items)) || len(r.Spec.Content) == 0 {
+	if r.Spec.Bundle != testRef || r.Spec.Number != 2 || r.Spec.Base != int64(len(items)) || atoll.RevisionNumber(name) != 2 || r.Spec.Items != int32(len(items)) || len(r.Spec.Content) == 0 {
 		t.Errorf("bundle %+v, number %d, items %d, content of %d bytes", r.Spec.Bundle, r.Spec.Number, r.Spec.Items, len(r.Spec.Content))
 	}
 	plain, secret := 0, 0

@@ -137,11 +137,11 @@ func (t *Revisions) Cut(ctx context.Context, ref enginev1.BundleRef, content *at
 	}
 	rev := &enginev1.Revision{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        fmt.Sprintf("%s-%d-%s", ref.UID, number, hash[:16]),
+			Name:        atoll.RevisionName(ref.UID, number, hash),
 			Labels:      map[string]string{enginev1.LabelBundle: ref.UID},
 			Annotations: map[string]string{contentHash: hash},
 		},
-		Spec: enginev1.RevisionSpec{Bundle: ref, Number: number, Items: int32(len(content.Items)), Content: inline},
+		Spec: enginev1.RevisionSpec{Bundle: ref, Number: number, Base: content.Base, Items: int32(len(content.Items)), Content: inline},
 	}
 	for _, p := range parts {
 		pr, err := t.writePart(ctx, ref, p)

@@ -55,8 +55,8 @@ type memberRows struct {
 }
 
 type rowsChanged struct {
-	bundle   string
-	clusters []string
+	bundle            string
+	clusters, ordered []string
 }
 
 func newRows(c client.Client) *Rows {
@@ -118,6 +118,16 @@ func (t *Rows) OfCluster(uid string) []Row {
 		t.hash(&out[i], &found[i])
 	}
 	return out
+}
+
+// CountOf gives how many rows the cluster with that UID has.
+func (t *Rows) CountOf(uid string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if m := t.byMember[uid]; m != nil {
+		return len(m.rows)
+	}
+	return 0
 }
 
 // Get one row.
@@ -195,6 +205,12 @@ func (t *Rows) Subscribe(fn func(bundleUID string, clusters []string)) {
 	t.subscribe(func(c rowsChanged) { fn(c.bundle, c.clusters) })
 }
 
+// SubscribeOrders to the same, and to which of those rows are ordered anew, came or went:
+// of the others only the status changed.
+func (t *Rows) SubscribeOrders(fn func(bundleUID string, clusters, ordered []string)) {
+	t.subscribe(func(c rowsChanged) { fn(c.bundle, c.clusters, c.ordered) })
+}
+
 func (t *Rows) put(obj client.Object) {
 	s := obj.(*enginev1.TargetSlice)
 	p := t.lockPage(s.Name, &s.Spec.Bundle)
@@ -209,7 +225,7 @@ func (t *Rows) put(obj client.Object) {
 	t.settle(f)
 	t.mu.Unlock()
 	p.filling.Unlock()
-	t.tell(p.bundle.UID, f.changed)
+	t.tell(p.bundle.UID, f)
 }
 
 func (t *Rows) drop(obj client.Object) {
@@ -232,7 +248,7 @@ func (t *Rows) drop(obj client.Object) {
 	}
 	t.mu.Unlock()
 	p.filling.Unlock()
-	t.tell(p.bundle.UID, f.changed)
+	t.tell(p.bundle.UID, f)
 }
 
 // lockPage gives the page of that name, to be filled; a new one of the Bundle, where
@@ -258,9 +274,9 @@ func (t *Rows) lockPage(name string, bundle *enginev1.BundleRef) *page {
 	}
 }
 
-func (t *Rows) tell(bundle string, clusters []string) {
-	if len(clusters) > 0 {
-		t.notify(rowsChanged{bundle, clusters})
+func (t *Rows) tell(bundle string, f *filling) {
+	if len(f.changed) > 0 {
+		t.notify(rowsChanged{bundle, f.changed, f.ordered})
 	}
 }
 

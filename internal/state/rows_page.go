@@ -140,6 +140,8 @@ type filling struct {
 	fresh bool // some rows are
 	// changed are the clusters whose rows differ from before.
 	changed []string
+	// ordered are those of them whose specs do, or may.
+	ordered []string
 	grown   bool // words of before mean what they meant
 }
 
@@ -185,7 +187,7 @@ func (p *page) fill(s *enginev1.TargetSlice) *filling {
 }
 
 func (f *filling) leave(r *row) {
-	f.gone, f.changed = append(f.gone, r), append(f.changed, r.cluster)
+	f.gone, f.changed, f.ordered = append(f.gone, r), append(f.changed, r.cluster), append(f.ordered, r.cluster)
 }
 
 // take one row with its lines as they are now. One of the same cluster stays what it
@@ -205,6 +207,9 @@ func (f *filling) take(old *row, line atoll.Line, status string) {
 		return
 	}
 	f.changed = append(f.changed, line.Cluster)
+	if old == nil || !f.grown || old.spec != line.Text {
+		f.ordered = append(f.ordered, line.Cluster)
+	}
 	if old != nil && old.member.uid == spec.UID {
 		f.add(filled{row: old, spec: line.Text, status: status})
 		return

@@ -53,6 +53,39 @@ func TestRowsReadTheirOwnWrites(t *testing.T) {
 	}
 }
 
+// Who orders is told of rows that are ordered anew, came or went, and of none that only
+// reported.
+func TestReportsAreNoOrders(t *testing.T) {
+	rows, _ := newTestRows(t)
+	var told string
+	rows.SubscribeOrders(func(_ string, clusters, ordered []string) { told = fmt.Sprint(clusters, ordered) })
+	slice := func(version, specs, statuses string, words ...string) *enginev1.TargetSlice {
+		s := &enginev1.TargetSlice{}
+		s.Name, s.UID, s.ResourceVersion, s.Spec.Bundle = "b1-0", "slice", version, testRef
+		s.Spec.Rows, s.Spec.Words, s.Status.Rows = specs, words, statuses
+		return s
+	}
+	line := func(cluster string, generation int64) string {
+		spec := atoll.RowSpec{UID: "uid-" + cluster, Generation: generation, Revision: "r1", Phase: atoll.RowActive}
+		return cluster + " " + spec.Encode() + "\n"
+	}
+	report := func(cluster string, state atoll.RowState) string {
+		st := atoll.RowStatus{UID: "uid-" + cluster, Generation: 1, Seq: 1, State: state}
+		return cluster + " " + st.Encode() + "\n"
+	}
+	for i, step := range []struct{ specs, statuses, want string }{
+		{line("a", 1) + line("b", 1), "", "[a b] [a b]"},
+		{line("a", 1) + line("b", 1), report("a", atoll.RowProgressing), "[a] []"},
+		{line("a", 1) + line("b", 2), report("a", atoll.RowReady), "[a b] [b]"},
+		{line("b", 2) + line("c", 1), "", "[a c] [a c]"},
+	} {
+		told = ""
+		if rows.put(slice(fmt.Sprint(i+1), step.specs, step.statuses)); told != step.want {
+			t.Errorf("step %d: told %s, want %s", i, told, step.want)
+		}
+	}
+}
+
 func TestWriteSpecsIsFenced(t *testing.T) {
 	rows, c := newTestRows(t)
 	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a")); err != nil {

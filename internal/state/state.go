@@ -35,12 +35,17 @@ import (
 type State struct {
 	Client     client.Client
 	Clusters   *Clusters
+	Views      *Views
 	Bundles    *Bundles
 	Rows       *Rows
 	Revisions  *Revisions
 	Templates  *Templates
 	Namespaces *Namespaces
 	Policies   *Policies
+	Placements *Placements
+	Decisions  *Decisions
+	Scores     *Scores
+	Sets       *Sets
 	Hub        *Hub
 
 	cache cache.Cache
@@ -93,15 +98,21 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 	if err != nil {
 		return nil, fmt.Errorf("state: discovery client of the hub's API: %w", err)
 	}
+	clusters := newClusters()
 	return &State{
 		Client:     c,
-		Clusters:   newClusters(),
+		Clusters:   clusters,
+		Views:      newViews(clusters),
 		Bundles:    newBundles(),
 		Rows:       newRows(c),
 		Revisions:  revisions,
 		Templates:  newTemplates(dyn, disco),
 		Namespaces: newNamespaces(),
 		Policies:   newPolicies(),
+		Placements: newPlacements(),
+		Decisions:  newDecisions(),
+		Scores:     newScores(),
+		Sets:       newSets(clusters),
 		Hub:        &Hub{},
 		cache:      ch,
 	}, nil
@@ -118,11 +129,19 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&enginev1.TargetSlice{}, s.Rows},
 		{&enginev1.Revision{}, s.Revisions},
 		{&enginev1.HubState{}, s.Hub},
+		{&enginev1.APISet{}, s.Views},
 		{&corev1.Namespace{}, s.Namespaces},
 		{&v1alpha1.PropagationPolicy{}, s.Policies},
 		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},
 		{&v1alpha1.OverridePolicy{}, s.Policies},
 		{&v1alpha1.ClusterOverridePolicy{}, s.Policies},
+		{&v1alpha1.Placement{}, s.Placements},
+		{&v1alpha1.ClusterPlacement{}, s.Placements},
+		{&v1alpha1.PlacementDecision{}, s.Decisions},
+		{&v1alpha1.ClusterPlacementDecision{}, s.Decisions},
+		{&v1alpha1.ClusterScore{}, s.Scores},
+		{&v1alpha1.ClusterSet{}, s.Sets},
+		{&v1alpha1.ClusterSetBinding{}, s.Sets},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 	} {
 		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))

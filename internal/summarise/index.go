@@ -10,6 +10,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -90,6 +91,24 @@ func (x *index) versions(revision string, c *atoll.Content) map[atoll.ItemKey]ve
 		out[c.Items[i].Key] = version{c.Items[i].UID, c.Items[i].Hash}
 	}
 	x.read.Add(revision, out)
+	return out
+}
+
+// workloads of a Revision that are divided; shared, not to be changed. Content that
+// cannot be read has none: place says so.
+func (x *index) workloads(revision string, c *atoll.Content) []schedule.Workload {
+	if c == nil {
+		return nil
+	}
+	key := "divided " + revision
+	if v, ok := x.read.Get(key); ok {
+		return v.([]schedule.Workload)
+	}
+	out, err := schedule.WorkloadsOf(c)
+	if err != nil {
+		out = nil
+	}
+	x.read.Add(key, out)
 	return out
 }
 

@@ -64,6 +64,7 @@ func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) erro
 	in := Input{Bundle: s.bundle, Rows: s.rows, Content: s.content, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
+		in.Workloads = r.index.workloads(in.Latest.Name, s.content)
 	}
 	next := Status(in)
 	if equality.Semantic.DeepEqual(old, next) {

@@ -209,7 +209,7 @@ func (l *roll) say(r *Row) []byte {
 	text(r.Spec.Reason)
 	text(r.Spec.Revision)
 	b = binary.AppendUvarint(b, uint64(len(r.Spec.Assigned)))
-	if len(r.Spec.Assigned) > 0 {
+	if len(r.Spec.Assigned) > 0 { // where ordinals begin is told of no row
 		for _, item := range slices.Sorted(maps.Keys(r.Spec.Assigned)) {
 			text(item)
 			b = binary.AppendVarint(b, r.Spec.Assigned[item])

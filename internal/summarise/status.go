@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -22,6 +23,7 @@ import (
 const (
 	ReasonPlaced        = "Placed"
 	ReasonNoClusterFits = "NoClusterFits"
+	ReasonSpreadUnmet   = "SpreadUnmet"
 	ReasonNowhere       = "Nowhere"
 	ReasonDeleting      = "Deleting"
 	ReasonNotScheduled  = "NotScheduled"
@@ -44,7 +46,9 @@ type Input struct {
 	Latest *enginev1.Revision
 	// Content of it; nil where it is not known.
 	Content *atoll.Content
-	Now     time.Time
+	// Workloads of it whose replicas are divided.
+	Workloads []schedule.Workload
+	Now       time.Time
 }
 
 // Status of a Bundle, of what its rows say. It is a pure function; the conditions
@@ -65,6 +69,9 @@ func Status(in Input) v1alpha1.BundleStatus {
 	for _, c := range []metav1.Condition{t.scheduled(in), t.appliedCondition(), t.readyCondition()} {
 		t.set(&st, in, c)
 	}
+	if short := t.short; short.known && (len(short.short) > 0 || meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReplicasPlaced) != nil) {
+		t.set(&st, in, short.condition())
+	}
 	held := t.heldCondition(in.Bundle)
 	if held.Status == metav1.ConditionTrue || meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld) != nil {
 		t.set(&st, in, held)
@@ -80,6 +87,8 @@ type tally struct {
 	reachable, behind, failed, degraded, progressing int32
 	// unfit: nothing fits, and what runs is kept.
 	unfit bool
+	// unmet minimum of the spread, because of which nothing changes.
+	unmet string
 	plans []atoll.RowReason
 	// held counts the clusters that a plan is about; names are the first of them.
 	held  int
@@ -87,16 +96,20 @@ type tally struct {
 	// first of the waits, the most pressing one, and how many there are.
 	first wait
 	waits int
+	short shortage
 }
 
 func count(in Input) *tally {
-	t := &tally{}
+	t := &tally{short: in.shortage()}
 	for _, r := range in.Rows {
 		reason := atoll.ParseRowReason(r.Spec.Reason)
 		if in.asks(reason) {
 			t.plans, t.held, t.names = append(t.plans, reason), t.held+int(r.count()), append(t.names, r.names()...)
 		}
 		t.unfit = t.unfit || reason.Word == atoll.RowNoClusterFits
+		if reason.Word == atoll.RowSpreadUnmet {
+			t.unmet = reason.Text
+		}
 		switch {
 		case r.Spec.Phase == atoll.RowActive:
 			t.active(in, r)
@@ -118,7 +131,7 @@ func (t *tally) active(in Input, r Row) {
 	n := r.count()
 	t.desired += n
 	current := r.Status != nil && r.Status.Generation == r.Spec.Generation
-	updated := current && r.Status.Applied && (in.Latest == nil || r.Spec.Revision == in.Latest.Name)
+	updated := current && r.Status.Applied && (in.Latest == nil || atoll.MayStay(r.Spec.Revision, in.Latest.Name, in.Latest.Spec.Base))
 	if updated {
 		t.updated += n
 	}
@@ -165,6 +178,8 @@ func (t *tally) scheduled(in Input) metav1.Condition {
 		c.Reason, c.Message = ReasonDeleting, "the Bundle is being deleted"
 	case t.unfit:
 		c.Reason, c.Message = ReasonNoClusterFits, "no cluster fits the placement; what runs is kept where it is"
+	case t.unmet != "":
+		c.Reason, c.Message = ReasonSpreadUnmet, t.unmet+"; what runs is kept as it is, and nothing new comes"
 	case t.desired > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonPlaced, fmt.Sprintf("placed on %s", clusters(int(t.desired)))
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):
@@ -310,6 +325,8 @@ func (t *tally) waitsFor(in Input) string {
 			return "a cluster that fits its placement; the policy's owner must act"
 		case t.reachable == 0:
 			return "a cluster to come back: all are away; the members' administrators must act"
+		case len(t.short.short) > 0:
+			return t.short.waitsFor()
 		}
 		if c := meta.FindStatusCondition(in.Bundle.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
 			return c.Message

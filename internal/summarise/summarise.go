@@ -101,7 +101,7 @@ type Config struct {
 	Events     Events
 	// Log; nil: slog's default.
 	Log *slog.Logger
-	// Workers that look at Bundles at the same time; default 4.
+	// Workers that look at Bundles at the same time; default 8.
 	Workers int
 }
 
@@ -152,7 +152,7 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Workers <= 0 {
-		cfg.Workers = 4
+		cfg.Workers = 8
 	}
 	r := &Reconciler{
 		Config: cfg, index: newIndex(), early: map[work]struct{}{},

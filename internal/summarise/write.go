@@ -57,7 +57,7 @@ var _ Writer = (*APIWriter)(nil)
 func (w *APIWriter) BundleStatus(ctx context.Context, b state.Bundle, status v1alpha1.BundleStatus) error {
 	b.Status = status
 	obj := b.Object()
-	if err := w.Client.Status().Update(ctx, obj, fieldManager); err != nil {
+	if err := w.Client.Status().Update(ctx, obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	w.Bundles.Put(obj)

@@ -81,8 +81,8 @@ spec:
 		`^Placed by PropagationPolicy web \(by name\)`,
 		`Also selected by PropagationPolicy zz-wide \(by kind\), which lost: the winner is ahead by specificity`,
 		`^ +member1 +fits +Active +\d+ +Ready`,
-		`/spec/template/spec/containers/0/image = "us.example/web:1" by OverridePolicy/explained/us rule 1, in member2$`,
-		`/metadata/labels/in = "ap" by OverridePolicy/explained/us rule 0, in member3$`,
+		`/spec/template/spec/containers/0/image = "us.example/web:1" by OverridePolicy/explained/us rule 1 imageOverrider\[0\], in member2$`,
+		`/metadata/labels/in = "ap" by OverridePolicy/explained/us rule 0 labelsOverrider\[0\], in member3$`,
 	))
 	// Every way of naming it.
 	for _, args := range []string{"deployment web", "deployments.apps/web", "deployments web", "bundle/web", "propagationpolicy/web"} {

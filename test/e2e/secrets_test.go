@@ -75,15 +75,15 @@ stringData: {password: hunter2}
 `)
 	user := "tenant-" + ns
 	for name, c := range map[string]struct{ text, want string }{
-		"a policy that selects Secrets": {propagation + "resourceSelectors: [{apiVersion: v1, kind: Secret}]", "may not list secrets"},
-		"a policy that names one":       {propagation + "resourceSelectors: [{apiVersion: v1, kind: Secret, name: theirs}]", `may not get "theirs" or list secrets`},
-		"a policy that takes along":     {propagation + "resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]\n  propagateDeps: true", "may not list secrets"},
+		"a policy that selects Secrets": {propagation + "resourceSelectors: [{apiVersion: v1, kind: Secret}]", "may not get secrets"},
+		"a policy that names one":       {propagation + "resourceSelectors: [{apiVersion: v1, kind: Secret, name: theirs}]", `may not get "theirs" of secrets`},
+		"a policy that takes along":     {propagation + "resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]\n  propagateDeps: true", "may not get secrets"},
 		"an annotation that takes along": {
 			strings.Replace(web, "metadata: {name: web, namespace: $NS,", "metadata: {name: web, namespace: $NS, annotations: {atoll.dev/clusters: member1},", 1),
-			"may not list secrets",
+			"may not get secrets",
 		},
-		"an override of Secrets":     {overriding + "resourceSelectors: [{apiVersion: v1, kind: Secret}]\n  overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]", "may not list secrets"},
-		"an override of everything":  {overriding + "overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]", "may not list"},
+		"an override of Secrets":     {overriding + "resourceSelectors: [{apiVersion: v1, kind: Secret}]\n  overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]", "may not get secrets"},
+		"an override of everything":  {overriding + "overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]", "may not get"},
 		"an annotation on the whole": {"apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS, annotations: {atoll.dev/clusters: '*'}}", "forbidden"},
 	} {
 		err := tryAs(t, user, ns, c.text)

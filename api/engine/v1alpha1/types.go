@@ -70,6 +70,11 @@ type RevisionSpec struct {
 	Bundle BundleRef `json:"bundle"`
 	// Number counts the Bundle's revisions from 1.
 	Number int64 `json:"number"`
+	// Base: rows that are at this Bundle's Revision of that number, or a later one, need
+	// not move to this one: only override rules that are applied with the next change
+	// tell them apart. 0: all rows are to move.
+	// +optional
+	Base int64 `json:"base,omitempty"`
 	// Items in the content.
 	Items int32 `json:"items"`
 	// Content is the gzipped JSON of the content without the items that lie in parts.

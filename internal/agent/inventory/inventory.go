@@ -7,6 +7,9 @@
 //   - Changed is called when Current gives something new, at most every Quiet; a
 //     node that turns ready or not is new at once, sums of requests only when
 //     their first two digits change.
+//   - The room that nodes have left is told in at most 24 classes, whatever the number
+//     of nodes, and rounded down. A change of an eighth of some resource, or of the
+//     number of nodes, is told within 5 s, a smaller one that lasts within 30 s.
 //   - Served is called after each discovery that gave other APIs than before.
 //     Discovery runs when CRDs or API services of the member change, and when the
 //     member is back after it was away.
@@ -27,6 +30,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/pause"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 )
 
@@ -43,6 +47,8 @@ type Snapshot struct {
 	Ready    int
 	// Allocatable of all nodes, and Requested by pods that are not finished.
 	Allocatable, Requested map[string]string
+	// Room that nodes have left, in lines of atoll.Room; nil: not counted yet.
+	Room []string
 	// Answers: the member's API answers the agent; Trouble says why not.
 	Answers bool
 	Trouble string
@@ -69,11 +75,23 @@ type Inventory struct {
 	version string
 	trouble string
 	nodes   map[string]node
-	pods    map[string]amounts
-	total   amounts // allocatable
-	asked   amounts // requested
+	pods    map[string]pod
+	used    map[string]*use // by node
+	total   amounts         // allocatable
+	asked   amounts         // requested
 	told    Snapshot
+	// counted: the kinds that were listed. toldRoom and toldAt are about told.Room.
+	counted  map[string]bool
+	toldRoom atoll.Room
+	toldAt   time.Time
+	again    *time.Timer
 }
+
+// What is counted.
+const (
+	countNodes = "nodes"
+	countPods  = "pods"
+)
 
 // New gives an Inventory that knows nothing yet.
 func New(o Options) (*Inventory, error) {
@@ -83,7 +101,8 @@ func New(o Options) (*Inventory, error) {
 	}
 	return &Inventory{
 		o: o, core: core, wake: make(chan struct{}, 1), look: make(chan struct{}, 1),
-		nodes: map[string]node{}, pods: map[string]amounts{}, total: amounts{}, asked: amounts{},
+		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{},
+		counted: map[string]bool{},
 	}, nil
 }
 
@@ -125,6 +144,13 @@ func (i *Inventory) Run(ctx context.Context) {
 		running.Go(func() { i.watchDefinitions(ctx, kind) })
 	}
 	running.Go(func() { i.discover(ctx) })
+	defer func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.again != nil {
+			i.again.Stop()
+		}
+	}()
 	signal(i.look)
 	for {
 		select {
@@ -162,10 +188,20 @@ func (i *Inventory) tell() bool {
 			s.Ready++
 		}
 	}
+	var again time.Duration
+	if s.Room, again = i.tellRoom(time.Now()); again > 0 && i.again == nil {
+		i.again = time.AfterFunc(again, func() {
+			i.mu.Lock()
+			i.again = nil
+			i.mu.Unlock()
+			signal(i.wake)
+		})
+	}
 	old := i.told
 	i.told = s
 	return s.Version != old.Version || s.APIsHash != old.APIsHash || s.Nodes != old.Nodes || s.Ready != old.Ready ||
-		s.Answers != old.Answers || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested)
+		s.Answers != old.Answers || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested) ||
+		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room)
 }
 
 // lookAgain are the times after a change of definitions at which the member is

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,22 +11,30 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/interpret"
 )
 
 // node is what is kept of a node.
 type node struct {
 	allocatable amounts
 	ready       bool
+	cordoned    bool
+	taints      []v1alpha1.Taint
 }
 
 func (i *Inventory) watchNodes(ctx context.Context) {
+	i.watch(ctx, countNodes, &corev1.Node{}, &corev1.NodeList{}, i.nodeSums())
+}
+
+func (i *Inventory) nodeSums() *sums {
 	put := func(obj any) {
 		n, ok := obj.(*corev1.Node)
 		if !ok {
 			return
 		}
-		now := node{allocatable: amountsOf(n.Status.Allocatable)}
+		now := node{allocatable: amountsOf(n.Status.Allocatable), cordoned: n.Spec.Unschedulable, taints: taintsOf(n)}
 		for _, c := range n.Status.Conditions {
 			now.ready = now.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}
@@ -33,8 +42,8 @@ func (i *Inventory) watchNodes(ctx context.Context) {
 		i.total.add(now.allocatable, 1)
 		i.nodes[n.Name] = now
 	}
-	i.watch(ctx, "nodes", &corev1.Node{}, &corev1.NodeList{}, &sums{
-		Inventory: i, put: put,
+	return &sums{
+		Inventory: i, what: countNodes, put: put,
 		drop: func(name string) {
 			i.total.add(i.nodes[name].allocatable, -1)
 			delete(i.nodes, name)
@@ -43,36 +52,37 @@ func (i *Inventory) watchNodes(ctx context.Context) {
 			i.nodes, i.total = map[string]node{}, amounts{}
 			signal(i.look) // the member may have come back as another version
 		},
-	})
+	}
 }
 
 func (i *Inventory) watchPods(ctx context.Context) {
+	i.watch(ctx, countPods, &corev1.Pod{}, &corev1.PodList{}, i.podSums())
+}
+
+func (i *Inventory) podSums() *sums {
 	put := func(obj any) {
 		p, ok := obj.(*corev1.Pod)
 		if !ok {
 			return
 		}
 		name := p.Namespace + "/" + p.Name
-		i.asked.add(i.pods[name], -1)
+		i.count(i.pods[name], -1)
 		delete(i.pods, name)
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			return
 		}
-		now := requests(&p.Spec)
-		if len(now) == 0 {
-			return
-		}
-		i.asked.add(now, 1)
+		now := pod{node: unique.Make(p.Spec.NodeName).Value(), asked: interpret.PodRequests(&p.Spec)}
+		i.count(now, 1)
 		i.pods[name] = now
 	}
-	i.watch(ctx, "pods", &corev1.Pod{}, &corev1.PodList{}, &sums{
-		Inventory: i, put: put, reduce: reducePod,
+	return &sums{
+		Inventory: i, what: countPods, put: put, reduce: reducePod,
 		drop: func(name string) {
-			i.asked.add(i.pods[name], -1)
+			i.count(i.pods[name], -1)
 			delete(i.pods, name)
 		},
-		clear: func() { i.pods, i.asked = map[string]amounts{}, amounts{} },
-	})
+		clear: func() { i.pods, i.used, i.asked = map[string]pod{}, map[string]*use{}, amounts{} },
+	}
 }
 
 // reducePod leaves of a pod only what its requests need.
@@ -82,7 +92,7 @@ func reducePod(obj any) (any, error) {
 		return obj, nil
 	}
 	small := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion}}
-	small.Spec.NodeName, small.Spec.Overhead, small.Status.Phase = p.Spec.NodeName, p.Spec.Overhead, p.Status.Phase
+	small.Spec.NodeName, small.Spec.Overhead, small.Spec.Resources, small.Status.Phase = p.Spec.NodeName, p.Spec.Overhead, p.Spec.Resources, p.Status.Phase
 	reduce := func(from []corev1.Container) (to []corev1.Container) {
 		for _, c := range from {
 			to = append(to, corev1.Container{Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests}, RestartPolicy: c.RestartPolicy})
@@ -91,35 +101,6 @@ func reducePod(obj any) (any, error) {
 	}
 	small.Spec.Containers, small.Spec.InitContainers = reduce(p.Spec.Containers), reduce(p.Spec.InitContainers)
 	return small, nil
-}
-
-// requests of a pod as the scheduler counts them: the containers and sidecars
-// together, or the largest step of initialisation, and the overhead.
-func requests(spec *corev1.PodSpec) amounts {
-	all, sidecars, peak := amounts{}, amounts{}, amounts{}
-	for _, c := range spec.Containers {
-		all.add(amountsOf(c.Resources.Requests), 1)
-	}
-	for _, c := range spec.InitContainers {
-		step := amountsOf(c.Resources.Requests)
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars.add(step, 1)
-			step = amounts{}
-		}
-		step.add(sidecars, 1)
-		peak.raise(step)
-	}
-	all.add(sidecars, 1)
-	all.raise(peak)
-	all.add(amountsOf(spec.Overhead), 1)
-	return all
-}
-
-// raise each amount to at least what b has.
-func (a amounts) raise(b amounts) {
-	for name, v := range b {
-		a[name] = max(a[name], v)
-	}
 }
 
 // watch a core kind into sums.
@@ -141,6 +122,7 @@ func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime
 // sums is a reflector's store that keeps sums.
 type sums struct {
 	*Inventory
+	what   string // for what has to be listed before it counts
 	put    func(obj any)
 	drop   func(name string)
 	clear  func()
@@ -182,6 +164,7 @@ func (s *sums) Replace(objs []any, _ string) error {
 	for _, obj := range objs {
 		s.put(obj)
 	}
+	s.counted[s.what] = true
 	s.mu.Unlock()
 	signal(s.wake)
 	return nil

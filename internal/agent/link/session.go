@@ -268,6 +268,9 @@ func (l *Link) inventory(withAPIs bool) *pb.FromAgent {
 		Allocatable: s.Allocatable, Requested: s.Requested,
 		MemberReady: s.Answers, MemberMessage: s.Trouble,
 	}
+	if s.Room != nil {
+		inv.Room = &pb.Room{Classes: s.Room}
+	}
 	if withAPIs {
 		inv.Apis = s.APIs
 	}

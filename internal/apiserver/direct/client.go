@@ -2,6 +2,7 @@ package direct
 
 import (
 	"context"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,7 +12,13 @@ import (
 )
 
 // Stores of what the hub writes and reads directly.
-type Stores struct{ Clusters, Slices, Revisions *Store }
+type Stores struct {
+	Clusters, Slices, Revisions, Bundles *Store
+	// Templates are the built-in kinds.
+	Templates *Templates
+	// Namespaces is where they lie in etcd, with a slash at the end.
+	Namespaces string
+}
 
 // of the example's kind; nil without one.
 func (s Stores) of(example runtime.Object) *Store {
@@ -29,26 +36,62 @@ func (s Stores) of(example runtime.Object) *Store {
 // May tells whether a write may happen now; report: it is the status of a TargetSlice.
 type May func(report bool) error
 
-// Client is c, but for the status of Clusters, and for TargetSlices, which it writes
-// directly, while it may. Calls with options go the API's way.
-func (s Stores) Client(c client.Client, may May) client.Client { return writer{c, s, may} }
+// Living gives the resource version at which a namespace was seen that lives and is not
+// being deleted; false where none is known.
+type Living func(namespace string) (resourceVersion string, ok bool)
+
+// Client is c, but for the status of Clusters and Bundles, for Bundles and Revisions that
+// are made, and for TargetSlices, which it writes directly, while it may. Calls with
+// options go the API's way, and so do Bundles in a namespace that living does not know.
+func (s Stores) Client(c client.Client, may May, living Living) client.Client {
+	return writer{c, s, may, living}
+}
 
 type writer struct {
 	client.Client
 	stores Stores
 	may    May
+	living Living
 }
 
-// Create a TargetSlice directly, and anything else by the API.
+// Create a TargetSlice, a Revision or a Bundle directly, and anything else by the API.
 func (w writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	slice, ok := obj.(*enginev1.TargetSlice)
-	if !ok || len(opts) > 0 {
+	store, o := (*Store)(nil), Object{}
+	switch obj := obj.(type) {
+	case *enginev1.TargetSlice:
+		store, o = w.stores.Slices, Object{Meta: &obj.ObjectMeta, Spec: &obj.Spec}
+	case *enginev1.Revision:
+		store, o = w.stores.Revisions, Object{Meta: &obj.ObjectMeta, Spec: &obj.Spec}
+	case *v1alpha1.Bundle:
+		store, o = w.stores.Bundles, Object{Meta: &obj.ObjectMeta, Spec: &obj.Spec}
+	}
+	if store == nil || len(opts) > 0 {
 		return w.Client.Create(ctx, obj, opts...)
 	}
 	if err := w.may(false); err != nil {
 		return err
 	}
-	return w.stores.Slices.Create(ctx, Object{Meta: &slice.ObjectMeta, Spec: &slice.Spec})
+	if o.Meta.Namespace == "" {
+		return store.Create(ctx, o)
+	}
+	if done, err := w.createIn(ctx, store, o); done || err != nil {
+		return err
+	}
+	return w.Client.Create(ctx, obj)
+}
+
+// createIn creates an object in a namespace that is known to live; not done where it is
+// not, or where the object is there already.
+func (w writer) createIn(ctx context.Context, store *Store, o Object) (done bool, err error) {
+	if w.living == nil || w.stores.Namespaces == "" {
+		return false, nil
+	}
+	version, ok := w.living(o.Meta.Namespace)
+	revision, err := strconv.ParseInt(version, 10, 64)
+	if !ok || err != nil || revision == 0 {
+		return false, nil
+	}
+	return store.CreateIn(ctx, o, w.stores.Namespaces+o.Meta.Namespace, revision)
 }
 
 // Update the spec of a TargetSlice directly, and anything else by the API.
@@ -63,7 +106,7 @@ func (w writer) Update(ctx context.Context, obj client.Object, opts ...client.Up
 	return w.stores.Slices.UpdateSpec(ctx, sliceParts(slice))
 }
 
-// Status writes those of Clusters and TargetSlices directly.
+// Status writes those of Clusters, Bundles and TargetSlices directly.
 func (w writer) Status() client.SubResourceWriter { return statuses{w.Client.Status(), w} }
 
 type statuses struct {
@@ -77,10 +120,12 @@ func (s statuses) Update(ctx context.Context, obj client.Object, opts ...client.
 	switch obj := obj.(type) {
 	case *v1alpha1.Cluster:
 		o = Object{Meta: &obj.ObjectMeta, Spec: &obj.Spec, Status: &obj.Status}
+	case *v1alpha1.Bundle:
+		store, o = s.writer.stores.Bundles, Object{Meta: &obj.ObjectMeta, Spec: &obj.Spec, Status: &obj.Status}
 	case *enginev1.TargetSlice:
 		store, o, report = s.writer.stores.Slices, sliceParts(obj), true
 	}
-	if o.Meta == nil || len(opts) > 0 {
+	if o.Meta == nil || store == nil || len(opts) > 0 {
 		return s.SubResourceWriter.Update(ctx, obj, opts...)
 	}
 	if err := s.writer.may(report); err != nil {

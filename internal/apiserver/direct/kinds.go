@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Kind of objects that a Store keeps; cluster-scoped.
+// Kind of objects that a Store keeps.
 type Kind struct {
 	schema.GroupVersionKind
 	// Resource in the plural.
@@ -48,6 +48,16 @@ func Revisions() Kind {
 		GroupVersionKind: enginev1.GroupVersion.WithKind("Revision"), Resource: "revisions",
 		New:     func() client.Object { return &enginev1.Revision{} },
 		NewList: func() client.ObjectList { return &enginev1.RevisionList{} },
+	}
+}
+
+// Bundles say what goes together. They are in namespaces, and only written directly: the
+// API gives what their schema says of placements.
+func Bundles() Kind {
+	return Kind{
+		GroupVersionKind: v1alpha1.GroupVersion.WithKind("Bundle"), Resource: "bundles",
+		New:     func() client.Object { return &v1alpha1.Bundle{} },
+		NewList: func() client.ObjectList { return &v1alpha1.BundleList{} },
 	}
 }
 

@@ -1,5 +1,6 @@
 // Package direct writes what the hub alone keeps of its own bookkeeping, the status of
-// Clusters and the rows of TargetSlices, straight to the store, and reads the most
+// Clusters and Bundles, Bundles, Revisions, the rows of TargetSlices and the finalizer on
+// templates, straight to the store, and reads the most
 // numerous kinds straight from it, past the API's handlers, whose conversions and checks
 // cost more than such a write, or the reading of such an event, itself.
 //
@@ -9,6 +10,8 @@
 // was computed from, and fails with a conflict as the API's does. What is not written,
 // fields' owners among it, stays byte for byte. Admission, the schema's validation and
 // the audit log do not see these writes: callers write only what their own types make.
+// What is in a namespace is created in the same transaction that finds the namespace as
+// it was when somebody saw that it lives; otherwise the API is asked.
 //
 // What is read is equal to what the API gives, in the version of the hub's types: the
 // schema's defaults, resource versions, pages, selectors, the stream of a watch and the
@@ -50,8 +53,7 @@ import (
 // timeout of a write, which is that of the API's requests.
 const timeout = 60 * time.Second
 
-// Store of the objects of one cluster-scoped kind, which have a spec, a status and
-// nothing else.
+// Store of the objects of one kind, which have a spec, a status and nothing else.
 type Store struct {
 	kind     Kind
 	resource schema.GroupResource
@@ -109,26 +111,70 @@ func NewWrites() *prometheus.CounterVec {
 	}, []string{"verb", "resource", "subresource"})
 }
 
-func (s *Store) key(name string) string { return s.prefix + "/" + name }
+func (s *Store) key(o *metav1.ObjectMeta) string { return path.Join(s.prefix, o.Namespace, o.Name) }
+
+// full key in etcd.
+func (s *Store) full(o *metav1.ObjectMeta) string { return path.Join("/", s.root, s.key(o)) }
 
 // Create the object, and give its metadata, as stored, to the caller.
 func (s *Store) Create(ctx context.Context, o Object) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	in := &stored{ObjectMeta: *o.Meta.DeepCopy()}
-	in.SetGroupVersionKind(s.kind.GroupVersionKind)
-	in.UID, in.CreationTimestamp, in.Generation = uuid.NewUUID(), metav1.Now(), 1
-	in.ManagedFields = nil
-	if err := errors.Join(encode(o.Spec, &in.Spec), encode(o.Status, &in.Status)); err != nil {
-		return fmt.Errorf("encode %s %s: %w", s.resource, in.Name, err)
+	in, err := s.fresh(o)
+	if err != nil {
+		return err
 	}
 	var out stored
-	if err := s.storage.Create(ctx, s.key(in.Name), in, &out, 0); err != nil {
+	if err := s.storage.Create(ctx, s.key(&in.ObjectMeta), in, &out, 0); err != nil {
 		return storeerr.InterpretCreateError(err, s.resource, in.Name)
 	}
 	s.writes.WithLabelValues("POST", s.resource.Resource, "").Inc()
 	*o.Meta = out.ObjectMeta
 	return nil
+}
+
+// fresh is the object as it is stored first.
+func (s *Store) fresh(o Object) (*stored, error) {
+	in := &stored{ObjectMeta: *o.Meta.DeepCopy()}
+	in.SetGroupVersionKind(s.kind.GroupVersionKind)
+	in.UID, in.CreationTimestamp, in.Generation = uuid.NewUUID(), metav1.Now(), 1
+	in.ManagedFields, in.ResourceVersion = nil, ""
+	if err := errors.Join(encode(o.Spec, &in.Spec), encode(o.Status, &in.Status)); err != nil {
+		return nil, fmt.Errorf("encode %s %s: %w", s.resource, in.Name, err)
+	}
+	return in, nil
+}
+
+// CreateIn creates an object in a namespace that is still as the key of the namespace was
+// at that revision, and gives its metadata, as stored, to the caller. done is false, and
+// nothing was written, where the namespace is not so any more, or the object is there.
+func (s *Store) CreateIn(ctx context.Context, o Object, namespace string, revision int64) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	in, err := s.fresh(o)
+	if err != nil {
+		return false, err
+	}
+	var data bytes.Buffer
+	if err := (codec{}).Encode(in, &data); err != nil {
+		return false, fmt.Errorf("encode %s %s: %w", s.resource, in.Name, err)
+	}
+	key, value := s.full(&in.ObjectMeta), data.Bytes()
+	if s.cipher != nil {
+		if value, err = s.cipher.TransformToStorage(ctx, value, cipherContext(key)); err != nil {
+			return false, fmt.Errorf("encrypt %s %s: %w", s.resource, in.Name, err)
+		}
+	}
+	resp, err := s.etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", 0), clientv3.Compare(clientv3.ModRevision(namespace), "=", revision)).
+		Then(clientv3.OpPut(key, string(value))).Commit()
+	if err != nil || !resp.Succeeded {
+		return false, err
+	}
+	s.writes.WithLabelValues("POST", s.resource.Resource, "").Inc()
+	in.ResourceVersion = strconv.FormatInt(resp.Header.Revision, 10)
+	*o.Meta = in.ObjectMeta
+	return true, nil
 }
 
 // UpdateSpec writes spec, labels and annotations of the object of that resource version.
@@ -163,7 +209,7 @@ func (s *Store) update(ctx context.Context, o Object, part string, change func(*
 		before = seen
 	}
 	var out stored
-	err := s.storage.GuaranteedUpdate(ctx, s.key(name), &out, false, nil,
+	err := s.storage.GuaranteedUpdate(ctx, s.key(o.Meta), &out, false, nil,
 		func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 			now := in.(*stored)
 			now.ResourceVersion = strconv.FormatUint(res.ResourceVersion, 10)
@@ -190,7 +236,7 @@ func (s *Store) update(ctx context.Context, o Object, part string, change func(*
 // that are on their way, which would double what an update takes; the update itself is
 // refused when the version is not the last any more.
 func (s *Store) seen(ctx context.Context, meta *metav1.ObjectMeta) *stored {
-	key := path.Join("/", s.root, s.key(meta.Name))
+	key := s.full(meta)
 	resp, err := s.etcd.Get(ctx, key, clientv3.WithSerializable())
 	if err != nil || len(resp.Kvs) == 0 || strconv.FormatInt(resp.Kvs[0].ModRevision, 10) != meta.ResourceVersion {
 		return nil
@@ -198,7 +244,7 @@ func (s *Store) seen(ctx context.Context, meta *metav1.ObjectMeta) *stored {
 	data := resp.Kvs[0].Value
 	if s.cipher != nil {
 		var stale bool
-		data, stale, err = s.cipher.TransformFromStorage(ctx, data, value.DefaultContext(key))
+		data, stale, err = s.cipher.TransformFromStorage(ctx, data, cipherContext(key))
 		if err != nil || stale { // a write with the newest key is due, also of what is equal
 			return nil
 		}
@@ -210,6 +256,9 @@ func (s *Store) seen(ctx context.Context, meta *metav1.ObjectMeta) *stored {
 	o.ResourceVersion = meta.ResourceVersion
 	return &o
 }
+
+// cipherContext is what upstream's storage authenticates a value with.
+func cipherContext(key string) value.Context { return value.DefaultContext(key) }
 
 // fenced makes the change only of the version that the caller has seen, and only of what
 // is stored in the version of the API that the caller's types are.

@@ -62,6 +62,7 @@ type Progress interface {
 func All() []Scenario {
 	return []Scenario{
 		{Name: "place-100", About: "one application onto 100 of 1,000 clusters, beside 1,000 others: time and writes until all report healthy", run: place},
+		{Name: "schedule-rate", About: "a policy lands on 10,000 applications that nobody places, among 1,000 clusters: until every slice is stored", run: scheduleRate},
 		{Name: "pairs-100k", About: "1,000 applications onto 100 of 1,000 clusters each: store, memory, time", run: pairs},
 		{Name: "restart", About: "the hub is killed where pairs-100k ended, and started: what it takes to serve, to deliver and to compare", run: restart, resumes: true},
 		{Name: "idle-10k", About: "10,000 agents hold streams and nothing changes: no write, no CPU, little memory", run: idle},

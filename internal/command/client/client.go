@@ -36,13 +36,15 @@ import (
 
 // The kinds of Atoll that commands read and write.
 var (
-	Clusters       = v1alpha1.GroupVersion.WithResource("clusters")
-	Bundles        = v1alpha1.GroupVersion.WithResource("bundles")
-	ClusterBundles = v1alpha1.GroupVersion.WithResource("clusterbundles")
-	TargetSlices   = enginev1.GroupVersion.WithResource("targetslices")
-	Revisions      = enginev1.GroupVersion.WithResource("revisions")
-	RevisionParts  = enginev1.GroupVersion.WithResource("revisionparts")
-	HubStates      = enginev1.GroupVersion.WithResource("hubstates")
+	Clusters           = v1alpha1.GroupVersion.WithResource("clusters")
+	Bundles            = v1alpha1.GroupVersion.WithResource("bundles")
+	ClusterBundles     = v1alpha1.GroupVersion.WithResource("clusterbundles")
+	ClusterSets        = v1alpha1.GroupVersion.WithResource("clustersets")
+	TargetSlices       = enginev1.GroupVersion.WithResource("targetslices")
+	Revisions          = enginev1.GroupVersion.WithResource("revisions")
+	RevisionParts      = enginev1.GroupVersion.WithResource("revisionparts")
+	ClusterSetBindings = v1alpha1.GroupVersion.WithResource("clustersetbindings")
+	HubStates          = enginev1.GroupVersion.WithResource("hubstates")
 )
 
 // Flags are the flags by which kubectl chooses a cluster, with kubectl's defaults.

@@ -211,6 +211,9 @@ func (l *link) inventory(apis bool) *pb.FromAgent {
 		Requested: map[string]string{
 			"cpu": fmt.Sprintf("%dm", 2000+100*l.load), "memory": fmt.Sprintf("%dMi", 4096+128*l.load), "pods": strconv.Itoa(20 + l.load),
 		},
+		Room: &pb.Room{Classes: []string{
+			"2 cpu=3500m memory=14336Mi pods=100", fmt.Sprintf("1 cpu=%dm memory=%dMi pods=%d", max(100, 3000-100*l.load), max(128, 12288-128*l.load), max(1, 96-l.load)),
+		}},
 		MemberReady: true,
 	}
 	if apis {

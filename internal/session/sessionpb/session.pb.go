@@ -1547,6 +1547,8 @@ type Inventory struct {
 	// False when the member's API does not answer the agent, with the reason.
 	MemberReady   bool   `protobuf:"varint,9,opt,name=member_ready,json=memberReady,proto3" json:"member_ready,omitempty"`
 	MemberMessage string `protobuf:"bytes,10,opt,name=member_message,json=memberMessage,proto3" json:"member_message,omitempty"`
+	// What nodes have left for pods. Absent: the agent does not count it, or not yet.
+	Room          *Room `protobuf:"bytes,11,opt,name=room,proto3" json:"room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1651,6 +1653,59 @@ func (x *Inventory) GetMemberMessage() string {
 	return ""
 }
 
+func (x *Inventory) GetRoom() *Room {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+// Room that ready nodes have left, in at most 32 classes of nodes that have about as
+// much, one line each: "3 cpu=3500m memory=12288Mi pods=90 taints=gpu=yes:NoSchedule".
+type Room struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Classes       []string               `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Room) Reset() {
+	*x = Room{}
+	mi := &file_session_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Room) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Room) ProtoMessage() {}
+
+func (x *Room) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Room.ProtoReflect.Descriptor instead.
+func (*Room) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Room) GetClasses() []string {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
 // Renew asks for a fresh certificate over the living session, with a request
 // signed by the same key.
 type Renew struct {
@@ -1662,7 +1717,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1729,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1742,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Renew) GetCsr() []byte {
@@ -1709,7 +1764,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1776,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1789,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Renewed) GetCertificate() []byte {
@@ -1765,7 +1820,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1832,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1845,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Refused) GetReason() string {
@@ -1827,7 +1882,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1894,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1907,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Move) GetHub() string {
@@ -1875,7 +1930,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +1942,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +1955,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ask) GetReports() []string {
@@ -1927,7 +1982,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +1994,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2007,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -1967,7 +2022,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2034,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2047,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -2023,7 +2078,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2090,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2103,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -2196,7 +2251,7 @@ const file_session_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\fR\x06status\"8\n" +
 	"\fReportStored\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x03R\x03seq\"\xb4\x04\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\"\xe0\x04\n" +
 	"\tInventory\x12-\n" +
 	"\x12kubernetes_version\x18\x01 \x01(\tR\x11kubernetesVersion\x12#\n" +
 	"\ragent_version\x18\x02 \x01(\tR\fagentVersion\x12\x12\n" +
@@ -2210,13 +2265,16 @@ const file_session_proto_rawDesc = "" +
 	"\trequested\x18\b \x03(\v2*.atoll.session.v1.Inventory.RequestedEntryR\trequested\x12!\n" +
 	"\fmember_ready\x18\t \x01(\bR\vmemberReady\x12%\n" +
 	"\x0emember_message\x18\n" +
-	" \x01(\tR\rmemberMessage\x1a>\n" +
+	" \x01(\tR\rmemberMessage\x12*\n" +
+	"\x04room\x18\v \x01(\v2\x16.atoll.session.v1.RoomR\x04room\x1a>\n" +
 	"\x10AllocatableEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eRequestedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\" \n" +
+	"\x04Room\x12\x18\n" +
+	"\aclasses\x18\x01 \x03(\tR\aclasses\"\x19\n" +
 	"\x05Renew\x12\x10\n" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"B\n" +
 	"\aRenewed\x12 \n" +
@@ -2262,7 +2320,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),         // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),           // 1: atoll.session.v1.JoinReply
@@ -2283,17 +2341,18 @@ var file_session_proto_goTypes = []any{
 	(*Report)(nil),              // 16: atoll.session.v1.Report
 	(*ReportStored)(nil),        // 17: atoll.session.v1.ReportStored
 	(*Inventory)(nil),           // 18: atoll.session.v1.Inventory
-	(*Renew)(nil),               // 19: atoll.session.v1.Renew
-	(*Renewed)(nil),             // 20: atoll.session.v1.Renewed
-	(*Refused)(nil),             // 21: atoll.session.v1.Refused
-	(*Move)(nil),                // 22: atoll.session.v1.Move
-	(*Ask)(nil),                 // 23: atoll.session.v1.Ask
-	(*Recall)(nil),              // 24: atoll.session.v1.Recall
-	(*Remembered)(nil),          // 25: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil), // 26: atoll.session.v1.RememberedTombstone
-	nil,                         // 27: atoll.session.v1.Objects.ObjectsEntry
-	nil,                         // 28: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                         // 29: atoll.session.v1.Inventory.RequestedEntry
+	(*Room)(nil),                // 19: atoll.session.v1.Room
+	(*Renew)(nil),               // 20: atoll.session.v1.Renew
+	(*Renewed)(nil),             // 21: atoll.session.v1.Renewed
+	(*Refused)(nil),             // 22: atoll.session.v1.Refused
+	(*Move)(nil),                // 23: atoll.session.v1.Move
+	(*Ask)(nil),                 // 24: atoll.session.v1.Ask
+	(*Recall)(nil),              // 25: atoll.session.v1.Recall
+	(*Remembered)(nil),          // 26: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil), // 27: atoll.session.v1.RememberedTombstone
+	nil,                         // 28: atoll.session.v1.Objects.ObjectsEntry
+	nil,                         // 29: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                         // 30: atoll.session.v1.Inventory.RequestedEntry
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
@@ -2302,37 +2361,38 @@ var file_session_proto_depIdxs = []int32{
 	16, // 3: atoll.session.v1.FromAgent.report:type_name -> atoll.session.v1.Report
 	18, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
 	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
-	19, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	25, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	20, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
+	26, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
 	6,  // 8: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
 	8,  // 9: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
 	12, // 10: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
 	14, // 11: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
 	17, // 12: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
-	20, // 13: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
-	21, // 14: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	23, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	24, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	21, // 13: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
+	22, // 14: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
+	24, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	25, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
 	7,  // 17: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
-	22, // 18: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
+	23, // 18: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
 	5,  // 19: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
 	5,  // 20: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
 	10, // 21: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
 	11, // 22: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
 	5,  // 23: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	27, // 24: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
-	28, // 25: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	29, // 26: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
-	26, // 27: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 28: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 29: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	3,  // 30: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 31: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	30, // [30:32] is the sub-list for method output_type
-	28, // [28:30] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	28, // 24: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	29, // 25: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	30, // 26: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	19, // 27: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
+	27, // 28: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 29: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 30: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	3,  // 31: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 32: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	31, // [31:33] is the sub-list for method output_type
+	29, // [29:31] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2369,7 +2429,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -15,8 +16,8 @@ const (
 	SignerName = "atoll.dev/agent"
 	// LabelCluster, on a certificate request, holds the name of the Cluster.
 	LabelCluster = "atoll.dev/cluster"
-	// LabelSet, on a Cluster, holds the set that its token named.
-	LabelSet = "atoll.dev/set"
+	// LabelSet, on a Cluster, holds the exclusive set that its token named.
+	LabelSet = v1alpha1.LabelClusterSet
 	// TaintUnreviewed keeps work from a Cluster that no administrator has looked at.
 	TaintUnreviewed = "atoll.dev/unreviewed"
 

@@ -1,0 +1,64 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterScore says how good one cluster is by measures of whoever writes it: people or
+// add-ons. Placements ask for a measure by the score ClusterScore. Those in a namespace
+// count for the PropagationPolicies of that namespace alone, so that nobody steers what
+// others place; those in atoll-system count for everybody who asks, where the own
+// namespace says nothing of that cluster and measure, and alone for
+// ClusterPropagationPolicies.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=cls,categories=atoll
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
+// +kubebuilder:printcolumn:name="Valid until",type=date,JSONPath=`.spec.validUntil`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterScore struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ClusterScoreSpec `json:"spec"`
+}
+
+// ClusterScoreSpec rates a cluster.
+type ClusterScoreSpec struct {
+	// ClusterName of the cluster that is rated. It need not be there yet.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName string `json:"clusterName"`
+	// Scores by measure. Where several objects of a namespace rate a cluster by one
+	// measure, the first by name counts.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	Scores []NamedScore `json:"scores"`
+	// ValidUntil is when the scores stop to count, as if they were not there. What runs
+	// stays where it is. Omitted: never.
+	// +optional
+	ValidUntil *metav1.Time `json:"validUntil,omitempty"`
+}
+
+// NamedScore is one measure.
+type NamedScore struct {
+	// Name of the measure, such as price.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Value from 0, the worst, to 1000, the best.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Value int32 `json:"value"`
+}
+
+// ClusterScoreList is a list of ClusterScores.
+//
+// +kubebuilder:object:root=true
+type ClusterScoreList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterScore `json:"items"`
+}

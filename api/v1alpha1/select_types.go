@@ -1,0 +1,206 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SpreadConstraint spreads the chosen clusters over groups: clusters that share a
+// field or the value of a label. All constraints of a placement hold together.
+//
+// A cluster without the field or label is in no group: DoNotSchedule refuses it,
+// with that reason; ScheduleAnyway may choose it, and counts it in no group. A
+// cluster that runs the Bundle is never taken out because it lost its label.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.spreadByField) != has(self.spreadByLabel)",message="give spreadByField or spreadByLabel, one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.minGroups) || !has(self.maxGroups) || self.minGroups <= self.maxGroups",message="minGroups is more than maxGroups"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || !has(self.spreadByField) || self.spreadByField != 'cluster'",message="maxSkew says nothing about clusters, each of which is a group of its own"
+type SpreadConstraint struct {
+	// SpreadByField: cluster (each is a group of its own), region, zone or provider,
+	// as the Cluster's spec has them; a zone is told by its name alone.
+	// +optional
+	// +kubebuilder:validation:Enum=cluster;region;zone;provider
+	SpreadByField SpreadField `json:"spreadByField,omitempty"`
+	// SpreadByLabel is the key of a label of Clusters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	SpreadByLabel string `json:"spreadByLabel,omitempty"`
+	// MinGroups that have a chosen cluster, from 1 to 10000. Default 1. Where there
+	// are not that many, whenUnsatisfiable says what happens.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MinGroups int32 `json:"minGroups,omitempty"`
+	// MaxGroups that have a chosen cluster, from 1 to 10000. Omitted: any number. It
+	// always holds for what comes new.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxGroups int32 `json:"maxGroups,omitempty"`
+	// MaxSkew is by how many chosen clusters the groups may differ, from 1 to 10000.
+	// Omitted: by any number. Groups without a chosen cluster count, as 0, if
+	// maxGroups leaves room for them. Not for spreadByField cluster.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxSkew int32 `json:"maxSkew,omitempty"`
+	// WhenUnsatisfiable: DoNotSchedule (default) keeps to maxSkew by choosing fewer
+	// clusters, and where minGroups cannot be had changes nothing: nothing comes, and
+	// what runs stays as it is and says so. ScheduleAnyway comes as near to minGroups
+	// and maxSkew as it can.
+	// +optional
+	// +kubebuilder:validation:Enum=DoNotSchedule;ScheduleAnyway
+	WhenUnsatisfiable UnsatisfiableAction `json:"whenUnsatisfiable,omitempty"`
+}
+
+// SpreadField is a field of Clusters that groups them.
+type SpreadField string
+
+// The fields.
+const (
+	SpreadByCluster  SpreadField = "cluster"
+	SpreadByRegion   SpreadField = "region"
+	SpreadByZone     SpreadField = "zone"
+	SpreadByProvider SpreadField = "provider"
+)
+
+// UnsatisfiableAction is what happens where a spread constraint cannot be met; the
+// words of pods' topologySpreadConstraints.
+type UnsatisfiableAction string
+
+// The actions.
+const (
+	DoNotSchedule  UnsatisfiableAction = "DoNotSchedule"
+	ScheduleAnyway UnsatisfiableAction = "ScheduleAnyway"
+)
+
+// Score rates clusters from 0 to 1000, on a scale of its own that does not depend on
+// which other clusters there are.
+//
+// +kubebuilder:validation:XValidation:rule="(self.name == 'ResourceAvailable') == has(self.resource)",message="resource is for the score ResourceAvailable, and needed there"
+// +kubebuilder:validation:XValidation:rule="self.name == 'ResourceAvailable' || !has(self.full)",message="full is for the score ResourceAvailable"
+// +kubebuilder:validation:XValidation:rule="(self.name == 'Property') == has(self.property)",message="property is for the score Property, and needed there"
+// +kubebuilder:validation:XValidation:rule="(self.name == 'ClusterScore') == has(self.measure)",message="measure is for the score ClusterScore, and needed there"
+// +kubebuilder:validation:XValidation:rule="(self.name == 'Affinity' || self.name == 'AntiAffinity') == has(self.bundles)",message="bundles is for the scores Affinity and AntiAffinity, and needed there"
+type Score struct {
+	// Name: Balance prefers clusters with few Bundles for their size, which is the
+	// pods that they can hold (110 where that is not reported): 1000 for none, 500
+	// for one Bundle per pod. Steady gives 1000 where the Bundle runs already, which
+	// counts where rescheduling moves it. ResourceAvailable prefers clusters with much
+	// of a resource free. Property rates a number that clusters report. ClusterScore
+	// takes what ClusterScore objects say. Affinity prefers to be near other Bundles,
+	// AntiAffinity to be far from them.
+	// +kubebuilder:validation:Enum=Balance;Steady;ResourceAvailable;Property;ClusterScore;Affinity;AntiAffinity
+	Name ScoreName `json:"name"`
+	// Weight of this score among the others, from 1 to 100. Default 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight,omitempty"`
+	// Resource for ResourceAvailable: cpu, memory, or any other that nodes offer,
+	// such as nvidia.com/gpu. A cluster that reports nothing of it scores 0.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Resource string `json:"resource,omitempty"`
+	// Full is how much has to be free for 1000, such as "64" or "256Gi"; less scores
+	// in proportion. Omitted: all that the cluster's ready nodes can hold.
+	// +optional
+	Full *resource.Quantity `json:"full,omitempty"`
+	// Property for the score Property.
+	// +optional
+	Property *PropertyScore `json:"property,omitempty"`
+	// Measure for the score ClusterScore, by its name. A cluster that no valid
+	// ClusterScore rates by it scores 0.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Measure string `json:"measure,omitempty"`
+	// Bundles that Affinity wants near, and AntiAffinity far.
+	// +optional
+	Bundles *NearBundles `json:"bundles,omitempty"`
+}
+
+// PropertyScore rates a property of clusters that the hub's administrator listed.
+type PropertyScore struct {
+	// Name of the property. A cluster without it, or where it is no number, scores 0.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Name string `json:"name"`
+	// From is the value that scores 0, To the one that scores 1000, with those between
+	// in proportion. From may be the greater: then less is better.
+	From resource.Quantity `json:"from"`
+	// To is the value that scores 1000.
+	To resource.Quantity `json:"to"`
+}
+
+// NearBundles chooses other Bundles of the same namespace: those that are named, and
+// those that the selector matches. The score Affinity is how many of them, in
+// thousandths, have a cluster in the same group; AntiAffinity how many have not.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labelSelector)",message="give names or labelSelector"
+type NearBundles struct {
+	// Names of Bundles, or of the policies or annotated objects that they are from.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Names []string `json:"names,omitempty"`
+	// LabelSelector over the labels of Bundles.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	// Within which they are near: the same cluster (default), region, zone or provider.
+	// +optional
+	// +kubebuilder:validation:Enum=cluster;region;zone;provider
+	Within SpreadField `json:"within,omitempty"`
+}
+
+// Rescheduling says when what runs moves to clusters that score better.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.when) && self.when == 'WhenBetter') || !(has(self.minDwell) || has(self.moveCost))",message="minDwell and moveCost are for WhenBetter"
+type Rescheduling struct {
+	// When: OnEdit (default), only when the placement is edited. WhenBetter also when a
+	// cluster that is not chosen scores better than one that is by more than moveCost:
+	// then the Bundle moves from the one to the other, one at a time, and the old place
+	// goes when the new one is healthy.
+	// +optional
+	// +kubebuilder:validation:Enum=OnEdit;WhenBetter
+	When ReschedulingWhen `json:"when,omitempty"`
+	// MinDwell is how long the Bundle stays on a cluster before it moves on, from 0s to
+	// 8760h. Default 10m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('8760h')",message="minDwell must be a duration from 0s to 8760h, such as 10m"
+	MinDwell *metav1.Duration `json:"minDwell,omitempty"`
+	// MoveCost is by how much of the 1000 of the scores another cluster must be better,
+	// from 0 to 1000. Default 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MoveCost *int32 `json:"moveCost,omitempty"`
+}
+
+// ReschedulingWhen is when what runs moves.
+type ReschedulingWhen string
+
+// The occasions.
+const (
+	RescheduleOnEdit     ReschedulingWhen = "OnEdit"
+	RescheduleWhenBetter ReschedulingWhen = "WhenBetter"
+)
+
+// ScoreName is the name of a score.
+type ScoreName string
+
+// The scores.
+const (
+	ScoreBalance           ScoreName = "Balance"
+	ScoreSteady            ScoreName = "Steady"
+	ScoreResourceAvailable ScoreName = "ResourceAvailable"
+	ScoreProperty          ScoreName = "Property"
+	ScoreCluster           ScoreName = "ClusterScore"
+	ScoreAffinity          ScoreName = "Affinity"
+	ScoreAntiAffinity      ScoreName = "AntiAffinity"
+)

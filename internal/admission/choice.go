@@ -1,0 +1,91 @@
+package admission
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// checkChoice of the clusters that fit: what the schema cannot say.
+func (p *Plugin) checkChoice(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	errs := append(checkSpread(pl, at), p.checkScores(pl, at)...)
+	if pl.MaxClusters > 0 || len(pl.SpreadConstraints) > 0 {
+		return errs
+	}
+	const all = "all clusters that fit are chosen, however they score: give maxClusters or spreadConstraints too"
+	if len(pl.Scores) > 0 {
+		errs = append(errs, field.Invalid(at.Child("scores"), len(pl.Scores), all))
+	}
+	if r := pl.Rescheduling; r != nil && r.When == v1alpha1.RescheduleWhenBetter {
+		errs = append(errs, field.Invalid(at.Child("rescheduling", "when"), r.When, all))
+	}
+	return errs
+}
+
+func checkSpread(p *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]int{}
+	for i := range p.SpreadConstraints {
+		s, in := &p.SpreadConstraints[i], at.Child("spreadConstraints").Index(i)
+		key := "field " + string(s.SpreadByField)
+		if s.SpreadByLabel != "" {
+			key = "label " + s.SpreadByLabel
+			for _, msg := range validation.IsQualifiedName(s.SpreadByLabel) {
+				errs = append(errs, field.Invalid(in.Child("spreadByLabel"), s.SpreadByLabel, msg))
+			}
+		}
+		if first, twice := seen[key]; twice {
+			errs = append(errs, field.Invalid(in, key, fmt.Sprintf("spreadConstraints[%d] spreads over it already: put both into one", first)))
+		} else {
+			seen[key] = i
+		}
+		if p.MaxClusters > 0 && s.MinGroups > p.MaxClusters {
+			errs = append(errs, field.Invalid(in.Child("minGroups"), s.MinGroups, fmt.Sprintf("so many groups need as many clusters, and maxClusters is %d", p.MaxClusters)))
+		}
+	}
+	return errs
+}
+
+func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	scores := map[string]int{}
+	for i := range pl.Scores {
+		s, in := &pl.Scores[i], at.Child("scores").Index(i)
+		key := string(s.Name) + " " + s.Resource + s.Measure
+		if s.Property != nil {
+			key += s.Property.Name
+			if why := p.listed(s.Property.Name); why != "" {
+				errs = append(errs, field.Invalid(in.Child("property", "name"), s.Property.Name, why))
+			}
+			if s.Property.From.Cmp(s.Property.To) == 0 {
+				errs = append(errs, field.Invalid(in.Child("property", "to"), s.Property.To.String(), "must differ from from, so that there is something between them"))
+			}
+		}
+		first, twice := scores[key]
+		switch {
+		case s.Bundles != nil: // several may ask for different ones
+			errs = append(errs, checkLabels(s.Bundles.LabelSelector, in.Child("bundles", "labelSelector"))...)
+		case twice:
+			errs = append(errs, field.Invalid(in, s.Name, fmt.Sprintf("scores[%d] is the same: give it the weight of both", first)))
+		default:
+			scores[key] = i
+		}
+		if s.Resource != "" {
+			for _, msg := range validation.IsQualifiedName(s.Resource) {
+				errs = append(errs, field.Invalid(in.Child("resource"), s.Resource, msg))
+			}
+		}
+		if s.Measure != "" {
+			for _, msg := range validation.IsDNS1123Label(s.Measure) {
+				errs = append(errs, field.Invalid(in.Child("measure"), s.Measure, msg))
+			}
+		}
+		if s.Full != nil && s.Full.Sign() <= 0 {
+			errs = append(errs, field.Invalid(in.Child("full"), s.Full.String(), "must be more than 0"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,47 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+func TestCheckChoice(t *testing.T) {
+	plugin := New(Options{Properties: func() []string { return []string{"nodes"} }})
+	for _, tc := range []struct{ placement, want string }{
+		{"{maxClusters: 3, spreadConstraints: [{spreadByField: zone, minGroups: 3}, {spreadByLabel: rack}], scores: [{name: Balance}, {name: ResourceAvailable, resource: cpu}, {name: ResourceAvailable, resource: memory, full: 1Gi}]}", ""},
+		{"{spreadConstraints: [{spreadByLabel: 'a b'}]}", "p.spreadConstraints[0].spreadByLabel"},
+		{"{spreadConstraints: [{spreadByField: zone}, {spreadByField: region}, {spreadByField: zone}]}", "p.spreadConstraints[2]"},
+		{"{spreadConstraints: [{spreadByLabel: zone}, {spreadByField: zone}]}", ""},
+		{"{maxClusters: 2, spreadConstraints: [{spreadByField: zone, minGroups: 3}]}", "p.spreadConstraints[0].minGroups"},
+		{"{maxClusters: 1, scores: [{name: Balance}, {name: Balance, weight: 3}]}", "p.scores[1]"},
+		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: '-'}]}", "p.scores[0].resource"},
+		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: cpu, full: '0'}]}", "p.scores[0].full"},
+		{"{scores: [{name: Balance}]}", "p.scores"},
+		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: price}, {name: ClusterScore, measure: noise}]}", ""},
+		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: Price}]}", "p.scores[0].measure"},
+		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: price}, {name: ClusterScore, measure: price}]}", "p.scores[1]"},
+		{"{rescheduling: {when: WhenBetter}}", "p.rescheduling.when"},
+		{"{rescheduling: {when: OnEdit}}", ""},
+		{"{maxClusters: 1, rescheduling: {when: WhenBetter}, scores: [{name: Steady}, {name: Affinity, bundles: {names: [a]}}, {name: Affinity, bundles: {names: [b], within: zone}}, {name: Property, property: {name: nodes, from: 0, to: 9}}]}", ""},
+		{"{maxClusters: 1, scores: [{name: Property, property: {name: secret, from: 0, to: 9}}]}", "p.scores[0].property.name"},
+		{"{maxClusters: 1, scores: [{name: Property, property: {name: nodes, from: 9, to: 9}}]}", "p.scores[0].property.to"},
+		{"{maxClusters: 1, scores: [{name: AntiAffinity, bundles: {labelSelector: {matchExpressions: [{key: a, operator: Like}]}}}]}", "p.scores[0].bundles.labelSelector.matchExpressions[0].operator"},
+	} {
+		var p v1alpha1.PlacementSpec
+		if err := yaml.UnmarshalStrict([]byte(tc.placement), &p); err != nil {
+			t.Fatal(err)
+		}
+		var at []string
+		for _, e := range plugin.checkChoice(&p, field.NewPath("p")) {
+			at = append(at, e.Field)
+		}
+		if got := strings.Join(at, " "); got != tc.want {
+			t.Errorf("%s is refused at %q, want %q", tc.placement, got, tc.want)
+		}
+	}
+}

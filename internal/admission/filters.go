@@ -1,0 +1,170 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/expr"
+)
+
+// checkFilters of a placement that are not in an affinity, and which properties all of
+// them read.
+func (p *Plugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	errs := checkSets(pl.ClusterSets, at.Child("clusterSets"))
+	errs = append(errs, p.checkCEL(pl.CELSelector, at.Child("celSelector"))...)
+	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)
+	if pl.ClusterAffinity != nil {
+		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), p.listed)...)
+	}
+	return errs
+}
+
+func checkSets(names []string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, n := range names {
+		for _, msg := range validation.IsDNS1123Subdomain(n) {
+			errs = append(errs, field.Invalid(at.Index(i), n, "is not the name of a cluster set: "+msg))
+		}
+	}
+	return errs
+}
+
+// checkCEL compiles the expression, as schedule does, and asks for the properties that
+// it reads.
+func (p *Plugin) checkCEL(text string, at *field.Path) field.ErrorList {
+	if text == "" {
+		return nil
+	}
+	sel, err := expr.Compile(text)
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, text, err.Error())}
+	}
+	var errs field.ErrorList
+	for _, key := range sel.Properties() {
+		if why := p.listed(key); why != "" {
+			errs = append(errs, field.Invalid(at, key, why))
+		}
+	}
+	return errs
+}
+
+func checkAPIs(list []v1alpha1.ServedAPI, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, api := range list {
+		gv, err := schema.ParseGroupVersion(api.APIVersion)
+		if err != nil || gv.Version == "" {
+			errs = append(errs, field.Invalid(at.Index(i).Child("apiVersion"), api.APIVersion, "must be GROUP/VERSION, or VERSION for the core group"))
+		}
+		if api.Kind != "" && !kindForm.MatchString(api.Kind) {
+			errs = append(errs, field.Invalid(at.Index(i).Child("kind"), api.Kind, "must be the name of one kind, such as Deployment"))
+		}
+	}
+	return errs
+}
+
+// listed says why a property steers no placement; empty if it does.
+func (p *Plugin) listed(key string) string {
+	var list []string
+	if p.Properties != nil {
+		list = p.Properties()
+	}
+	switch {
+	case slices.Contains(list, key):
+		return ""
+	case len(list) == 0:
+		return "is a property that agents report, and the hub's admin listed none that steer placement"
+	}
+	return fmt.Sprintf("is a property that the hub's admin did not list: placement is steered by %s", strings.Join(list, ", "))
+}
+
+// unseen says why overrides may not ask for a property.
+func unseen(string) string {
+	return "overrides see region, zone and provider only: label the Cluster instead"
+}
+
+// checkFieldKeys of fields that are no fields of a Cluster's spec; refused tells why one is
+// not to be used.
+func checkFieldKeys(s *v1alpha1.FieldSelector, at *field.Path, refused func(key string) string) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, r := range s.MatchExpressions {
+		if atoll.SpecField(r.Key) {
+			continue
+		}
+		if why := refused(r.Key); why != "" {
+			errs = append(errs, field.Invalid(at.Child("matchExpressions").Index(i).Child("key"), r.Key, why))
+		}
+	}
+	return errs
+}
+
+// checkFields refuses requirements that are malformed, or contradict each other.
+func checkFields(s *v1alpha1.FieldSelector, at *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	keys := map[string]*constraint{}
+	for i, r := range s.MatchExpressions {
+		one := at.Child("matchExpressions").Index(i)
+		c := keys[r.Key]
+		if c == nil {
+			c = &constraint{}
+			keys[r.Key] = c
+		}
+		errs = append(errs, checkValues(r, one)...)
+		switch r.Operator {
+		case corev1.NodeSelectorOpIn:
+			c.in(r.Values)
+		case corev1.NodeSelectorOpNotIn:
+			c.not = append(c.not, r.Values...)
+		case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+			c.exists = true
+		case corev1.NodeSelectorOpDoesNotExist:
+			c.absent = true
+		default:
+			errs = append(errs, field.NotSupported(one.Child("operator"), r.Operator, []corev1.NodeSelectorOperator{
+				corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists,
+				corev1.NodeSelectorOpDoesNotExist, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt,
+			}))
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return contradictions(keys, at)
+}
+
+// checkValues that an operator takes.
+func checkValues(r v1alpha1.FieldRequirement, at *field.Path) field.ErrorList {
+	at = at.Child("values")
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
+		if len(r.Values) == 0 {
+			return field.ErrorList{field.Required(at, fmt.Sprintf("operator %s needs at least one", r.Operator))}
+		}
+	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+		if len(r.Values) > 0 {
+			return field.ErrorList{field.Forbidden(at, fmt.Sprintf("operator %s takes none", r.Operator))}
+		}
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		if len(r.Values) != 1 {
+			return field.ErrorList{field.Required(at, fmt.Sprintf("operator %s needs exactly one", r.Operator))}
+		}
+		if _, err := resource.ParseQuantity(r.Values[0]); err != nil {
+			return field.ErrorList{field.Invalid(at.Index(0), r.Values[0], "must be a quantity, such as 10 or 64Gi")}
+		}
+	}
+	return nil
+}

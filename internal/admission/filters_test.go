@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// What a placement's filters cannot honour is refused with the path and the reason.
+func TestFiltersAreRefused(t *testing.T) {
+	p := New(Options{Properties: func() []string { return []string{"nodes", "version"} }})
+	bare := New(Options{})
+	for _, tc := range []struct{ placement, want string }{
+		{"{}", ""},
+		{"clusterSets: [eu, prod]", ""},
+		{"clusterSets: [EU]", "placement.clusterSets[0]: Invalid value: \"EU\": is not the name of a cluster set"},
+		{"celSelector: \"cluster.labels['env'] == 'prod'\"", ""},
+		{"celSelector: \"cluster.nme == 'x'\"", "placement.celSelector: Invalid value: \"cluster.nme == 'x'\": line 1, column 1: undeclared reference"},
+		{"celSelector: cluster.name", "gives a string, and true or false is needed"},
+		{"celSelector: 'cluster.labels.all(a, cluster.labels.all(b, cluster.labels.all(c, a != b || b != c)))'", "at most 2000 are allowed"},
+		{"celSelector: \"quantity(cluster.properties['nodes']) > 3\"", ""},
+		{"celSelector: \"'gpus' in cluster.properties\"", "placement.celSelector: Invalid value: \"gpus\": is a property that the hub's admin did not list: placement is steered by nodes, version"},
+		{"apis: [{apiVersion: apps/v1, kind: Deployment}, {apiVersion: v1}]", ""},
+		{"apis: [{apiVersion: a/b/c}]", "placement.apis[0].apiVersion: Invalid value"},
+		{"apis: [{apiVersion: apps/v1, kind: deploy-ment}]", "placement.apis[0].kind: Invalid value"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Gt, values: ['3']}]}}", ""},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: gpus, operator: Exists}]}}", "placement.clusterAffinity.fieldSelector.matchExpressions[0].key: Invalid value: \"gpus\": is a property"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In}]}}", "matchExpressions[0].values: Required value: operator In needs at least one"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: Exists, values: [x]}]}}", "matchExpressions[0].values: Forbidden: operator Exists takes none"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Gt, values: [many]}]}}", "values[0]: Invalid value: \"many\": must be a quantity"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Lt, values: ['1', '2']}]}}", "operator Lt needs exactly one"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Exists}, {key: nodes, operator: DoesNotExist}]}}", "contradicts itself"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: Near, values: [x]}]}}", "Unsupported value"},
+		{"replicaScheduling: {weightPreference: {staticWeightList: [{weight: 1, targetCluster: {fieldSelector: {matchExpressions: [{key: gpus, operator: Exists}]}}}]}}", "staticWeightList[0].targetCluster.fieldSelector.matchExpressions[0].key"},
+	} {
+		t.Run(tc.placement, func(t *testing.T) {
+			var pl v1alpha1.PlacementSpec
+			if err := yaml.UnmarshalStrict([]byte(tc.placement), &pl); err != nil {
+				t.Fatal(err)
+			}
+			err := p.checkPlacement(&pl, field.NewPath("placement")).ToAggregate()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if strings.Contains(tc.placement, "nodes") && bare.checkPlacement(&pl, field.NewPath("placement")) == nil {
+				t.Error("a hub that lists no property lets it pass")
+			}
+		})
+	}
+}
+
+// Overrides do not see properties, whichever are listed.
+func TestOverridesSeeNoProperties(t *testing.T) {
+	s := &v1alpha1.FieldSelector{MatchExpressions: []v1alpha1.FieldRequirement{{Key: "zone", Operator: "Exists"}, {Key: "nodes", Operator: "Exists"}}}
+	errs := checkFieldKeys(s, field.NewPath("fieldSelector"), unseen)
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "fieldSelector.matchExpressions[1].key") || !strings.Contains(errs[0].Error(), "label the Cluster") {
+		t.Errorf("errors %v", errs)
+	}
+}

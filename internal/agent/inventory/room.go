@@ -1,0 +1,233 @@
+package inventory
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+const (
+	// roomQuiet is how long a change of the room that makes little difference may be
+	// kept; roomPace is how long one that does.
+	roomQuiet = 30 * time.Second
+	roomPace  = 5 * time.Second
+	// roomMatters is which part of the room, an eighth, makes a difference.
+	roomMatters = 8
+	// mostClasses of nodes are told, whatever the number of nodes.
+	mostClasses = 24
+	// leastCPU and leastMemory are what nodes are not told apart by.
+	leastCPU, leastMemory = 10, 16 << 20
+)
+
+// room that nodes have left, each of them given as a class of its own, in classes of
+// nodes that have about as much: rounded down to as few digits as it takes to have no
+// more than mostClasses. Nodes without room for a pod are left out.
+func room(nodes []atoll.NodeClass) atoll.Room {
+	for digits := 4; digits > 0; digits-- {
+		if out := classes(nodes, digits); len(out) <= mostClasses {
+			return out
+		}
+	}
+	return joined(classes(nodes, 1))
+}
+
+func classes(nodes []atoll.NodeClass, digits int) atoll.Room {
+	by := map[string]int{}
+	out := atoll.Room{}
+	for _, n := range nodes {
+		c := atoll.NodeClass{
+			Nodes: 1, CPU: roundDown(n.CPU/leastCPU, digits) * leastCPU, Memory: roundDown(n.Memory/leastMemory, digits) * leastMemory,
+			Pods: roundDown(n.Pods, digits), Taints: n.Taints,
+		}
+		for name, v := range n.Other {
+			if v = roundDown(v, digits); v > 0 {
+				if c.Other == nil {
+					c.Other = map[string]int64{}
+				}
+				c.Other[name] = v
+			}
+		}
+		if c.Pods <= 0 {
+			continue
+		}
+		key := c.String()
+		if i, known := by[key]; known {
+			out[i].Nodes++
+			continue
+		}
+		by[key] = len(out)
+		out = append(out, c)
+	}
+	slices.SortFunc(out, byRoom)
+	return out
+}
+
+// byRoom orders those with more first.
+func byRoom(a, b atoll.NodeClass) int {
+	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.String(), b.String()))
+}
+
+// joined classes: the largest stay, and of the others, which nothing tells apart by
+// digits, those that no taint repels become one with what all of them have.
+func joined(all atoll.Room) atoll.Room {
+	slices.SortStableFunc(all, func(a, b atoll.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	out, rest := slices.Clone(all[:mostClasses-1]), atoll.NodeClass{}
+	for _, c := range all[mostClasses-1:] {
+		switch {
+		case len(c.Taints) > 0:
+		case rest.Nodes == 0:
+			rest = c
+			rest.Other = nil
+		default:
+			rest.Nodes += c.Nodes
+			rest.CPU, rest.Memory, rest.Pods = min(rest.CPU, c.CPU), min(rest.Memory, c.Memory), min(rest.Pods, c.Pods)
+		}
+	}
+	if rest.Nodes > 0 {
+		out = append(out, rest)
+	}
+	slices.SortFunc(out, byRoom)
+	return out
+}
+
+// roundDown to so many binary digits.
+func roundDown(v int64, digits int) int64 {
+	if v <= 0 {
+		return 0
+	}
+	drop := max(bits.Len64(uint64(v))-digits, 0)
+	return v >> drop << drop
+}
+
+// matters tells whether so much has changed that it should be told soon: the number of
+// nodes, or a part of what there is left of some resource.
+func matters(old, now atoll.Room) bool {
+	a, b := totals(old), totals(now)
+	if a["nodes"] != b["nodes"] {
+		return true
+	}
+	for name := range maps.Keys(b) {
+		a[name] += 0
+	}
+	for name, was := range a {
+		if diff := max(was, b[name]) - min(was, b[name]); diff > max(was, b[name])/roomMatters {
+			return true
+		}
+	}
+	return false
+}
+
+func totals(r atoll.Room) map[string]int64 {
+	out := map[string]int64{}
+	for _, c := range r {
+		out["nodes"] += c.Nodes
+		out["cpu"] += c.Nodes * c.CPU
+		out["memory"] += c.Nodes * c.Memory
+		out["pods"] += c.Nodes * c.Pods
+		for name, v := range c.Other {
+			out[name] += c.Nodes * v
+		}
+	}
+	return out
+}
+
+// room of the member now: of nodes that are ready and take pods. The caller holds mu.
+func (i *Inventory) room() atoll.Room {
+	free := make([]atoll.NodeClass, 0, len(i.nodes))
+	for name, n := range i.nodes {
+		if !n.ready || n.cordoned {
+			continue
+		}
+		left := maps.Clone(n.allocatable)
+		if used := i.used[name]; used != nil {
+			left.add(used.asked, -1)
+			left[corev1.ResourcePods] -= used.pods
+		}
+		c := atoll.NodeClass{CPU: left[corev1.ResourceCPU], Memory: left[corev1.ResourceMemory], Pods: left[corev1.ResourcePods], Taints: n.taints}
+		for resource, v := range left {
+			if interpret.Counted(resource) {
+				if c.Other == nil {
+					c.Other = map[string]int64{}
+				}
+				c.Other[string(resource)] = v
+			}
+		}
+		free = append(free, c)
+	}
+	return room(free)
+}
+
+// tellRoom decides whether the room as it is now is to be told, and if it is kept,
+// when to look again. The caller holds mu.
+func (i *Inventory) tellRoom(now time.Time) (tell []string, again time.Duration) {
+	if !i.counted[countNodes] || !i.counted[countPods] {
+		return nil, 0
+	}
+	is := i.room()
+	lines := is.Lines()
+	if i.told.Room != nil && slices.Equal(lines, i.told.Room) {
+		return i.told.Room, 0
+	}
+	wait := roomQuiet
+	if i.told.Room == nil {
+		wait = 0
+	} else if matters(i.toldRoom, is) {
+		wait = roomPace
+	}
+	if left := i.toldAt.Add(wait).Sub(now); left > 0 {
+		return i.told.Room, left
+	}
+	i.toldRoom, i.toldAt = is, now
+	return lines, 0
+}
+
+// use of a node by pods that are bound to it and not finished.
+type use struct {
+	asked amounts
+	pods  int64
+}
+
+// pod as far as it is counted.
+type pod struct {
+	node  string
+	asked amounts
+}
+
+// count a pod in, or out.
+func (i *Inventory) count(p pod, sign int64) {
+	if p.node == "" {
+		return
+	}
+	i.asked.add(p.asked, sign)
+	u := i.used[p.node]
+	if u == nil {
+		u = &use{asked: amounts{}}
+		i.used[p.node] = u
+	}
+	u.asked.add(p.asked, sign)
+	if u.pods += sign; u.pods == 0 {
+		delete(i.used, p.node)
+	}
+}
+
+// taintsOf a node that repel pods, sorted.
+func taintsOf(n *corev1.Node) (out []v1alpha1.Taint) {
+	for _, t := range n.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule {
+			out = append(out, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.Taint) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
+	})
+	return out
+}

@@ -1,0 +1,144 @@
+package inventory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func TestClassesOfNodes(t *testing.T) {
+	gpu := []v1alpha1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	nodes := []atoll.NodeClass{
+		{CPU: 3995, Memory: 15 << 30, Pods: 90},
+		{CPU: 3990, Memory: 15<<30 + 5, Pods: 91},
+		{CPU: 100, Memory: 1 << 30, Pods: 3},
+		{CPU: 9000, Memory: 1 << 30, Pods: 0},
+		{CPU: -50, Memory: 1 << 30, Pods: 5},
+		{CPU: 8000, Memory: 1 << 34, Pods: 50, Other: map[string]int64{"nvidia.com/gpu": 8}, Taints: gpu},
+	}
+	want := []string{
+		"1 cpu=7680m memory=16384Mi pods=48 nvidia.com/gpu=8 taints=gpu:NoSchedule",
+		"2 cpu=3840m memory=15360Mi pods=88",
+		"1 cpu=100m memory=1024Mi pods=3",
+		"1 memory=1024Mi pods=5",
+	}
+	if got := room(nodes).Lines(); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	if got := room(nil); got == nil || len(got) != 0 {
+		t.Errorf("no nodes are %v", got)
+	}
+}
+
+// However many nodes there are and however they differ, the classes are few, hold every
+// node that takes a pod, and never more than there is; the order of nodes is no matter.
+func TestClassesAreFewAndModest(t *testing.T) {
+	r := rand.New(rand.NewPCG(41, 42))
+	for round := range 24 {
+		nodes := make([]atoll.NodeClass, r.IntN(2000))
+		for i := range nodes {
+			nodes[i] = atoll.NodeClass{CPU: r.Int64N(64_000), Memory: r.Int64N(1 << 38), Pods: r.Int64N(250)}
+			if round%2 == 0 {
+				nodes[i].Other = map[string]int64{fmt.Sprint("x.io/r", r.IntN(20)): 1 + r.Int64N(9)}
+			}
+		}
+		got := room(nodes)
+		if len(got) > mostClasses {
+			t.Fatalf("%d classes of %d nodes", len(got), len(nodes))
+		}
+		if back, err := atoll.ParseRoom(got.Lines()); err != nil || !reflect.DeepEqual(back, got) {
+			t.Fatalf("%v does not come back: %v, %v", got, back, err)
+		}
+		is, told := atoll.Room{}, totals(got)
+		for _, n := range nodes {
+			n.Nodes = 1
+			if n.Pods > 0 {
+				is = append(is, n)
+			}
+		}
+		for name, v := range totals(is) {
+			if told[name] > v || name == "nodes" && told[name] != v {
+				t.Fatalf("%d %s are told of %d", told[name], name, v)
+			}
+		}
+		slices.Reverse(nodes)
+		if again := room(nodes); !reflect.DeepEqual(again, got) {
+			t.Fatalf("the order matters:\n%v\n%v", got.Lines(), again.Lines())
+		}
+	}
+}
+
+func aNode(name, cpu string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+		Allocatable: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("100")},
+		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}}
+}
+
+func aPod(name, node, cpu string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Spec: corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}},
+	}}
+}
+
+// What is told follows nodes and pods: what matters within seconds, what lasts within
+// half a minute, and what comes and goes not at all.
+func TestRoomIsToldWhenItMatters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{}, counted: map[string]bool{}, wake: make(chan struct{}, 1)}
+		nodes, pods := i.nodeSums(), i.podSums()
+		told := func() string {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			lines, _ := i.tellRoom(time.Now())
+			i.told.Room = lines
+			return fmt.Sprint(lines)
+		}
+		check := func(when, want string) {
+			t.Helper()
+			if got := told(); got != want {
+				t.Errorf("%s: %s, want %s", when, got, want)
+			}
+		}
+		check("before anything is known", "[]")
+		_ = nodes.Replace([]any{aNode("a", "16"), aNode("b", "16")}, "")
+		check("before pods are known", "[]")
+		_ = pods.Replace([]any{aPod("p", "a", "8"), aPod("q", "", "1")}, "")
+		check("at first", "[1 cpu=15360m memory=65536Mi pods=96 1 cpu=7680m memory=65536Mi pods=96]")
+		_ = pods.Add(aPod("r", "b", "500m"))
+		check("a little", "[1 cpu=15360m memory=65536Mi pods=96 1 cpu=7680m memory=65536Mi pods=96]")
+		time.Sleep(roomQuiet / 2)
+		_ = pods.Add(aPod("s", "b", "1"))
+		check("a little more", "[1 cpu=15360m memory=65536Mi pods=96 1 cpu=7680m memory=65536Mi pods=96]")
+		time.Sleep(roomQuiet / 2)
+		check("that lasts", "[1 cpu=14080m memory=65536Mi pods=96 1 cpu=7680m memory=65536Mi pods=96]")
+		_ = pods.Add(aPod("t", "b", "10"))
+		check("much, at once", "[1 cpu=14080m memory=65536Mi pods=96 1 cpu=7680m memory=65536Mi pods=96]")
+		time.Sleep(roomPace)
+		check("much", "[1 cpu=7680m memory=65536Mi pods=96 1 cpu=4480m memory=65536Mi pods=96]")
+		_ = pods.Delete(aPod("t", "b", "10"))
+		_ = pods.Delete(aPod("s", "b", "1"))
+		cordoned := aNode("a", "16")
+		cordoned.Spec.Unschedulable = true
+		_ = nodes.Update(cordoned)
+		time.Sleep(roomPace)
+		check("a node less", "[1 cpu=15360m memory=65536Mi pods=96]")
+		done := aPod("r", "b", "500m")
+		done.Status.Phase = corev1.PodSucceeded
+		_ = pods.Update(done)
+		if len(i.used) != 1 || i.used["a"].pods != 1 {
+			t.Errorf("used: %+v", i.used)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package direct
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
+)
+
+// Templates puts finalizers on objects of the built-in kinds, which the API server stores
+// as protobuf. Nothing else of an object is read into types or written: to its metadata a
+// field is added.
+type Templates struct {
+	etcd   clientv3.KV
+	writes *prometheus.CounterVec
+	// place says where a kind's objects lie, and how they are encrypted.
+	place func(schema.GroupVersionKind, schema.GroupResource) (Place, error)
+
+	mu     sync.RWMutex
+	places map[schema.GroupResource]Place
+}
+
+// Place where the objects of a kind lie in etcd: below Prefix, a path.
+type Place struct {
+	Prefix string
+	Cipher value.Transformer // nil: nothing is encrypted
+}
+
+// OpenTemplates in etcd; place is asked once for a kind. Writes counts as in NewWrites.
+func OpenTemplates(etcd clientv3.KV, writes *prometheus.CounterVec, place func(schema.GroupVersionKind, schema.GroupResource) (Place, error)) *Templates {
+	return &Templates{etcd: etcd, writes: writes, place: place, places: map[schema.GroupResource]Place{}}
+}
+
+// Finalize puts the finalizer on an object as it was at the resource version of its
+// metadata. done is false, and nothing was written, where the object is not so any more,
+// has the finalizer or is being deleted, or is not stored as protobuf: the API tells then.
+func (t *Templates) Finalize(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (done bool, err error) {
+	at, err := t.at(gvk, resource)
+	if err != nil {
+		return false, nil // of no built-in kind
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	key := path.Join("/", at.Prefix, obj.GetNamespace(), obj.GetName())
+	resp, err := t.etcd.Get(ctx, key, clientv3.WithSerializable())
+	if err != nil || len(resp.Kvs) == 0 || strconv.FormatInt(resp.Kvs[0].ModRevision, 10) != obj.GetResourceVersion() {
+		return false, nil
+	}
+	data := resp.Kvs[0].Value
+	if at.Cipher != nil {
+		var stale bool
+		if data, stale, err = at.Cipher.TransformFromStorage(ctx, data, cipherContext(key)); err != nil || stale {
+			return false, nil
+		}
+	}
+	if data, done = withFinalizer(data, string(obj.GetUID()), finalizer); !done {
+		return false, nil
+	}
+	if at.Cipher != nil {
+		if data, err = at.Cipher.TransformToStorage(ctx, data, cipherContext(key)); err != nil {
+			return false, fmt.Errorf("encrypt %s %s: %w", resource, obj.GetName(), err)
+		}
+	}
+	txn, err := t.etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", resp.Kvs[0].ModRevision)).
+		Then(clientv3.OpPut(key, string(data))).Commit()
+	if err != nil || !txn.Succeeded {
+		return false, err
+	}
+	t.writes.WithLabelValues("PATCH", resource.Resource, "").Inc()
+	return true, nil
+}
+
+func (t *Templates) at(gvk schema.GroupVersionKind, resource schema.GroupResource) (Place, error) {
+	t.mu.RLock()
+	at, ok := t.places[resource]
+	t.mu.RUnlock()
+	if ok {
+		return at, nil
+	}
+	at, err := t.place(gvk, resource)
+	if err == nil {
+		t.mu.Lock()
+		t.places[resource] = at
+		t.mu.Unlock()
+	}
+	return at, err
+}
+
+// magic begins what is stored as protobuf: a runtime.Unknown.
+var magic = []byte("k8s\x00")
+
+// The numbers of fields in the wire format, which never change.
+const (
+	unknownRaw     protowire.Number = 2
+	objectMetadata protowire.Number = 1 // of every kind that has metadata
+	metaUID        protowire.Number = 5
+	metaDeletion   protowire.Number = 9
+	metaFinalizers protowire.Number = 14
+)
+
+// withFinalizer adds a finalizer to an object as it is stored; not done where it has it, or
+// is being deleted, is another, or is nothing that is understood here.
+func withFinalizer(data []byte, uid, finalizer string) (out []byte, done bool) {
+	if !bytes.HasPrefix(data, magic) {
+		return nil, false
+	}
+	out, done = edit(data[len(magic):], unknownRaw, func(object []byte) ([]byte, bool) {
+		return edit(object, objectMetadata, func(meta []byte) ([]byte, bool) {
+			if string(last(meta, metaUID)) != uid || last(meta, metaDeletion) != nil || has(meta, metaFinalizers, finalizer) {
+				return nil, false
+			}
+			meta = protowire.AppendTag(bytes.Clone(meta), metaFinalizers, protowire.BytesType)
+			return protowire.AppendString(meta, finalizer), true
+		})
+	})
+	return append(bytes.Clone(magic), out...), done
+}
+
+// edit the one field of that number in a message.
+func edit(message []byte, number protowire.Number, change func([]byte) ([]byte, bool)) (out []byte, done bool) {
+	seen := 0
+	ok := eachField(message, func(n protowire.Number, field, value []byte) bool {
+		if n != number {
+			out = append(out, field...)
+			return true
+		}
+		if seen++; value == nil {
+			return false
+		}
+		value, done = change(value)
+		out = protowire.AppendBytes(protowire.AppendTag(out, n, protowire.BytesType), value)
+		return done
+	})
+	return out, ok && done && seen == 1
+}
+
+// eachField of a message in turn, until visit is false: all of the field, and its value where
+// that is bytes; false where not all were visited.
+func eachField(message []byte, visit func(n protowire.Number, field, value []byte) bool) bool {
+	for len(message) > 0 {
+		n, wire, length := protowire.ConsumeField(message)
+		if length < 0 {
+			return false
+		}
+		var value []byte
+		if wire == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(message)
+			value, _ = protowire.ConsumeBytes(message[tag:length:length])
+			value = value[:len(value):len(value)]
+			if value == nil {
+				value = []byte{} // there, and empty
+			}
+		}
+		if !visit(n, message[:length], value) {
+			return false
+		}
+		message = message[length:]
+	}
+	return true
+}
+
+// last value of a field; nil where there is none.
+func last(message []byte, number protowire.Number) (value []byte) {
+	eachField(message, func(n protowire.Number, _, v []byte) bool {
+		if n == number {
+			value = v
+		}
+		return true
+	})
+	return value
+}
+
+// has tells whether one of the values of a field is that one.
+func has(message []byte, number protowire.Number, value string) (found bool) {
+	eachField(message, func(n protowire.Number, _, v []byte) bool {
+		found = found || n == number && string(v) == value
+		return true
+	})
+	return found
+}

@@ -1,0 +1,116 @@
+package direct
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// asStored is how the API server stores an object of a built-in kind.
+func asStored(t *testing.T, gvk schema.GroupVersionKind, obj runtime.Object) []byte {
+	t.Helper()
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	var b bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &b); err != nil {
+		t.Fatalf("%s: %v", gvk, err)
+	}
+	return b.Bytes()
+}
+
+func decodeStored(t *testing.T, data []byte) client.Object {
+	t.Helper()
+	obj, _, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(data, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(client.Object)
+}
+
+// Of every built-in kind, an object with a finalizer more is the same object otherwise.
+func TestFinalizerOnEveryBuiltInKind(t *testing.T) {
+	kinds := 0
+	for gvk := range scheme.Scheme.AllKnownTypes() {
+		fresh, err := scheme.Scheme.New(gvk)
+		if err != nil || gvk.Version == runtime.APIVersionInternal {
+			continue
+		}
+		obj, ok := fresh.(client.Object)
+		if _, proto := fresh.(interface{ Marshal() ([]byte, error) }); !ok || !proto {
+			continue
+		}
+		kinds++
+		obj.SetName("web")
+		obj.SetNamespace("shop")
+		obj.SetUID("u1")
+		obj.SetLabels(map[string]string{"a": "b"})
+		obj.SetFinalizers([]string{"first.example/one"})
+		obj.SetCreationTimestamp(metav1.NewTime(time.Unix(1000, 0)))
+		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{}}`)}}})
+		before := asStored(t, gvk, fresh)
+		after, done := withFinalizer(before, "u1", "atoll.dev/propagated")
+		if !done {
+			t.Fatalf("%s: not done", gvk)
+		}
+		got := decodeStored(t, after)
+		if !slices.Equal(got.GetFinalizers(), []string{"first.example/one", "atoll.dev/propagated"}) {
+			t.Fatalf("%s: finalizers %v", gvk, got.GetFinalizers())
+		}
+		got.SetFinalizers([]string{"first.example/one"})
+		if again := asStored(t, gvk, got); !bytes.Equal(again, before) {
+			t.Fatalf("%s: something else changed", gvk)
+		}
+	}
+	if kinds < 50 {
+		t.Fatalf("only %d kinds were looked at", kinds)
+	}
+}
+
+// What is not as it was seen, or not understood, is left to the API.
+func TestFinalizerIsLeftToTheAPI(t *testing.T) {
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	object := func(change func(client.Object)) []byte {
+		fresh, _ := scheme.Scheme.New(gvk)
+		obj := fresh.(client.Object)
+		obj.SetName("web")
+		obj.SetUID("u1")
+		change(obj)
+		return asStored(t, gvk, fresh)
+	}
+	now := metav1.Now()
+	whole := object(func(client.Object) {})
+	for name, data := range map[string][]byte{
+		"has it":           object(func(o client.Object) { o.SetFinalizers([]string{"f"}) }),
+		"is being deleted": object(func(o client.Object) { o.SetDeletionTimestamp(&now) }),
+		"is another":       object(func(o client.Object) { o.SetUID("u2") }),
+		"is JSON":          []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"uid":"u1"}}`),
+		"is cut off":       whole[:len(whole)-3],
+		"is empty":         nil,
+		"is only begun":    []byte("k8s\x00"),
+	} {
+		if out, done := withFinalizer(data, "u1", "f"); done {
+			t.Errorf("an object that %s: %q", name, out)
+		}
+	}
+	if _, done := withFinalizer(whole, "u1", "f"); !done {
+		t.Error("an object that is as it was seen is left to the API")
+	}
+}
+
+func FuzzWithFinalizer(f *testing.F) {
+	f.Add([]byte("k8s\x00\x0a\x00\x12\x06\x0a\x04\x2a\x02u1"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		withFinalizer(data, "u1", "f")
+		if !bytes.Equal(before, data) {
+			t.Fatal("what was read is changed")
+		}
+	})
+}

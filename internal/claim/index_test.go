@@ -1,0 +1,75 @@
+package claim
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// TestIndexTakesSinglePolicies: policies that come, change and go one by one leave the
+// index as if it had been made of those that there are.
+func TestIndexTakesSinglePolicies(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	draw := func() (out []v1alpha1.ResourceSelector) {
+		for range 1 + rnd.IntN(3) {
+			rs := deployments([]string{"", "a", "b", "c"}[rnd.IntN(4)])
+			if rnd.IntN(3) == 0 {
+				rs.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"x": fmt.Sprint(rnd.IntN(2))}}
+			}
+			if rnd.IntN(4) == 0 {
+				rs.Kind = "StatefulSet"
+			}
+			out = append(out, rs)
+		}
+		return out
+	}
+	x := &Index{}
+	own, cluster := map[string]*v1alpha1.PropagationPolicy{}, map[string]*v1alpha1.ClusterPropagationPolicy{}
+	for range 500 {
+		name, spec := fmt.Sprint("p", rnd.IntN(6)), policySpec(int32(rnd.IntN(2)), draw()...)
+		switch rnd.IntN(5) {
+		case 0:
+			delete(own, name)
+			x.Set(ppKind, "shop", name, nil)
+		case 1:
+			delete(cluster, name)
+			x.Set(cppKind, "", name, nil)
+		case 2:
+			cluster[name] = cpp(name, 0, spec)
+			x.Set(cppKind, "", name, Compile(cppKind, &cluster[name].ObjectMeta, &cluster[name].Spec))
+		default:
+			own[name] = pp(name, 0, spec)
+			x.Set(ppKind, "shop", name, Compile(ppKind, &own[name].ObjectMeta, &own[name].Spec))
+		}
+		anew := &Index{}
+		anew.SetNamespace("shop", slices.Collect(maps.Values(own)))
+		anew.SetCluster(slices.Collect(maps.Values(cluster)))
+		for _, kind := range []string{"Deployment", "StatefulSet"} {
+			for _, object := range []string{"a", "b", "d"} {
+				sub := Subject{Key: obj(kind, object), Labels: map[string]string{"x": fmt.Sprint(rnd.IntN(2))}}
+				if got, want := said(x.candidates(sub)), said(anew.candidates(sub)); got != want {
+					t.Fatalf("%s: %s, want %s", sub.Key, got, want)
+				}
+			}
+		}
+	}
+	for name := range own {
+		x.Set(ppKind, "shop", name, nil)
+	}
+	if len(x.namespaced) > 0 {
+		t.Errorf("left behind: %+v", x.namespaced)
+	}
+}
+
+func said(all []Candidate) (out string) {
+	for _, c := range all {
+		out += fmt.Sprint(c.Source, c.level, c.specificity, c.Matched, c.Spec.Priority, "; ")
+	}
+	return out
+}

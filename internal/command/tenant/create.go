@@ -1,0 +1,229 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+)
+
+// spec of a tenant.
+type spec struct {
+	name, namespace string
+	sets            []string
+	users, groups   []string
+	viewers         []string
+	lifetime        time.Duration
+	server          string
+}
+
+// minLifetime is what the API gives at least.
+const minLifetime = 10 * time.Minute
+
+// The names of what a tenant is made of, and its shipped roles.
+const (
+	teamBinding   = "atoll:tenant"
+	viewerBinding = "atoll:tenant-viewers"
+	teamRole      = "atoll:application-team"
+	viewerRole    = "atoll:viewer"
+	fieldManager  = "atoll-tenant"
+)
+
+// account is the name of the tenant's ServiceAccount in the hub's own namespace, where
+// the tenant itself cannot make further tokens of it, and no placement finds it.
+func account(tenant string) string { return "tenant-" + tenant }
+
+func (s spec) validate() error {
+	var errs []error
+	for what, name := range map[string]string{"the tenant's name": s.name, "the namespace": s.namespace} {
+		for _, msg := range validation.IsDNS1123Label(name) {
+			errs = append(errs, fmt.Errorf("%s %q is malformed: %s", what, name, msg))
+		}
+	}
+	if s.namespace == metav1.NamespaceDefault || s.namespace == atoll.SystemNamespace || strings.HasPrefix(s.namespace, "kube-") {
+		errs = append(errs, fmt.Errorf("namespace %q is the hub's own: choose another one with --namespace", s.namespace))
+	}
+	if len(s.sets) == 0 {
+		errs = append(errs, errors.New("say where the tenant may place, with --set; `kubectl get clustersets` lists the cluster sets"))
+	}
+	if s.lifetime < minLifetime {
+		errs = append(errs, fmt.Errorf("--lifetime is %s: it must be at least %s", s.lifetime, atoll.Span(minLifetime)))
+	}
+	return errors.Join(errs...)
+}
+
+type made struct {
+	kubeconfig []byte
+	expires    time.Time
+}
+
+// create brings all of a tenant about, in an order in which each part is of use as soon
+// as it is there, and the namespace is never without a binding once it had one.
+func create(ctx context.Context, c *client.Cluster, s spec) (made, error) {
+	if err := s.setsExist(ctx, c); err != nil {
+		return made{}, err
+	}
+	if err := s.free(ctx, c); err != nil {
+		return made{}, err
+	}
+	for _, o := range s.objects() {
+		if err := s.apply(ctx, c, o); err != nil {
+			return made{}, err
+		}
+	}
+	if err := s.unbindOthers(ctx, c); err != nil {
+		return made{}, err
+	}
+	seconds := int64(s.lifetime / time.Second)
+	token, err := c.Kube.CoreV1().ServiceAccounts(atoll.SystemNamespace).CreateToken(ctx, account(s.name),
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return made{}, fmt.Errorf("make the tenant's token: %w", c.Explain(err))
+	}
+	kubeconfig, err := s.kubeconfig(c, token.Status.Token)
+	return made{kubeconfig, token.Status.ExpirationTimestamp.Time}, err
+}
+
+func (s spec) setsExist(ctx context.Context, c *client.Cluster) error {
+	for _, name := range s.sets {
+		_, err := client.Get[v1alpha1.ClusterSet](ctx, c, client.ClusterSets, "", name)
+		if apierrors.IsNotFound(err) && !client.NoHub(err) {
+			return fmt.Errorf("there is no cluster set %q; `kubectl get clustersets` lists them", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// free tells whether the namespace is there to be had.
+func (s spec) free(ctx context.Context, c *client.Cluster) error {
+	ns, err := c.Kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return c.Explain(err)
+	case ns.DeletionTimestamp != nil:
+		return fmt.Errorf("namespace %s is being deleted: wait until it is gone, or choose another one with --namespace", s.namespace)
+	case ns.Labels[atoll.LabelTenant] == s.name:
+		return nil
+	case ns.Labels[atoll.LabelTenant] != "":
+		return fmt.Errorf("namespace %s is tenant %s's: choose another one with --namespace", s.namespace, ns.Labels[atoll.LabelTenant])
+	}
+	return fmt.Errorf("namespace %s exists and is no tenant's: choose another one with --namespace, or hand it over with `kubectl label namespace %s %s=%s`",
+		s.namespace, s.namespace, atoll.LabelTenant, s.name)
+}
+
+// objects of the tenant, in order.
+func (s spec) objects() []*unstructured.Unstructured {
+	object := func(apiVersion, kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+		o.SetName(name)
+		o.SetNamespace(namespace)
+		o.SetLabels(map[string]string{atoll.LabelTenant: s.name})
+		for k, v := range more {
+			o.Object[k] = v
+		}
+		return o
+	}
+	out := []*unstructured.Unstructured{object("v1", "Namespace", "", s.namespace, nil)}
+	for _, set := range s.sets {
+		out = append(out, object(v1alpha1.GroupVersion.String(), "ClusterSetBinding", s.namespace, set, map[string]any{"spec": map[string]any{"clusterSet": set}}))
+	}
+	const rbac = "rbac.authorization.k8s.io"
+	subject := func(kind, name string) any { return map[string]any{"kind": kind, "name": name, "apiGroup": rbac} }
+	role := func(name string) map[string]any {
+		return map[string]any{"apiGroup": rbac, "kind": "ClusterRole", "name": name}
+	}
+	team := []any{map[string]any{"kind": "ServiceAccount", "name": account(s.name), "namespace": atoll.SystemNamespace}}
+	for _, u := range s.users {
+		team = append(team, subject("User", u))
+	}
+	for _, g := range s.groups {
+		team = append(team, subject("Group", g))
+	}
+	viewers := []any{}
+	for _, g := range s.viewers {
+		viewers = append(viewers, subject("Group", g))
+	}
+	return append(out,
+		object("v1", "ServiceAccount", atoll.SystemNamespace, account(s.name), nil),
+		object(rbac+"/v1", "RoleBinding", s.namespace, teamBinding, map[string]any{"roleRef": role(teamRole), "subjects": team}),
+		object(rbac+"/v1", "RoleBinding", s.namespace, viewerBinding, map[string]any{"roleRef": role(viewerRole), "subjects": viewers}),
+	)
+}
+
+var resources = map[string]schema.GroupVersionResource{
+	"Namespace":         {Version: "v1", Resource: "namespaces"},
+	"ServiceAccount":    {Version: "v1", Resource: "serviceaccounts"},
+	"RoleBinding":       {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	"ClusterSetBinding": client.ClusterSetBindings,
+}
+
+func (s spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
+	_, err := c.Dynamic.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).
+		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return fmt.Errorf("make %s %s of tenant %s: %w", o.GetKind(), o.GetName(), s.name, c.Explain(err))
+	}
+	return nil
+}
+
+// unbindOthers takes away bindings that an earlier create made and this one does not
+// name.
+func (s spec) unbindOthers(ctx context.Context, c *client.Cluster) error {
+	bindings, err := client.List[v1alpha1.ClusterSetBinding](ctx, c, client.ClusterSetBindings, s.namespace, metav1.ListOptions{LabelSelector: atoll.LabelTenant + "=" + s.name})
+	if err != nil {
+		return err
+	}
+	for _, b := range bindings {
+		if slices.Contains(s.sets, b.Spec.ClusterSet) {
+			continue
+		}
+		err := c.Dynamic.Resource(client.ClusterSetBindings).Namespace(s.namespace).Delete(ctx, b.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("unbind tenant %s from cluster set %s: %w", s.name, b.Spec.ClusterSet, c.Explain(err))
+		}
+	}
+	return nil
+}
+
+// kubeconfig for the token, with the hub's address and CA as in that of the caller.
+func (s spec) kubeconfig(c *client.Cluster, token string) ([]byte, error) {
+	tls := c.Config.TLSClientConfig
+	ca := tls.CAData
+	if len(ca) == 0 && tls.CAFile != "" {
+		var err error
+		if ca, err = os.ReadFile(tls.CAFile); err != nil {
+			return nil, fmt.Errorf("read the hub's CA for the tenant's kubeconfig: %w", err)
+		}
+	}
+	server := s.server
+	if server == "" {
+		server = c.Config.Host
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca, TLSServerName: tls.ServerName, InsecureSkipTLSVerify: tls.Insecure}
+	config.AuthInfos[s.name] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[s.name] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: s.name, Namespace: s.namespace}
+	config.CurrentContext = s.name
+	return clientcmd.Write(*config)
+}

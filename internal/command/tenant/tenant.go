@@ -1,0 +1,238 @@
+// Package tenant holds the commands `atoll tenant create|list|delete`: what a team
+// needs to use the hub, made and taken back in one go.
+//
+// Contract: create may be repeated, and makes what it says however much of it is there
+// already; each call gives a new token and takes none back. What is made carries the
+// label atoll.dev/tenant. A namespace that does not is nobody's to take over.
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tenant",
+		Short: "Give teams a namespace, the right to place, and a kubeconfig",
+	}
+	cmd.AddCommand(createCommand(flags), listCommand(flags), deleteCommand(flags))
+	return cmd
+}
+
+// defaultLifetime of the token in a tenant's kubeconfig.
+const defaultLifetime = 30 * 24 * time.Hour
+
+func createCommand(flags *client.Flags) *cobra.Command {
+	var s spec
+	var file string
+	cmd := &cobra.Command{
+		Use:   "create NAME --set SET",
+		Short: "Make a namespace in which a team may place on a set of clusters",
+		Long: `Make a namespace in which a team may place on a set of clusters, and write a
+kubeconfig for it.
+
+It makes, or brings up to date: the namespace; bindings to the cluster sets, and to
+no others; RoleBindings to the shipped roles atoll:application-team and atoll:viewer;
+and a ServiceAccount in atoll-system, whose token is in the kubeconfig. The token
+ends after --lifetime; run the command again for a new one. A token of one's own
+ends at once with "atoll tenant delete".`,
+		Example: `  atoll tenant create shop --set asia
+  atoll tenant create shop --set asia --set europe --group shop-developers --viewer-group support --lifetime 8h`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.name = args[0]
+			if s.namespace == "" {
+				s.namespace = s.name
+			}
+			if err := s.validate(); err != nil {
+				return err
+			}
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			made, err := create(cmd.Context(), c, s)
+			if err != nil {
+				return err
+			}
+			if file == "-" {
+				_, err := cmd.OutOrStdout().Write(made.kubeconfig)
+				return err
+			}
+			if file == "" {
+				file = s.name + ".kubeconfig"
+			}
+			if err := os.WriteFile(file, made.kubeconfig, 0o600); err != nil {
+				return fmt.Errorf("write the kubeconfig: %w", err)
+			}
+			return tell(cmd.OutOrStdout(), s, file, made.expires)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.namespace, "namespace", "", "the tenant's namespace (default: NAME)")
+	f.StringSliceVar(&s.sets, "set", nil, "cluster sets that it may place on, at least one (required)")
+	f.StringSliceVar(&s.users, "user", nil, "users who may work in it")
+	f.StringSliceVar(&s.groups, "group", nil, "groups that may work in it")
+	f.StringSliceVar(&s.viewers, "viewer-group", nil, "groups that may look at it")
+	f.DurationVar(&s.lifetime, "lifetime", defaultLifetime, "how long the kubeconfig is good for, at least 10m")
+	f.StringVar(&s.server, "server", "", "address of the hub in the kubeconfig (default: as in yours)")
+	f.StringVar(&file, "out", "", "file for the kubeconfig, - for standard output (default: NAME.kubeconfig)")
+	return cmd
+}
+
+func tell(out io.Writer, s spec, file string, expires time.Time) error {
+	_, err := fmt.Fprintf(out, `Tenant %s works in namespace %s and may place on %s.
+
+  %s is its kubeconfig, good until %s.
+  "atoll tenant create" with the same arguments makes a new one.
+`, s.name, s.namespace, strings.Join(s.sets, ", "), file, expires.UTC().Format(time.RFC3339))
+	return err
+}
+
+// listed is a tenant as `atoll tenant list` shows it.
+type listed struct {
+	Name      string   `json:"name"`
+	Namespace string   `json:"namespace"`
+	Sets      []string `json:"sets"`
+	// Subjects that may work in it, as Kind/name.
+	Subjects []string `json:"subjects"`
+}
+
+func listCommand(flags *client.Flags) *cobra.Command {
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the tenants, where they may place, and who may work in them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			all, err := list(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if done, err := format.Structured(cmd.OutOrStdout(), all); done {
+				return err
+			}
+			if len(all) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no tenants; `atoll tenant create` makes one")
+				return err
+			}
+			table := output.NewTable(cmd.OutOrStdout(), "TENANT", "NAMESPACE", "SETS", "WHO")
+			for _, t := range all {
+				table.Row(t.Name, t.Namespace, strings.Join(t.Sets, ","), strings.Join(t.Subjects, ","))
+			}
+			return table.Flush()
+		},
+	}
+	format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
+	namespaces, err := c.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: atoll.LabelTenant})
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	bindings, err := client.List[v1alpha1.ClusterSetBinding](ctx, c, client.ClusterSetBindings, metav1.NamespaceAll, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	roles, err := c.Kube.RbacV1().RoleBindings(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: atoll.LabelTenant})
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	out := make([]listed, 0, len(namespaces.Items))
+	for _, ns := range namespaces.Items {
+		t := listed{Name: ns.Labels[atoll.LabelTenant], Namespace: ns.Name}
+		for _, b := range bindings {
+			if b.Namespace == ns.Name {
+				t.Sets = append(t.Sets, b.Spec.ClusterSet)
+			}
+		}
+		for _, r := range roles.Items {
+			if r.Namespace != ns.Name || r.Name != teamBinding {
+				continue
+			}
+			for _, who := range r.Subjects {
+				t.Subjects = append(t.Subjects, who.Kind+"/"+who.Name)
+			}
+		}
+		slices.Sort(t.Sets)
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func deleteCommand(flags *client.Flags) *cobra.Command {
+	var withNamespace bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Take a tenant's access away; what it runs stays",
+		Long: `Take a tenant's access away: its ServiceAccount, so that its kubeconfigs end at
+once, and its RoleBindings. What it runs stays, and so does its namespace, which
+--with-namespace deletes too: then all that it placed is removed from the clusters,
+under the removal budget.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			return remove(cmd.Context(), c, args[0], withNamespace, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&withNamespace, "with-namespace", false, "delete the namespace too, with all that it placed")
+	return cmd
+}
+
+func remove(ctx context.Context, c *client.Cluster, name string, withNamespace bool, out io.Writer) error {
+	namespaces, err := c.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: atoll.LabelTenant + "=" + name})
+	if err != nil {
+		return c.Explain(err)
+	}
+	if len(namespaces.Items) == 0 {
+		return fmt.Errorf("there is no tenant %q; `atoll tenant list` shows them", name)
+	}
+	err = c.Kube.CoreV1().ServiceAccounts(atoll.SystemNamespace).Delete(ctx, account(name), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return c.Explain(err)
+	}
+	var errs []error
+	for _, ns := range namespaces.Items {
+		for _, binding := range []string{teamBinding, viewerBinding} {
+			if err := c.Kube.RbacV1().RoleBindings(ns.Name).Delete(ctx, binding, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				errs = append(errs, c.Explain(err))
+			}
+		}
+		if !withNamespace {
+			fmt.Fprintf(out, "tenant %s has no access any more; namespace %s and what it placed stay\n", name, ns.Name)
+			continue
+		}
+		if err := c.Kube.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, c.Explain(err))
+			continue
+		}
+		fmt.Fprintf(out, "tenant %s is deleted; what it placed goes with namespace %s\n", name, ns.Name)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,392 @@
+package decisions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// hub is its tables in memory, over a store that counts writes.
+type hub struct {
+	mu         sync.Mutex
+	client     client.Client
+	placements map[types.NamespacedName]state.Placement
+	decisions  map[string]state.Decision
+	clusters   map[string]*v1alpha1.Cluster
+	holding    bool
+	writes     int
+
+	onPlacement, onDecision []func(types.NamespacedName)
+	onCluster               []func(string)
+	onHub                   []func()
+}
+
+type (
+	placements struct{ *hub }
+	decisions  struct{ *hub }
+	clusters   struct{ *hub }
+	holds      struct{ *hub }
+)
+
+func newHub() *hub {
+	h := &hub{placements: map[types.NamespacedName]state.Placement{}, decisions: map[string]state.Decision{}, clusters: map[string]*v1alpha1.Cluster{}}
+	count := func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.writes++
+	}
+	h.client = interceptor.NewClient(
+		ctrlfake.NewClientBuilder().WithScheme(state.Scheme()).WithStatusSubresource(&v1alpha1.Placement{}, &v1alpha1.ClusterPlacement{}).Build(),
+		interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if _, is := state.DecisionOf(o); is {
+					count()
+				}
+				return c.Create(ctx, o, opts...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				count()
+				return c.Update(ctx, o, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				count()
+				return c.Delete(ctx, o, opts...)
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				if err := c.SubResource(sub).Update(ctx, o, opts...); err != nil {
+					return err
+				}
+				h.keep(o)
+				return nil
+			},
+		})
+	return h
+}
+
+// keep a Placement as the store has it, as the watch would.
+func (h *hub) keep(o client.Object) {
+	p := state.Placement{}
+	switch o := o.(type) {
+	case *v1alpha1.Placement:
+		p = state.Placement{Meta: o.ObjectMeta, Spec: o.Spec, Status: o.Status}
+	case *v1alpha1.ClusterPlacement:
+		p = state.Placement{Meta: o.ObjectMeta, Spec: o.Spec, Status: o.Status}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.placements[p.Key()] = p
+}
+
+func (h placements) Get(key types.NamespacedName) (state.Placement, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.placements[key]
+	return p, ok
+}
+
+func (h placements) List() (out []state.Placement) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.placements {
+		out = append(out, p)
+	}
+	return out
+}
+func (h placements) Subscribe(fn func(types.NamespacedName)) {
+	h.onPlacement = append(h.onPlacement, fn)
+}
+
+func (h decisions) OfPlacement(key types.NamespacedName) (out []state.Decision) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.decisions {
+		if d.Meta.Namespace == key.Namespace && d.Meta.Labels[v1alpha1.LabelPlacement] == key.Name {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, func(a, b state.Decision) int { return a.Number() - b.Number() })
+	return out
+}
+
+func (h decisions) Put(o client.Object) {
+	d, _ := state.DecisionOf(o)
+	h.mu.Lock()
+	h.decisions[d.Meta.Namespace+"/"+d.Meta.Name] = d
+	h.mu.Unlock()
+	for _, fn := range h.onDecision {
+		fn(types.NamespacedName{Namespace: d.Meta.Namespace, Name: d.Meta.Labels[v1alpha1.LabelPlacement]})
+	}
+}
+
+func (h decisions) Drop(o client.Object) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.decisions, o.GetNamespace()+"/"+o.GetName())
+}
+func (h decisions) Subscribe(fn func(types.NamespacedName)) { h.onDecision = append(h.onDecision, fn) }
+
+func (h clusters) Get(name string) (*v1alpha1.Cluster, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c, ok := h.clusters[name]
+	return c, ok
+}
+
+func (h clusters) List() (out []*v1alpha1.Cluster) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.clusters {
+		out = append(out, c)
+	}
+	return out
+}
+func (h clusters) Subscribe(fn func(string)) { h.onCluster = append(h.onCluster, fn) }
+
+func (h holds) Holding() (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return "restored", h.holding
+}
+func (h holds) Subscribe(fn func()) { h.onHub = append(h.onHub, fn) }
+
+// plain views see what the object alone tells.
+type plain struct{}
+
+func (plain) Of(c *v1alpha1.Cluster) schedule.Cluster { return schedule.ClusterOf(c) }
+func (plain) Subscribe(func(string))                  {}
+
+// What users and members do.
+
+func (h *hub) cluster(name string, change func(*v1alpha1.Cluster)) {
+	h.mu.Lock()
+	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Spec: v1alpha1.ClusterSpec{Accepted: true}}
+	if old, ok := h.clusters[name]; ok {
+		c = old.DeepCopy()
+	}
+	if change != nil {
+		change(c)
+	}
+	h.clusters[name] = c
+	h.mu.Unlock()
+	for _, fn := range h.onCluster {
+		fn(name)
+	}
+}
+
+func (h *hub) place(t *testing.T, ns string, spec v1alpha1.PlacementSpec) {
+	t.Helper()
+	key := types.NamespacedName{Namespace: ns, Name: "edge"}
+	p, had := placements{h}.Get(key)
+	p.Spec = spec
+	p.Meta.Generation++
+	var err error
+	var obj client.Object
+	if had {
+		obj = p.Object()
+		err = h.client.Update(t.Context(), obj)
+		h.writes--
+	} else {
+		p.Meta = metav1.ObjectMeta{Namespace: ns, Name: "edge", UID: types.UID("uid-" + ns), Generation: 1}
+		obj = p.Object()
+		err = h.client.Create(t.Context(), obj)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.keep(obj)
+	for _, fn := range h.onPlacement {
+		fn(key)
+	}
+}
+
+// published clusters, in the order of the objects.
+func (h *hub) published(ns string) string {
+	time.Sleep(2 * gather)
+	synctest.Wait()
+	var out []string
+	for _, d := range (decisions{h}).OfPlacement(types.NamespacedName{Namespace: ns, Name: "edge"}) {
+		for _, c := range d.Status.Decisions {
+			name := c.ClusterName
+			if c.Reason != "" {
+				name += "!"
+			}
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (h *hub) status(ns string) string {
+	p, _ := placements{h}.Get(types.NamespacedName{Namespace: ns, Name: "edge"})
+	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PlacementSatisfied)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %s %s", p.Status.NumberOfSelectedClusters, c.Status, c.Reason)
+}
+
+func run(t *testing.T, test func(t *testing.T, h *hub)) {
+	t.Helper()
+	runWith(t, func(*Config) {}, test)
+}
+
+func runWith(t *testing.T, change func(*Config), test func(t *testing.T, h *hub)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub()
+		cfg := Config{Placements: placements{h}, Decisions: decisions{h}, Clusters: clusters{h}, Hub: holds{h}, Views: plain{}, Client: h.client}
+		change(&cfg)
+		p := New(cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		synctest.Wait()
+		test(t, h)
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		// Queues end their goroutines a moment after they are shut down.
+		time.Sleep(time.Minute)
+	})
+}
+
+func env(value string) func(*v1alpha1.Cluster) {
+	return func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"env": value} }
+}
+
+func labelled(value string) v1alpha1.PlacementSpec {
+	return v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": value}},
+	}}
+}
+
+// What a Placement chooses is published, in a namespace as without one, and follows
+// edits of it and changes of clusters.
+func TestPublishesWhatItChooses(t *testing.T) {
+	for _, ns := range []string{"shop", ""} {
+		run(t, func(t *testing.T, h *hub) {
+			want := func(names, status string) {
+				t.Helper()
+				if got := h.published(ns); got != names {
+					t.Fatalf("published %q, want %q", got, names)
+				}
+				if got := h.status(ns); got != status {
+					t.Fatalf("status %q, want %q", got, status)
+				}
+			}
+			for _, n := range []string{"a", "b", "c"} {
+				h.cluster(n, env("prod"))
+			}
+			h.cluster("d", env("test"))
+			h.place(t, ns, labelled("prod"))
+			want("a b c", "3 True Chosen")
+			h.cluster("d", env("prod"))
+			want("a b c d", "4 True Chosen")
+			h.cluster("b", env("test"))
+			want("a c d", "3 True Chosen")
+			h.place(t, ns, labelled("test"))
+			want("b", "1 True Chosen")
+			// Nothing fits any more: what was chosen stays chosen.
+			h.cluster("b", env("prod"))
+			want("b!", "1 False NoClusterFits")
+			h.cluster("a", env("test"))
+			want("a", "1 True Chosen")
+		})
+	}
+}
+
+// An eviction that is due later is published when it is due.
+func TestPublishesWhenTimeChangesIt(t *testing.T) {
+	run(t, func(t *testing.T, h *hub) {
+		h.cluster("a", nil)
+		h.cluster("b", nil)
+		seconds := int64(600)
+		h.place(t, "shop", v1alpha1.PlacementSpec{ClusterTolerations: []corev1.Toleration{{Key: "down", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}})
+		h.published("shop")
+		at := metav1.Now()
+		h.cluster("a", func(c *v1alpha1.Cluster) {
+			c.Spec.Taints = []v1alpha1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute, TimeAdded: &at}}
+		})
+		if got := h.published("shop"); got != "a b" {
+			t.Fatalf("published %q before the toleration ends", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := h.published("shop"); got != "b" {
+			t.Fatalf("published %q after the toleration ended", got)
+		}
+	})
+}
+
+// A change is a write of the object that it is in; many that come together are one.
+func TestWritesOnlyWhatChanges(t *testing.T) {
+	run(t, func(t *testing.T, h *hub) {
+		for _, n := range fleetOf(350) {
+			h.cluster(n, env("prod"))
+		}
+		h.place(t, "shop", labelled("prod"))
+		h.published("shop")
+		if h.writes != 4 {
+			t.Fatalf("350 clusters are %d writes, want 4", h.writes)
+		}
+		for _, n := range []string{"c0001", "c0002", "c0003"} {
+			h.cluster(n, env("test"))
+		}
+		h.published("shop")
+		if h.writes != 5 {
+			t.Errorf("three clusters of one object are %d writes, want 1", h.writes-4)
+		}
+		h.cluster("c0300", func(c *v1alpha1.Cluster) { c.Status.KubernetesVersion = "v1.37.0" })
+		h.published("shop")
+		if h.writes != 5 {
+			t.Errorf("news that choose nothing are %d writes", h.writes-5)
+		}
+	})
+}
+
+// What somebody deletes comes back, and a hub that holds writes nothing.
+func TestComesBackAndHolds(t *testing.T) {
+	run(t, func(t *testing.T, h *hub) {
+		h.cluster("a", nil)
+		h.holding = true
+		h.place(t, "shop", v1alpha1.PlacementSpec{})
+		if got := h.published("shop"); got != "" || h.writes != 0 {
+			t.Fatalf("a hub that holds published %q", got)
+		}
+		h.holding = false
+		for _, fn := range h.onHub {
+			fn()
+		}
+		if got := h.published("shop"); got != "a" {
+			t.Fatalf("published %q", got)
+		}
+		d := (decisions{h}).OfPlacement(types.NamespacedName{Namespace: "shop", Name: "edge"})[0]
+		if err := h.client.Delete(t.Context(), d.Object()); err != nil {
+			t.Fatal(err)
+		}
+		decisions{h}.Drop(d.Object())
+		for _, fn := range h.onDecision {
+			fn(types.NamespacedName{Namespace: "shop", Name: "edge"})
+		}
+		if got := h.published("shop"); got != "a" {
+			t.Fatalf("published %q after it was deleted", got)
+		}
+	})
+}

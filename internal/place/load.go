@@ -1,0 +1,154 @@
+package place
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// loads tells of clusters how many Bundles they have, and are about to get by steps under
+// way now: so Bundles that are placed at the same time do not all take the one that has
+// fewest.
+func (r *Reconciler) loads() func(c *schedule.Cluster) int64 {
+	r.index.mu.Lock()
+	reserved := maps.Clone(r.index.reserved)
+	r.index.mu.Unlock()
+	return func(c *schedule.Cluster) int64 { return int64(r.Rows.CountOf(c.UID)) + reserved[c.UID] }
+}
+
+// reserve what the snapshot's decision is about to place, if that was chosen among
+// others that fit. It ends when what was written can be read.
+func (r *Reconciler) reserve(s snapshot, f *schedule.Filter) (end func()) {
+	if !f.Chooses() {
+		return func() {}
+	}
+	var uids []string
+	for i := range s.in.Decision.Verdicts {
+		v := &s.in.Decision.Verdicts[i]
+		if _, has := s.in.Rows[v.Cluster]; v.Outcome == schedule.Placed && !has {
+			uids = append(uids, v.UID)
+		}
+	}
+	r.index.reserve(uids, 1)
+	return func() { r.index.reserve(uids, -1) }
+}
+
+func (x *index) reserve(uids []string, n int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, uid := range uids {
+		if x.reserved[uid] += n; x.reserved[uid] == 0 {
+			delete(x.reserved, uid)
+		}
+	}
+}
+
+// near gives the clusters of the Bundles that one asks for, by Bundle: of its own
+// namespace, so that nobody learns or steers anything by the Bundles of others.
+func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.ClusterView {
+	return func(n *v1alpha1.NearBundles) [][]atoll.ClusterView {
+		sel, err := metav1.LabelSelectorAsSelector(n.LabelSelector) // nil selects nothing
+		if err != nil {
+			sel = labels.Nothing() // admission keeps that out
+		}
+		var out [][]atoll.ClusterView
+		for _, o := range r.Bundles.InNamespace(b.Ref.Namespace) {
+			named := slices.Contains(n.Names, o.Ref.Name) || slices.Contains(n.Names, o.Spec.Source.Name)
+			if o.Ref.UID == b.Ref.UID || !named && !sel.Matches(labels.Set(o.Meta.Labels)) {
+				continue
+			}
+			var names []string
+			for _, row := range r.Rows.OfBundle(o.Ref.UID) {
+				if row.Spec.Phase == atoll.RowActive {
+					names = append(names, row.Cluster)
+				}
+			}
+			var views []atoll.ClusterView
+			for _, c := range r.index.clusters(names) {
+				views = append(views, c.ClusterView)
+			}
+			if len(views) > 0 {
+				out = append(out, views)
+			}
+		}
+		return out
+	}
+}
+
+// rescore looks at the Bundles that may move now that a cluster scores otherwise.
+func (r *Reconciler) rescore(c schedule.Cluster) {
+	loads := r.loads()
+	for _, e := range r.index.movables() {
+		row, has := r.Rows.Get(e.uid, c.Name)
+		holds := has && row.Spec.UID == c.UID
+		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, &schedule.Input{Load: loads, Rated: r.rated(e.namespace, e.source)}, e.standing) {
+			r.touched(e.uid, c.Name)
+		}
+	}
+}
+
+// movables are the Bundles that may move when scores change.
+func (x *index) movables() []entry {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make([]entry, 0, len(x.movable))
+	for uid := range x.movable {
+		if e := x.entries[uid]; e != nil {
+			out = append(out, *e)
+		}
+	}
+	return out
+}
+
+// stands notes how scores stood when the Bundle was decided. The caller holds the lock.
+func (x *index) stands(e *entry, w written) {
+	e.namespace, e.source = w.bundle.Ref.Namespace, w.bundle.Spec.Source.Kind
+	if e.standing = w.standing; e.standing != nil {
+		x.movable[e.uid] = struct{}{}
+	} else {
+		delete(x.movable, e.uid)
+	}
+}
+
+// Scores is the table of ClusterScores.
+type Scores interface {
+	Of(namespace, cluster, measure string, now time.Time) (value int64, rated bool)
+	Subscribe(fn func(cluster string))
+}
+
+// noScores rate nothing.
+type noScores struct{}
+
+func (noScores) Of(string, string, string, time.Time) (int64, bool) { return 0, false }
+func (noScores) Subscribe(func(string))                             {}
+
+// rated gives how clusters are rated for a Bundle of the namespace that such a source
+// placed: by what its people say of them, then by what the hub's do. What a cluster
+// policy places is rated by the hub's people alone.
+func (r *Reconciler) rated(namespace, source string) func(c *schedule.Cluster, measure string) int64 {
+	return func(c *schedule.Cluster, measure string) int64 {
+		now := time.Now()
+		if namespace != "" && source != v1alpha1.SourceClusterPropagationPolicy {
+			if value, ok := r.Scores.Of(namespace, c.Name, measure, now); ok {
+				return value
+			}
+		}
+		value, _ := r.Scores.Of(atoll.SystemNamespace, c.Name, measure, now)
+		return value
+	}
+}
+
+// ratedAnew: a cluster is rated otherwise; that matters to who may move.
+func (r *Reconciler) ratedAnew(cluster string) {
+	if cs := r.index.clusters([]string{cluster}); len(cs) == 1 {
+		r.rescore(cs[0])
+	}
+}

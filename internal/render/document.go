@@ -1,0 +1,282 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// document patches a JSON or YAML document that a text field holds.
+func (o *overriding) document(f v1alpha1.FieldOverrider) error {
+	path, err := allowed(f.FieldPath, nil)
+	if err != nil {
+		return err
+	}
+	v, _ := interpret.Lookup(o.obj, path)
+	text, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("there is no text at %s", f.FieldPath)
+	}
+	patchText, list := patchYAML, f.YAML
+	if len(f.JSON) > 0 {
+		patchText, list = patchJSON, f.JSON
+	}
+	changed, err := patchText(text, list)
+	if err != nil && o.item.Key.IsSecret() {
+		return fmt.Errorf("the document at %s cannot be patched so", f.FieldPath) // the other error may quote it
+	}
+	if err != nil {
+		return fmt.Errorf("in the document at %s: %w", f.FieldPath, err)
+	}
+	if changed == text {
+		return nil
+	}
+	if _, err := patch(o.obj, v1alpha1.OverrideReplace, path, changed); err != nil {
+		return err
+	}
+	for _, p := range list {
+		value, err := patchValue(v1alpha1.PlaintextOverrider{Operator: p.Operator, Value: p.Value})
+		if err != nil {
+			return err
+		}
+		o.noteAt(f.FieldPath+"#"+p.SubPath, value)
+	}
+	return nil
+}
+
+// documentValue of an operation: decoded so that numbers stay as they are written.
+func documentValue(p v1alpha1.DocumentPatch) (any, error) {
+	plain, err := patchValue(v1alpha1.PlaintextOverrider{Operator: p.Operator, Value: p.Value})
+	if err != nil || plain == nil && p.Operator == v1alpha1.OverrideRemove {
+		return nil, err
+	}
+	return decodeJSON(string(p.Value.Raw))
+}
+
+func decodeJSON(text string) (v any, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the end of the document")
+	}
+	return v, nil
+}
+
+// patchJSON keeps the document's indentation and what ends it; keys come out sorted.
+func patchJSON(text string, list []v1alpha1.DocumentPatch) (string, error) {
+	doc, err := decodeJSON(text)
+	if err != nil {
+		return "", fmt.Errorf("it is not JSON: %w", err)
+	}
+	for _, p := range list {
+		path, err := parsePointer(p.SubPath)
+		if err != nil {
+			return "", err
+		}
+		value, err := documentValue(p)
+		if err != nil {
+			return "", fmt.Errorf("%s %s: %w", p.Operator, p.SubPath, err)
+		}
+		if doc, err = patch(doc, p.Operator, path, value); err != nil {
+			return "", fmt.Errorf("%s %s: %w", p.Operator, p.SubPath, err)
+		}
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if indent, ok := indentOf(text); ok {
+		e.SetIndent("", indent)
+	}
+	if err := e.Encode(doc); err != nil {
+		return "", fmt.Errorf("write it: %w", err)
+	}
+	bare := strings.TrimRight(text, " \t\r\n")
+	return strings.TrimSuffix(out.String(), "\n") + text[len(bare):], nil
+}
+
+// indentOf a JSON document of several lines: what its second line begins with.
+func indentOf(text string) (string, bool) {
+	_, rest, ok := strings.Cut(strings.TrimSpace(text), "\n")
+	if !ok {
+		return "", false
+	}
+	return rest[:len(rest)-len(strings.TrimLeft(rest, " \t"))], true
+}
+
+// patchYAML keeps comments and the order of keys. Nothing is expanded: what an alias
+// stands for cannot be changed in one place only.
+func patchYAML(text string, list []v1alpha1.DocumentPatch) (string, error) {
+	var doc yaml.Node
+	d := yaml.NewDecoder(strings.NewReader(text))
+	if err := d.Decode(&doc); err != nil {
+		return "", fmt.Errorf("it is not YAML: %w", err)
+	}
+	if len(doc.Content) != 1 {
+		return "", errors.New("it is no YAML document")
+	}
+	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return "", errors.New("it is more than one YAML document")
+	}
+	for _, p := range list {
+		path, err := parsePointer(p.SubPath)
+		if err != nil {
+			return "", err
+		}
+		value, err := yamlValue(p)
+		if err == nil {
+			err = patchNode(doc.Content[0], p.Operator, path, value)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s %s: %w", p.Operator, p.SubPath, err)
+		}
+	}
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(&doc); err != nil {
+		return "", fmt.Errorf("write it: %w", err)
+	}
+	if err := yaml.Unmarshal(out.Bytes(), &yaml.Node{}); err != nil {
+		return "", fmt.Errorf("what remains is not YAML: %w", err)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		return strings.TrimSuffix(out.String(), "\n"), nil
+	}
+	return out.String(), nil
+}
+
+// yamlValue of an operation. JSON is YAML, but is written in YAML's own style.
+func yamlValue(p v1alpha1.DocumentPatch) (*yaml.Node, error) {
+	v, err := documentValue(p)
+	if err != nil || p.Operator == v1alpha1.OverrideRemove {
+		return nil, err
+	}
+	return nodeOf(v), nil
+}
+
+func nodeOf(v any) *yaml.Node {
+	switch v := v.(type) {
+	case map[string]any:
+		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		for _, name := range sortedKeys(v) {
+			n.Content = append(n.Content, nodeOf(name), nodeOf(v[name]))
+		}
+		return n
+	case []any:
+		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		for _, e := range v {
+			n.Content = append(n.Content, nodeOf(e))
+		}
+		return n
+	case json.Number:
+		tag := "!!int"
+		if strings.ContainsAny(v.String(), ".eE") {
+			tag = "!!float"
+		}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: v.String()}
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}
+	case string:
+		n := &yaml.Node{}
+		n.SetString(v)
+		return n
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+}
+
+// patchNode carries out one operation of a JSON Patch below n.
+func patchNode(n *yaml.Node, op v1alpha1.OverriderOperator, path []string, value *yaml.Node) error {
+	for last := len(path) - 1; ; path, last = path[1:], last-1 {
+		i, err := place(n, op, path[0], last == 0)
+		if err != nil {
+			return err
+		}
+		if last > 0 {
+			n = n.Content[i]
+			continue
+		}
+		size := 1
+		if n.Kind == yaml.MappingNode {
+			size = 2
+			if i == len(n.Content) {
+				n.Content = append(n.Content, nodeOf(path[0]), nil)
+			}
+			i++
+		}
+		switch {
+		case op == v1alpha1.OverrideRemove:
+			n.Content = slices.Delete(n.Content, i+1-size, i+1)
+		case size == 1 && op == v1alpha1.OverrideAdd:
+			n.Content = slices.Insert(n.Content, i, value)
+		default:
+			if old := n.Content[i]; old != nil {
+				value.HeadComment, value.LineComment, value.FootComment = old.HeadComment, old.LineComment, old.FootComment
+			}
+			n.Content[i] = value
+		}
+		return nil
+	}
+}
+
+// place of what a part of a path names in n.Content: in a map, of its value on the
+// way, of its key at the end (or the end of the map, for what is to be added).
+func place(n *yaml.Node, op v1alpha1.OverriderOperator, part string, last bool) (int, error) {
+	if n.Anchor != "" {
+		return 0, fmt.Errorf("above %q is what &%s names, which other places of the document use too", part, n.Anchor)
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return 0, fmt.Errorf("%q is in what *%s stands for, which other places of the document use too", part, n.Value)
+	case yaml.SequenceNode:
+		return placeInList(len(n.Content), op, part, last)
+	case yaml.MappingNode:
+	default:
+		return 0, fmt.Errorf("there is no %q: the value above it is neither a map nor a list", part)
+	}
+	found := -1
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value != part || n.Content[i].Kind != yaml.ScalarNode {
+			continue
+		}
+		if found >= 0 {
+			return 0, fmt.Errorf("%q is there twice", part)
+		}
+		found = i
+	}
+	switch {
+	case found >= 0 && last:
+		return found, nil
+	case found >= 0:
+		return found + 1, nil
+	case last && op == v1alpha1.OverrideAdd:
+		return len(n.Content), nil
+	}
+	return 0, fmt.Errorf("there is no %q", part)
+}
+
+func placeInList(length int, op v1alpha1.OverriderOperator, part string, last bool) (int, error) {
+	adds := last && op == v1alpha1.OverrideAdd
+	if adds && part == "-" {
+		return length, nil
+	}
+	i, err := index(part)
+	if err != nil {
+		return 0, err
+	}
+	if i > length || i == length && !adds {
+		return 0, fmt.Errorf("there is no element %d in a list of %d", i, length)
+	}
+	return i, nil
+}

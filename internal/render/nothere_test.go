@@ -1,0 +1,70 @@
+package render_test
+
+import (
+	"strings"
+	"testing"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+)
+
+// What a rule keeps out of a cluster is not sent there, and taken out by a tombstone; the
+// last rule that says it decides.
+func TestNotHere(t *testing.T) {
+	no := v1alpha1.Overriders{NotHere: ptr(true)}
+	manifest := func(c *atoll.Content, phase atoll.RowPhase, rules ...int) (m atoll.Manifest, notes []render.Provenance) {
+		items, notes := render.Render(c, render.Input{Rules: rules})
+		return render.BuildManifest(render.ManifestInput{
+			Bundle: enginev1.BundleRef{UID: "b"}, Content: c, Items: items, Rules: rules, Row: atoll.RowSpec{Generation: 1, Phase: phase},
+		}), notes
+	}
+	has := func(m atoll.Manifest, key atoll.ItemKey) bool {
+		for _, i := range m.Items {
+			if i.Key == key {
+				return true
+			}
+		}
+		return false
+	}
+	c := content(rule("OverridePolicy/shop/p", no, webKey), rule("OverridePolicy/shop/q", v1alpha1.Overriders{NotHere: ptr(false), Replicas: ptr(int32(9))}, webKey))
+	m, notes := manifest(c, atoll.RowActive, 0)
+	if has(m, webKey) || len(m.Items) != 3 || len(m.Tombstones) != 1 {
+		t.Fatalf("items %d, tombstones %+v", len(m.Items), m.Tombstones)
+	}
+	if want := (atoll.Tombstone{Key: webKey, UID: "u-web", Cause: atoll.CauseNotHere}); m.Tombstones[0].ID() != want.ID() || m.Tombstones[0].Cause != want.Cause || m.Tombstones[0].Orphan {
+		t.Errorf("tombstone %+v", m.Tombstones[0])
+	}
+	if len(notes) != 1 || notes[0].Overrider != "notHere" || notes[0].Item != webKey || notes[0].Policy != "OverridePolicy/shop/p" {
+		t.Errorf("provenance %+v", notes)
+	}
+	if back, _ := manifest(c, atoll.RowActive, 0, 1); !has(back, webKey) || len(back.Tombstones) != 0 || back.Content == m.Content {
+		t.Errorf("taken back: %+v", back.Tombstones)
+	}
+	if elsewhere, _ := manifest(c, atoll.RowActive); !has(elsewhere, webKey) || len(elsewhere.Tombstones) != 0 {
+		t.Errorf("where no rule applies: %+v", elsewhere.Tombstones)
+	}
+	if gone, _ := manifest(c, atoll.RowRemoving, 0); !gone.Remove || len(gone.Tombstones) != 0 {
+		t.Errorf("a row that goes: %+v", gone.Tombstones)
+	}
+	c.Removal = v1alpha1.RemoveOrphan
+	if left, _ := manifest(c, atoll.RowActive, 0); !left.Tombstones[0].Orphan {
+		t.Error("removal Orphan deletes")
+	}
+	c.Items[1].State = atoll.ItemRemovalHeld
+	if held, _ := manifest(c, atoll.RowActive, 0); len(held.Tombstones) != 0 {
+		t.Errorf("what is held back until somebody decides is taken out: %+v", held.Tombstones)
+	}
+
+	// Not what is divided, nor RBAC by a tenant.
+	c = content(rule("OverridePolicy/shop/p", no, webKey, roleKey))
+	c.Items[1].Divided = true
+	items, _ := render.Render(c, render.Input{Rules: []int{0}, Assigned: map[string]int64{webKey.String(): 2}})
+	if len(items) != 4 || !strings.Contains(items[1].Error, "divides") || !strings.Contains(items[3].Error, "only a ClusterOverridePolicy") {
+		t.Errorf("%+v", items)
+	}
+	if out := render.NotHere(c, []int{0}); len(out) != 0 || !render.SetsReplicas(no) {
+		t.Errorf("kept out: %v", out)
+	}
+}

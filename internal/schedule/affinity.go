@@ -1,0 +1,157 @@
+package schedule
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/expr"
+)
+
+// selectors is what narrows the clusters by what they are, made ready to be asked.
+type selectors struct {
+	names, exclude map[string]bool
+	labels         labels.Selector
+	labelsReason   string
+	fields         []v1alpha1.FieldRequirement
+	sets           map[string]bool
+	setsReason     string
+	cel            *expr.Selector
+	celError       string
+
+	labelPrint, fieldPrint, setsPrint, celPrint string
+}
+
+func compileAffinity(from *v1alpha1.ClusterAffinity) (a selectors) {
+	if from == nil {
+		return a
+	}
+	a.names, a.exclude = set(from.ClusterNames), set(from.ExcludeClusters)
+	if from.LabelSelector != nil {
+		sel, err := metav1.LabelSelectorAsSelector(from.LabelSelector)
+		if err != nil {
+			a.labels, a.labelsReason = labels.Nothing(), fmt.Sprintf("labelSelector is malformed: %v", err)
+			a.labelPrint = print8(from.LabelSelector)
+		} else {
+			a.labels, a.labelsReason = sel, fmt.Sprintf("labels do not match %q", sel)
+			a.labelPrint = print8(sel.String())
+		}
+	}
+	if from.FieldSelector != nil {
+		a.fields = from.FieldSelector.MatchExpressions
+		a.fieldPrint = print8(from.FieldSelector)
+	}
+	return a
+}
+
+func (a *selectors) useSets(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	a.sets, a.setsReason = set(names), fmt.Sprintf("is in none of the cluster sets %s", list(names))
+	a.setsPrint = print8(names)
+}
+
+func (a *selectors) useCEL(text string) {
+	if text == "" {
+		return
+	}
+	a.celPrint = print8(text)
+	sel, err := expr.Compile(text)
+	if a.cel = sel; err != nil {
+		a.celError = fmt.Sprintf("celSelector is malformed: %v", err)
+	}
+}
+
+// first refusal by all but the expression, which costs most and is asked last.
+func (a *selectors) first(c *Cluster, say bool) (r refusal, refused bool) {
+	if r, refused = a.named(c); refused {
+		return r, true
+	}
+	if r, refused = a.inSets(c, say); refused {
+		return r, true
+	}
+	if r, refused = a.selected(c); refused {
+		return r, true
+	}
+	return a.fielded(c, say)
+}
+
+// matches tells whether the selectors alone lets the cluster pass.
+func (a *selectors) matches(c *Cluster) bool {
+	if _, refused := a.first(c, false); refused {
+		return false
+	}
+	_, refused := a.expressed(c, false)
+	return !refused
+}
+
+func (a *selectors) named(c *Cluster) (refusal, bool) {
+	switch {
+	case a.exclude[c.Name]:
+		return refusal{filter: FilterExclude, reason: "named in exclude"}, true
+	case a.names != nil && !a.names[c.Name]:
+		return refusal{filter: FilterNames, reason: "not named in clusterNames"}, true
+	}
+	return refusal{}, false
+}
+
+func (a *selectors) inSets(c *Cluster, say bool) (refusal, bool) {
+	if a.sets == nil || anyOf(a.sets, c.Sets) {
+		return refusal{}, false
+	}
+	r := refusal{filter: FilterSets, print: a.setsPrint, place: printSets}
+	if r.reason = a.setsReason; say && len(c.Sets) > 0 {
+		r.reason += ", but in " + list(c.Sets)
+	}
+	return r, true
+}
+
+func (a *selectors) selected(c *Cluster) (refusal, bool) {
+	if a.labels == nil || a.labels.Matches(labels.Set(c.Labels)) {
+		return refusal{}, false
+	}
+	return refusal{filter: FilterLabels, reason: a.labelsReason, print: a.labelPrint, place: printLabels}, true
+}
+
+func (a *selectors) fielded(c *Cluster, say bool) (refusal, bool) {
+	for i := range a.fields {
+		req := &a.fields[i]
+		if atoll.MatchField(req, &c.ClusterView) {
+			continue
+		}
+		r := refusal{filter: FilterFields, print: a.fieldPrint, place: printFields, reported: !atoll.SpecField(req.Key)}
+		if say {
+			r.reason = atoll.FieldReason(req, &c.ClusterView)
+		}
+		return r, true
+	}
+	return refusal{}, false
+}
+
+// expressed asks the expression. Whether a property made the difference cannot be told
+// from outside, so a refusal by one that reads any takes nothing away.
+func (a *selectors) expressed(c *Cluster, say bool) (refusal, bool) {
+	if a.celPrint == "" {
+		return refusal{}, false
+	}
+	r := refusal{filter: FilterCEL, reason: a.celError, print: a.celPrint, place: printCEL}
+	if a.cel == nil {
+		return r, true
+	}
+	ok, err := a.cel.Match(expr.Cluster{ClusterView: &c.ClusterView, Sets: c.Sets})
+	if ok {
+		return refusal{}, false
+	}
+	r.reported = len(a.cel.Properties()) > 0
+	switch {
+	case say && err != nil:
+		r.reason = fmt.Sprintf("the expression fails on it: %v", err)
+	case say:
+		r.reason = fmt.Sprintf("not true of it: %s", a.cel)
+	}
+	return r, true
+}

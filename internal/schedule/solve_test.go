@@ -1,0 +1,239 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// The reference looks at every set of options and takes the definitions of the API by
+// their words; it shares nothing with the solver but the problem.
+
+// verdictOn a set: admissible, and how good, more is better, in the order of the fields.
+func verdictOn(p *problem, set []bool) (good bool, worth [5]int64) {
+	count, locked := 0, 0
+	for i, o := range p.options {
+		if o.prio == prioLocked {
+			locked++
+			if !set[i] {
+				return false, worth
+			}
+		}
+		if set[i] {
+			count++
+			worth[1] += int64(o.prio)
+			worth[4] += o.score
+		}
+	}
+	if count > max(p.most, locked) {
+		return false, worth
+	}
+	worth[2] = int64(count)
+	for i, r := range p.rules {
+		of := func(onlyLocked bool) map[int32]int {
+			m := map[int32]int{}
+			for at, o := range p.options {
+				if g := r.of[at]; set[at] && g != noGroup && (!onlyLocked || o.prio == prioLocked) {
+					m[g]++
+				}
+			}
+			return m
+		}
+		now, before := of(false), of(true)
+		if r.max > 0 && len(now) > max(r.max, len(before)) {
+			return false, worth
+		}
+		missing := int64(max(0, r.min-len(now)))
+		if r.soft {
+			worth[3] -= missing
+		} else {
+			worth[0] -= missing
+		}
+		if r.skew == 0 {
+			continue
+		}
+		least := -1
+		for g := range couldGrow(p, set, i) {
+			if n := now[g]; least < 0 || n < least {
+				least = n
+			}
+		}
+		for g, n := range now {
+			over := n - max(least, 0) - r.skew
+			switch {
+			case over > 0 && r.soft:
+				worth[3] -= int64(over)
+			case over > 0 && n > before[g]:
+				return false, worth
+			}
+		}
+	}
+	return true, worth
+}
+
+// couldGrow lists the groups of a rule that a skew is about: those in use, and those in
+// which there is an option that no maximum keeps out.
+func couldGrow(p *problem, set []bool, rule int) map[int32]bool {
+	inUse := make([]map[int32]bool, len(p.rules))
+	for i, r := range p.rules {
+		inUse[i] = map[int32]bool{}
+		for at := range p.options {
+			if set[at] && r.of[at] != noGroup {
+				inUse[i][r.of[at]] = true
+			}
+		}
+	}
+	out := map[int32]bool{}
+	for at := range p.options {
+		g := p.rules[rule].of[at]
+		if g == noGroup {
+			continue
+		}
+		open := true
+		for i, r := range p.rules {
+			if h := r.of[at]; h != noGroup && !inUse[i][h] && r.max > 0 && len(inUse[i]) >= r.max {
+				open = false
+			}
+		}
+		if open || inUse[rule][g] {
+			out[g] = true
+		}
+	}
+	return out
+}
+
+func bestOf(p *problem) [5]int64 {
+	var best [5]int64
+	found := false
+	set := make([]bool, len(p.options))
+	for bits := range 1 << len(set) {
+		for i := range set {
+			set[i] = bits>>i&1 == 1
+		}
+		if good, worth := verdictOn(p, set); good && (!found || slices.Compare(worth[:], best[:]) > 0) {
+			best, found = worth, true
+		}
+	}
+	return best
+}
+
+func randomProblem(r *rand.Rand, rules, most int) *problem {
+	n := 1 + r.IntN(most)
+	p := &problem{most: unlimited}
+	if r.IntN(3) > 0 {
+		p.most = 1 + r.IntN(n)
+	}
+	for i := range n {
+		o := option{at: int32(i), rank: r.Uint64(), score: r.Int64N(6)}
+		if r.IntN(4) == 0 {
+			o.prio = []int8{prioGoing, prioUnfit, prioRuns, prioLocked}[r.IntN(4)]
+		}
+		p.options = append(p.options, o)
+	}
+	for range rules {
+		groups := 1 + r.IntN(5)
+		u := rule{min: 1, soft: r.IntN(3) == 0}
+		if r.IntN(2) == 0 {
+			u.min = 1 + r.IntN(groups)
+		}
+		if r.IntN(2) == 0 {
+			u.max = u.min + r.IntN(3)
+		}
+		if r.IntN(2) == 0 {
+			u.skew = 1 + r.IntN(2)
+		}
+		used := map[int32]int32{}
+		for range p.options {
+			g := int32(r.IntN(groups))
+			if r.IntN(8) == 0 {
+				u.of = append(u.of, noGroup)
+				continue
+			}
+			if _, ok := used[g]; !ok {
+				used[g] = int32(len(used))
+			}
+			u.of = append(u.of, used[g])
+		}
+		u.groups = len(used)
+		p.rules = append(p.rules, u)
+	}
+	return p
+}
+
+// worthOf what was chosen; it fails where that is not admissible.
+func worthOf(t *testing.T, p *problem, chosen []int32) [5]int64 {
+	t.Helper()
+	set := make([]bool, len(p.options))
+	for _, at := range chosen {
+		if set[at] {
+			t.Fatalf("option %d is chosen twice", at)
+		}
+		set[at] = true
+	}
+	good, worth := verdictOn(p, set)
+	if !good {
+		t.Fatalf("what is chosen breaks a rule: %v of %s", chosen, describe(p))
+	}
+	return worth
+}
+
+func describe(p *problem) string {
+	s := fmt.Sprintf("at most %d of", p.most)
+	for i, o := range p.options {
+		s += fmt.Sprintf(" %d:prio%d/score%d", i, o.prio, o.score)
+	}
+	for _, r := range p.rules {
+		s += fmt.Sprintf("; min %d max %d skew %d soft %t %v", r.min, r.max, r.skew, r.soft, r.of)
+	}
+	return s
+}
+
+func TestOneRuleIsSolvedAsWellAsCanBe(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for i := range 6000 {
+		p := randomProblem(r, i%2, 9)
+		got, want := [5]int64{}, bestOf(p)
+		chosen, short := p.solve()
+		if got = worthOf(t, p, chosen); got != want {
+			t.Fatalf("%s\nchosen %v is worth %v, and %v can be had", describe(p), chosen, got, want)
+		}
+		if (len(short) > 0) != (want[0] < 0) {
+			t.Fatalf("%s\nshort of %v where the best is %v", describe(p), short, want)
+		}
+	}
+}
+
+func TestSeveralRulesAreSolvedAsWellAsCanBeWhereThereIsLittle(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for i := range 2500 {
+		p := randomProblem(r, 2+i%2, 8)
+		chosen, _ := p.solve()
+		if got, want := worthOf(t, p, chosen), bestOf(p); got != want {
+			t.Fatalf("%s\nchosen %v is worth %v, and %v can be had", describe(p), chosen, got, want)
+		}
+	}
+}
+
+// With many options and several rules nothing is broken that must hold, and what is
+// found is mostly the best.
+func TestSeveralRulesAreKept(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	const runs = 2500
+	best, short := 0, 0
+	for i := range runs {
+		p := randomProblem(r, 2+i%2, 9)
+		chosen, _ := newSolver(p).search()
+		got, want := worthOf(t, p, chosen), bestOf(p)
+		if got == want {
+			best++
+		}
+		if got[0] < want[0] {
+			short++
+		}
+	}
+	t.Logf("the best in %d of %d, groups missing that could be had in %d", best, runs, short)
+	if best < runs*85/100 || short > runs*3/100 {
+		t.Errorf("the best in %d of %d, groups missing that could be had in %d", best, runs, short)
+	}
+}

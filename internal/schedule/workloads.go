@@ -1,0 +1,49 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// Workload is an item that states replicas.
+type Workload struct {
+	Key      atoll.ItemKey
+	Replicas int64
+	// Start is the first ordinal that a StatefulSet's template states.
+	Start int64
+	// Requests of each of its pods.
+	Requests atoll.Requests
+}
+
+// stateful workloads are not divided unless their ordinals are ranged: all of their
+// replicas go to one cluster.
+func (w Workload) stateful() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
+
+// WorkloadsOf a content, by key: the items that are marked as divided and state
+// replicas.
+func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
+	var out []Workload
+	for i := range content.Items {
+		item := &content.Items[i]
+		if !item.Divided {
+			continue
+		}
+		var obj map[string]any
+		if err := utiljson.Unmarshal(item.Object, &obj); err != nil {
+			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
+		}
+		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
+			start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
+			out = append(out, Workload{Key: item.Key, Replicas: n, Start: max(start, 0), Requests: interpret.Requests(&unstructured.Unstructured{Object: obj})})
+		}
+	}
+	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	return out, nil
+}

@@ -1,0 +1,209 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Placement is a Placement or, without a namespace, a ClusterPlacement.
+type Placement struct {
+	Meta   metav1.ObjectMeta
+	Spec   v1alpha1.PlacementSpec
+	Status v1alpha1.PlacementStatus
+}
+
+// Key of the Placement.
+func (p Placement) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Meta.Namespace, Name: p.Meta.Name}
+}
+
+// Object gives the Placement back as the API kind that it is; a deep copy.
+func (p Placement) Object() client.Object {
+	if p.Meta.Namespace == "" {
+		return (&v1alpha1.ClusterPlacement{ObjectMeta: p.Meta, Spec: p.Spec, Status: p.Status}).DeepCopy()
+	}
+	return (&v1alpha1.Placement{ObjectMeta: p.Meta, Spec: p.Spec, Status: p.Status}).DeepCopy()
+}
+
+// Decision is a PlacementDecision or, without a namespace, a ClusterPlacementDecision.
+type Decision struct {
+	Meta   metav1.ObjectMeta
+	Status v1alpha1.PlacementDecisionStatus
+}
+
+// Number of the Decision among those of its Placement, from 1; 0 for one that the hub did
+// not make.
+func (d Decision) Number() int {
+	n, err := strconv.Atoi(d.Meta.Labels[v1alpha1.LabelDecision])
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
+
+// Object gives the Decision back as the API kind that it is; a deep copy.
+func (d Decision) Object() client.Object {
+	if d.Meta.Namespace == "" {
+		return (&v1alpha1.ClusterPlacementDecision{ObjectMeta: d.Meta, Status: d.Status}).DeepCopy()
+	}
+	return (&v1alpha1.PlacementDecision{ObjectMeta: d.Meta, Status: d.Status}).DeepCopy()
+}
+
+// DecisionOf an API object; false for any other kind.
+func DecisionOf(obj client.Object) (Decision, bool) {
+	switch d := obj.(type) {
+	case *v1alpha1.PlacementDecision:
+		return Decision{d.ObjectMeta, d.Status}, true
+	case *v1alpha1.ClusterPlacementDecision:
+		return Decision{d.ObjectMeta, d.Status}, true
+	}
+	return Decision{}, false
+}
+
+func placementOf(obj client.Object) (Placement, bool) {
+	switch p := obj.(type) {
+	case *v1alpha1.Placement:
+		return Placement{p.ObjectMeta, p.Spec, p.Status}, true
+	case *v1alpha1.ClusterPlacement:
+		return Placement{p.ObjectMeta, p.Spec, p.Status}, true
+	}
+	return Placement{}, false
+}
+
+// Placements is the table of Placements and ClusterPlacements.
+type Placements struct {
+	mu    sync.RWMutex
+	byKey map[types.NamespacedName]Placement
+	notifier[types.NamespacedName]
+}
+
+func newPlacements() *Placements { return &Placements{byKey: map[types.NamespacedName]Placement{}} }
+
+// Get a Placement; an empty namespace means a ClusterPlacement.
+func (t *Placements) Get(key types.NamespacedName) (Placement, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	p, ok := t.byKey[key]
+	return p, ok
+}
+
+// List all of them by namespace and name.
+func (t *Placements) List() []Placement {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(t.byKey), func(a, b Placement) int { return compareNames(a.Key(), b.Key()) })
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// Subscribe to Placements whose spec changed, that came or went. What is written into
+// their status is in the table and not told.
+func (t *Placements) Subscribe(fn func(key types.NamespacedName)) { t.subscribe(fn) }
+
+func (t *Placements) put(obj client.Object) {
+	p, ok := placementOf(obj)
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	old, had := t.byKey[p.Key()]
+	t.byKey[p.Key()] = p
+	t.mu.Unlock()
+	if !had || old.Meta.UID != p.Meta.UID || old.Meta.Generation != p.Meta.Generation {
+		t.notify(p.Key())
+	}
+}
+
+func (t *Placements) drop(obj client.Object) {
+	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	t.mu.Lock()
+	delete(t.byKey, key)
+	t.mu.Unlock()
+	t.notify(key)
+}
+
+// Decisions is the table of what Placements chose, as it is published.
+type Decisions struct {
+	mu sync.RWMutex
+	// byOwner: by the Placement that the label names, and by name.
+	byOwner map[types.NamespacedName]map[string]Decision
+	notifier[types.NamespacedName]
+}
+
+func newDecisions() *Decisions {
+	return &Decisions{byOwner: map[types.NamespacedName]map[string]Decision{}}
+}
+
+// OfPlacement lists the Decisions of a Placement by their numbers.
+func (t *Decisions) OfPlacement(key types.NamespacedName) []Decision {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(t.byOwner[key]), func(a, b Decision) int {
+		if a.Number() != b.Number() {
+			return a.Number() - b.Number()
+		}
+		return strings.Compare(a.Meta.Name, b.Meta.Name)
+	})
+}
+
+// Put what a writer got back from the API server, so that it reads its own write.
+func (t *Decisions) Put(obj client.Object) { t.put(obj) }
+
+// Drop one that a writer deleted.
+func (t *Decisions) Drop(obj client.Object) { t.drop(obj) }
+
+// Subscribe to Placements of whose Decisions one changed, came or went.
+func (t *Decisions) Subscribe(fn func(placement types.NamespacedName)) { t.subscribe(fn) }
+
+func owner(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPlacement]}
+}
+
+func (t *Decisions) put(obj client.Object) {
+	d, ok := DecisionOf(obj)
+	if !ok {
+		return
+	}
+	key := owner(obj)
+	t.mu.Lock()
+	old, had := t.byOwner[key][d.Meta.Name]
+	if had && old.Meta.UID == d.Meta.UID && !older(old.Meta.ResourceVersion, d.Meta.ResourceVersion) {
+		t.mu.Unlock()
+		return
+	}
+	if t.byOwner[key] == nil {
+		t.byOwner[key] = map[string]Decision{}
+	}
+	t.byOwner[key][d.Meta.Name] = d
+	t.mu.Unlock()
+	t.notify(key)
+}
+
+func (t *Decisions) drop(obj client.Object) {
+	key := owner(obj)
+	t.mu.Lock()
+	old, had := t.byOwner[key][obj.GetName()]
+	if had = had && old.Meta.UID == obj.GetUID(); had {
+		if delete(t.byOwner[key], obj.GetName()); len(t.byOwner[key]) == 0 {
+			delete(t.byOwner, key)
+		}
+	}
+	t.mu.Unlock()
+	if had {
+		t.notify(key)
+	}
+}

@@ -1,0 +1,92 @@
+package summarise
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// Reasons of the condition ReplicasPlaced.
+const (
+	ReasonAllPlaced = "AllPlaced"
+	ReasonNoPlace   = "NoPlace"
+)
+
+// shortage of places, as rows tell it: what a workload states and what they are
+// assigned.
+type shortage struct {
+	// known: the rows are about the latest Revision and say what they are assigned.
+	known bool
+	short []schedule.Shortage
+}
+
+// shortage counts over all rows what each workload was assigned. Rows that are to go
+// count: until they do, what they run has a place.
+func (in Input) shortage() (s shortage) {
+	if len(in.Workloads) == 0 {
+		s.known = in.Content != nil
+		return s
+	}
+	assigned := map[string]int64{}
+	for _, r := range in.Rows {
+		switch {
+		case r.Spec.Phase == atoll.RowRemoving || r.Spec.Phase == atoll.RowVacant:
+			continue
+		case r.Spec.Phase == atoll.RowActive && (in.Latest == nil || r.Spec.Revision != in.Latest.Name):
+			return s
+		}
+		for _, w := range in.Workloads {
+			n, has := r.Spec.Assigned[w.Key.String()]
+			if !has && r.Spec.Phase == atoll.RowActive {
+				return s
+			}
+			s.known = true
+			assigned[w.Key.String()] += n * int64(r.count())
+		}
+	}
+	for _, w := range in.Workloads {
+		if left := w.Replicas - assigned[w.Key.String()]; s.known && left > 0 {
+			s.short = append(s.short, schedule.Shortage{Key: w.Key, Replicas: w.Replicas, Unplaced: left})
+		}
+	}
+	return s
+}
+
+const byWhom = "the policy's owner must act: with other bounds or weights, or with more clusters"
+
+func (s shortage) condition() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.BundleReplicasPlaced}
+	if len(s.short) == 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonAllPlaced, "all replicas of divided workloads have a place"
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, ReasonNoPlace
+	c.Message = fmt.Sprintf("no place for %s: every cluster that fits is at its bounds, `atoll explain` tells at which; %s", s.words(), byWhom)
+	return c
+}
+
+// words count workload by workload, the first few.
+func (s shortage) words() string {
+	var out []string
+	for i, w := range s.short {
+		if i == mostNamed {
+			out = append(out, fmt.Sprintf("and %d more workloads", len(s.short)-mostNamed))
+			break
+		}
+		out = append(out, fmt.Sprintf("%d of %d replicas of %s/%s", w.Unplaced, w.Replicas, w.Key.Kind, w.Key.Name))
+	}
+	return strings.Join(out, ", ")
+}
+
+// waitsFor in few words; empty when nothing is short.
+func (s shortage) waitsFor() string {
+	if len(s.short) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a place for %s; %s", s.words(), "the policy's owner must act")
+}

@@ -1,0 +1,66 @@
+package summarise
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// What has no place is told, workload by workload, with who must act, once rows say
+// what they are assigned; and when it has one, that is told too.
+func TestShortage(t *testing.T) {
+	web := schedule.Workload{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, Replicas: 10}
+	db := schedule.Workload{Key: atoll.ItemKey{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}, Replicas: 3}
+	assigned := func(w, d int64) func(*Row) {
+		return func(r *Row) { r.Spec.Assigned = map[string]int64{web.Key.String(): w, db.Key.String(): d} }
+	}
+	old := func(r *Row) { r.Spec.Revision = "r1" }
+	more := func(n int) func(*Row) { return func(r *Row) { r.More = n } }
+	for _, tc := range []struct {
+		name   string
+		rows   []Row
+		before metav1.ConditionStatus // of the condition; "": there is none
+		want   metav1.ConditionStatus
+		says   string
+		waits  string
+	}{
+		{"all have one", []Row{row("a", ready(), assigned(7, 3)), row("b", ready(), assigned(3, 0))}, "", "", "", ""},
+		{"all have one now", []Row{row("a", ready(), assigned(7, 3)), row("b", ready(), assigned(3, 0))}, metav1.ConditionFalse, metav1.ConditionTrue, "all replicas", ""},
+		{"some have none", []Row{row("a", ready(), assigned(4, 1)), row("b", ready(), assigned(3, 0))}, "", metav1.ConditionFalse,
+			"no place for 3 of 10 replicas of Deployment/web, 2 of 3 replicas of StatefulSet/db: every cluster that fits is at its bounds, `atoll explain` tells at which; the policy's owner must act",
+			"a place for 3 of 10 replicas of Deployment/web, 2 of 3 replicas of StatefulSet/db; the policy's owner must act"},
+		{"rows that are alike count each", []Row{row("a", ready(), assigned(2, 1), more(2))}, "", metav1.ConditionFalse, "no place for 4 of 10 replicas of Deployment/web:", "a place for 4 of 10"},
+		{"what is to go still has its place", []Row{row("a", ready(), assigned(7, 3)), row("b", ready(), assigned(3, 0), phase(atoll.RowHeld, ""))}, "", "", "", ""},
+		{"what is going has not", []Row{row("a", ready(), assigned(7, 3)), row("b", ready(), assigned(3, 0), phase(atoll.RowRemoving, ""))}, "", metav1.ConditionFalse, "no place for 3 of 10 replicas of Deployment/web:", "b: the removal to be done"},
+		{"rows that are not at the revision say nothing", []Row{row("a", ready(), assigned(4, 1)), row("b", ready(), assigned(3, 0), old)}, "", "", "", "b: the latest change"},
+		{"nor those without a share", []Row{row("a", ready(), assigned(4, 1)), row("b", ready())}, "", "", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := Input{Rows: tc.rows, Latest: latest, Workloads: []schedule.Workload{web, db}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)}
+			if tc.before != "" {
+				in.Bundle = state.Bundle{Status: v1alpha1.BundleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.BundleReplicasPlaced, Status: tc.before}}}}
+			}
+			got := Status(in)
+			c := meta.FindStatusCondition(got.Conditions, v1alpha1.BundleReplicasPlaced)
+			if (c == nil) != (tc.want == "") || c != nil && (c.Status != tc.want || !strings.HasPrefix(c.Message, tc.says)) {
+				t.Errorf("condition %+v, want %s %q", c, tc.want, tc.says)
+			}
+			if tc.name != "rows that are not at the revision say nothing" && !strings.HasPrefix(got.WaitsFor, tc.waits) {
+				t.Errorf("waits for %q, want %q", got.WaitsFor, tc.waits)
+			}
+		})
+	}
+	none := Status(Input{Rows: []Row{row("a", ready())}, Latest: latest, Content: &atoll.Content{}, Now: time.Unix(1000, 0), Bundle: state.Bundle{
+		Status: v1alpha1.BundleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.BundleReplicasPlaced, Status: metav1.ConditionFalse}}}}})
+	if c := meta.FindStatusCondition(none.Conditions, v1alpha1.BundleReplicasPlaced); c.Status != metav1.ConditionTrue {
+		t.Errorf("where nothing is divided any more: %+v", c)
+	}
+}

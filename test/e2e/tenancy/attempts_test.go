@@ -1,0 +1,560 @@
+package tenancy
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+// The neighbours: acme is a tenant with its set, in which mallory works; rival has
+// another, with a Secret and a policy. noah may write policies in acme and read nothing
+// but ConfigMaps; ella may do whatever she likes with Atoll's kinds, and is not the hub.
+const neighbours = `
+{apiVersion: atoll.dev/v1alpha1, kind: ClusterSet, metadata: {name: acme-set}}
+---
+{apiVersion: atoll.dev/v1alpha1, kind: ClusterSet, metadata: {name: rival-set}}
+---
+{apiVersion: atoll.dev/v1alpha1, kind: Cluster, metadata: {name: acme-1, labels: {atoll.dev/set: acme-set, owner: acme}}, spec: {accepted: true, region: here}}
+---
+{apiVersion: atoll.dev/v1alpha1, kind: Cluster, metadata: {name: rival-1, labels: {atoll.dev/set: rival-set, owner: rival-corp}}, spec: {accepted: true, region: there}}
+---
+{apiVersion: atoll.dev/v1alpha1, kind: Cluster, metadata: {name: rival-2, labels: {atoll.dev/set: rival-set, owner: rival-corp}}, spec: {accepted: false}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: rival}}
+---
+{apiVersion: atoll.dev/v1alpha1, kind: ClusterSetBinding, metadata: {name: rival-set, namespace: rival}, spec: {clusterSet: rival-set}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: plans, namespace: rival}, stringData: {word: xyzzy}}
+---
+{apiVersion: atoll.dev/v1alpha1, kind: PropagationPolicy, metadata: {name: rivals, namespace: rival}, spec: {resourceSelectors: [{apiVersion: v1, kind: Secret}]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-noah}
+rules:
+- {apiGroups: [atoll.dev], resources: [propagationpolicies, overridepolicies], verbs: ["*"]}
+- {apiGroups: [""], resources: [configmaps], verbs: ["*"]}
+- {apiGroups: [apps], resources: [deployments], verbs: ["*"]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-ella}
+rules:
+- {apiGroups: [atoll.dev, engine.atoll.dev], resources: ["*"], verbs: ["*"]}
+- {apiGroups: [scheduling.k8s.io], resources: ["*"], verbs: ["*"]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-priorities}
+rules:
+- {apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: ["*"]}
+- {apiGroups: [""], resources: [namespaces], verbs: [get, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-ella}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-ella}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ella}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-priorities}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-priorities}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mallory}, {apiGroup: rbac.authorization.k8s.io, kind: User, name: noah}]
+`
+
+const noahs = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: noah, namespace: acme}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-noah}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: noah}]
+---
+{apiVersion: atoll.dev/v1alpha1, kind: PropagationPolicy, metadata: {name: takes-over, namespace: acme}, spec: {conflictResolution: Overwrite, resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: nosuch}]}}
+---
+{apiVersion: atoll.dev/v1alpha1, kind: PropagationPolicy, metadata: {name: all-secrets, namespace: acme}, spec: {resourceSelectors: [{apiVersion: v1, kind: Secret, name: nosuch}]}}
+`
+
+// propagate is a PropagationPolicy of acme with this spec.
+func propagate(spec string) string {
+	return "{apiVersion: atoll.dev/v1alpha1, kind: PropagationPolicy, metadata: {name: try, namespace: acme}, spec: {" + spec + "}}"
+}
+
+// placed chooses the ConfigMaps of acme and places them so.
+func placed(placement string) string {
+	return propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], placement: {" + placement + "}")
+}
+
+// overridden is an OverridePolicy of acme on this kind with these overriders.
+func overridden(apiVersion, kind, overriders string) string {
+	return fmt.Sprintf("{apiVersion: atoll.dev/v1alpha1, kind: OverridePolicy, metadata: {name: try, namespace: acme}, spec: {resourceSelectors: [{apiVersion: %s, kind: %s}], overrideRules: [{overriders: {%s}}]}}", apiVersion, kind, overriders)
+}
+
+func changed(overriders string) string { return overridden("apps/v1", "Deployment", overriders) }
+
+// field that an attempt is about, as a path in the schema; below it all is taken for
+// attempted.
+type onField struct {
+	field string
+	attempt
+}
+
+// out of one's namespace, through the fields of policies.
+var outOfNamespace = []onField{
+	{"PropagationPolicy.spec.resourceSelectors[].namespace", attempt{"objects of another namespace", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap, namespace: rival}]"), `a policy in namespace "acme" selects only there`}},
+	{"PropagationPolicy.spec.resourceSelectors[].kind", attempt{"what is in no namespace", "mallory", "create", propagate("resourceSelectors: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole}]"), "only a cluster policy selects it"}},
+	{"", attempt{"namespaces themselves", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: Namespace, name: rival}]"), "only a cluster policy selects it"}},
+	{"", attempt{"every kind at once", "mallory", "create", propagate("resourceSelectors: [{apiVersion: '*', kind: '*'}]"), "spec.resourceSelectors[0]"}},
+	{"", attempt{"Atoll's own kinds", "mallory", "create", propagate("resourceSelectors: [{apiVersion: atoll.dev/v1alpha1, kind: ClusterSetBinding}]"), "cannot be placed"}},
+	{"", attempt{"the engine's kinds", "mallory", "create", propagate("resourceSelectors: [{apiVersion: engine.atoll.dev/v1alpha1, kind: Revision}]"), "cannot be placed"}},
+	{"PropagationPolicy.spec.resourceSelectors[].name", attempt{"a path for a name", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: '../../rival/configmaps/x'}]"), "spec.resourceSelectors[0].name"}},
+	{"", attempt{"a policy in another namespace", "mallory", "create", strings.Replace(propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]"), "namespace: acme", "namespace: rival", 1), "forbidden"}},
+	{"ClusterPropagationPolicy", attempt{"a cluster policy", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: ClusterPropagationPolicy, metadata: {name: try}, spec: {resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]}}", "forbidden"}},
+	{"ClusterOverridePolicy", attempt{"a cluster override", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: ClusterOverridePolicy, metadata: {name: try}, spec: {overrideRules: [{overriders: {replicas: 0}}]}}", "forbidden"}},
+	{"OverridePolicy.spec.resourceSelectors[].namespace", attempt{"an override of another namespace", "mallory", "create", strings.Replace(changed("replicas: 0"), "kind: Deployment}", "kind: Deployment, namespace: rival}", 1), "selects only there"}},
+	{"OverridePolicy.spec.resourceSelectors[].kind", attempt{"an override of RBAC", "mallory", "create", overridden("rbac.authorization.k8s.io/v1", "Role", "mergePatch: {rules: []}"), "only a ClusterOverridePolicy"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.plaintext", attempt{"the namespace by patch", "mallory", "create", changed("plaintext: [{path: /metadata/namespace, operator: replace, value: rival}]"), "never touch"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.mergePatch", attempt{"the namespace by merge", "mallory", "create", changed("mergePatch: {metadata: {namespace: rival}}"), "never touch"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.strategicMerge", attempt{"the namespace by strategic merge", "mallory", "create", changed("strategicMerge: {metadata: {namespace: rival}}"), "never touch"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.ordered", attempt{"the namespace in order", "mallory", "create", changed("ordered: [{replicas: 1}, {plaintext: {path: /metadata/namespace, operator: replace, value: rival}}]"), "never touch"}},
+	{"", attempt{"owners in order by merge", "mallory", "create", changed("ordered: [{mergePatch: {metadata: {ownerReferences: []}}}]"), "never touch"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.fieldOverrider", attempt{"the name as a document", "mallory", "create", changed("fieldOverrider: [{fieldPath: /metadata/name, json: [{subPath: /a, operator: add, value: b}]}]"), "never touch"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.imageOverrider", attempt{"the name as an image", "mallory", "create", changed("imageOverrider: [{predicate: {path: /metadata/name}, component: Tag, operator: remove}]"), "never touch"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.labelsOverrider", attempt{"whose an object is, by label", "mallory", "create", changed("labelsOverrider: [{operator: add, value: {atoll.dev/bundle-uid: theirs}}]"), "Atoll's own"}},
+	{"OverridePolicy.spec.overrideRules[].overriders.annotationsOverrider", attempt{"what Atoll remembers, by annotation", "mallory", "create", changed("annotationsOverrider: [{operator: add, value: {atoll.dev/left-behind: theirs}}]"), "Atoll's own"}},
+	{"", attempt{"whose an object is, by merge", "mallory", "create", changed("mergePatch: {metadata: {labels: {atoll.dev/bundle-uid: theirs}}}"), "Atoll's own"}},
+	{"", attempt{"whose an object is, by strategic merge", "mallory", "create", changed("strategicMerge: {metadata: {labels: {atoll.dev/bundle-uid: theirs}}}"), "Atoll's own"}},
+}
+
+// out of one's sets. What selects is narrowed: TestSelectorsStayInTheSets.
+var outOfSets = []onField{
+	{"PropagationPolicy.spec.placement.clusterAffinity.clusterNames[]", attempt{"a neighbour's cluster", "mallory", "create", placed("clusterAffinity: {clusterNames: [rival-1]}"), `no cluster "rival-1" is in a cluster set that namespace "acme" may place on (acme-set)`}},
+	{"", attempt{"a cluster that is not there", "mallory", "create", placed("clusterAffinity: {clusterNames: [rival-9]}"), `no cluster "rival-9" is in a cluster set that namespace "acme" may place on (acme-set)`}},
+	{"PropagationPolicy.spec.placement.clusterSets[]", attempt{"a neighbour's set", "mallory", "create", placed("clusterSets: [rival-set]"), `may not place on cluster set "rival-set", but on acme-set`}},
+	{"", attempt{"the set of all", "mallory", "create", placed("clusterSets: [default]"), `may not place on cluster set "default"`}},
+	{"PropagationPolicy.spec.placement.replicaScheduling.weightPreference.staticWeightList[].targetCluster.clusterNames[]", attempt{"a weight for a neighbour's", "mallory", "create", placed("replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [rival-1]}, weight: 1}]}}"), "staticWeightList[0].targetCluster.clusterNames[0]"}},
+	{"OverridePolicy.spec.overrideRules[].targetCluster.clusterNames[]", attempt{"an override in a neighbour's", "mallory", "create", strings.Replace(changed("replicas: 1"), "{overriders", "{targetCluster: {clusterNames: [rival-1]}, overriders", 1), "targetCluster.clusterNames[0]"}},
+	{"Placement.spec", attempt{"a neighbour's cluster by a Placement", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: Placement, metadata: {name: try, namespace: acme}, spec: {clusterAffinity: {clusterNames: [acme-1, rival-1]}}}", `spec.clusterAffinity.clusterNames[1]: Forbidden: no cluster "rival-1"`}},
+	{"", attempt{"a neighbour's set by a Placement", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: Placement, metadata: {name: try, namespace: acme}, spec: {clusterSets: [rival-set]}}", "spec.clusterSets[0]"}},
+	{"PropagationPolicy.spec.placementRef", attempt{"a Placement of another namespace", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], placementRef: {name: rival/theirs}"), "spec.placementRef.name"}},
+	{"ClusterPlacement", attempt{"a cluster placement", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: ClusterPlacement, metadata: {name: try}}", "forbidden"}},
+	{"ClusterScore.spec", attempt{"scores that count for others", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: ClusterScore, metadata: {name: try, namespace: atoll-system}, spec: {clusterName: rival-1, scores: [{name: price, value: 0}]}}", "forbidden"}},
+	{"ClusterSetBinding.spec.clusterSet", attempt{"a binding of one's own making", "mallory", "create", bindTo("acme", "rival-set"), "forbidden"}},
+	{"", attempt{"one's binding taken away", "mallory", "delete", bindTo("acme", "acme-set"), "forbidden"}},
+	{"ClusterSet.spec", attempt{"a set of all", "mallory", "create", set("mine", "{clusterSelector: {selectorType: LabelSelector, labelSelector: {}}, unboundNamespaces: Allow}"), "forbidden"}},
+	{"Cluster.spec", attempt{"a cluster of one's own making", "mallory", "create", clusterOf("mine", "}, spec: {accepted: true}"), "forbidden"}},
+	{"", attempt{"a cluster brought into one's set", "mallory", "patch", clusterOf("rival-1", ", labels: {atoll.dev/set: acme-set}}"), "forbidden"}},
+	{"", attempt{"a neighbour's cluster by annotation", "mallory", "create", "{apiVersion: v1, kind: ConfigMap, metadata: {name: try, namespace: acme, annotations: {atoll.dev/clusters: 'acme-1,rival-1'}}}", `no cluster "rival-1"`}},
+	{"", attempt{"what is in no namespace, by annotation", "mallory", "create", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: try, annotations: {atoll.dev/clusters: '*'}}, value: 1}", "may not get"}},
+	{"", attempt{"the same by who may read all that it takes", "ella", "create", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: try, annotations: {atoll.dev/clusters: rival-1}}, value: 1}", "may not get"}},
+	{"", attempt{"the namespace by annotation", "mallory", "patch", "{apiVersion: v1, kind: Namespace, metadata: {name: acme, annotations: {atoll.dev/clusters: '*'}}}", "may not get"}},
+	{"", attempt{"another namespace by annotation", "mallory", "patch", "{apiVersion: v1, kind: Namespace, metadata: {name: rival, annotations: {atoll.dev/clusters: acme-1}}}", "may not get"}},
+}
+
+// beyond one's rights.
+var beyondRights = []onField{
+	{"PropagationPolicy.spec.resourceSelectors[].apiVersion", attempt{"Secrets of any version", "noah", "create", propagate("resourceSelectors: [{apiVersion: v9, kind: Secret}]"), "may not get secrets"}},
+	{"PropagationPolicy.spec.resourceSelectors[].labelSelector", attempt{"Secrets by label", "noah", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: Secret, labelSelector: {matchLabels: {a: b}}}]"), "may not get secrets"}},
+	{"", attempt{"a Secret by name", "noah", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: Secret, name: plans}]"), `may not get "plans" of secrets`}},
+	{"", attempt{"Secrets behind what is allowed", "noah", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}, {apiVersion: v1, kind: Secret}]"), "may not get secrets"}},
+	{"", attempt{"Secrets by an update", "noah", "patch", strings.Replace(propagate("resourceSelectors: [{apiVersion: v1, kind: Secret}]"), "name: try", "name: takes-over", 1), "takeover"}},
+	{"", attempt{"all Secrets instead of one", "noah", "patch", strings.Replace(propagate("resourceSelectors: [{apiVersion: v1, kind: Secret}]"), "name: try", "name: all-secrets", 1), "may not get secrets"}},
+	{"", attempt{"other clusters for what one may not read", "noah", "patch", strings.Replace(propagate("placement: {clusterAffinity: {clusterNames: [acme-1]}}"), "name: try", "name: all-secrets", 1), "may not get"}},
+	{"PropagationPolicy.spec.propagateDeps", attempt{"Secrets as dependencies", "noah", "create", propagate("resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}], propagateDeps: true"), "may not get"}},
+	{"PropagationPolicy.spec.conflictResolution", attempt{"taking over", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], conflictResolution: Overwrite"), "the verb takeover on propagationpolicies.atoll.dev"}},
+	{"", attempt{"taking over more", "mallory", "patch", strings.Replace(propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]"), "name: try", "name: takes-over", 1), "the verb takeover"}},
+	{"", attempt{"taking over more where it is allowed", "", "patch", strings.Replace(propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]"), "name: try", "name: takes-over", 1), ""}},
+	{"", attempt{"taking over, taken back", "mallory", "patch", strings.Replace(propagate("conflictResolution: Abort"), "name: try", "name: takes-over", 1), ""}},
+	{"", attempt{"an annotation whose dependencies are Secrets", "noah", "create", "{apiVersion: v1, kind: ConfigMap, metadata: {name: try, namespace: acme, annotations: {atoll.dev/clusters: acme-1}}}", "may not get"}},
+	{"OverridePolicy.spec.resourceSelectors[].apiVersion", attempt{"an override of Secrets", "noah", "create", overridden("v1", "Secret", "labelsOverrider: [{operator: add, value: {a: b}}]"), "may not get secrets"}},
+	{"", attempt{"an override of everything", "noah", "create", "{apiVersion: atoll.dev/v1alpha1, kind: OverridePolicy, metadata: {name: try, namespace: acme}, spec: {overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]}}", "may not get"}},
+	{"OverridePolicy.spec.resourceSelectors[].name", attempt{"an override of a Secret by name", "noah", "create", strings.Replace(overridden("v1", "Secret", "labelsOverrider: [{operator: add, value: {a: b}}]"), "kind: Secret}", "kind: Secret, name: plans}", 1), `may not get "plans" of secrets`}},
+	{"OverridePolicy.spec.resourceSelectors[].labelSelector", attempt{"an override of Secrets by label", "noah", "create", strings.Replace(overridden("v1", "Secret", "labelsOverrider: [{operator: add, value: {a: b}}]"), "kind: Secret}", "kind: Secret, labelSelector: {matchLabels: {a: b}}}", 1), "may not get secrets"}},
+	{"", attempt{"data of Secrets by patch", "mallory", "create", overridden("v1", "Secret", "plaintext: [{path: /data/a, operator: add, value: Yg==}]"), "data of Secrets"}},
+	{"", attempt{"data of Secrets by merge", "mallory", "create", overridden("v1", "Secret", "mergePatch: {stringData: {a: b}}"), "data of Secrets"}},
+	{"", attempt{"data of Secrets by strategic merge", "mallory", "create", overridden("v1", "Secret", "strategicMerge: {data: {a: Yg==}}"), "data of Secrets"}},
+	{"", attempt{"data of Secrets as a document", "mallory", "create", overridden("v1", "Secret", "fieldOverrider: [{fieldPath: /data/a, yaml: [{subPath: /a, operator: add, value: b}]}]"), "data of Secrets"}},
+	{"", attempt{"data of Secrets in order", "mallory", "create", overridden("v1", "Secret", "ordered: [{mergePatch: {data: {a: Yg==}}}]"), "data of Secrets"}},
+	{"", attempt{"data of Secrets as an image", "mallory", "create", overridden("v1", "Secret", "imageOverrider: [{predicate: {path: /data/a}, component: Tag, operator: replace, value: b}]"), "data of Secrets"}},
+}
+
+func bundle(kind, more string) string {
+	return "{apiVersion: atoll.dev/v1alpha1, kind: " + kind + ", metadata: {name: try, namespace: acme}, " + more + "}"
+}
+
+func engine(kind, more string) string {
+	return "{apiVersion: engine.atoll.dev/v1alpha1, kind: " + kind + ", metadata: {name: try}" + more + "}"
+}
+
+const bundleSpec = "spec: {source: {kind: ClusterPropagationPolicy, name: a}, conflictResolution: Overwrite, removal: {mode: Delete}, whenUnfit: Keep}"
+
+// what only the hub writes, by somebody to whom RBAC forbids nothing.
+var enginesOwn = []attempt{
+	{"a Bundle", "ella", "create", bundle("Bundle", bundleSpec), "only the hub writes"},
+	{"a ClusterBundle", "ella", "create", strings.Replace(bundle("ClusterBundle", bundleSpec), ", namespace: acme", "", 1), "only the hub writes"},
+	{"rows", "ella", "create", engine("TargetSlice", ", spec: {bundle: {uid: x, namespace: acme, name: y}, rows: ''}"), "only the hub writes"},
+	{"a Revision", "ella", "create", engine("Revision", ", spec: {bundle: {uid: x, namespace: acme, name: y}, number: 1}"), "only the hub writes"},
+	{"a part of a Revision", "ella", "create", engine("RevisionPart", ", data: ''"), "only the hub writes"},
+	{"a set of APIs", "ella", "create", engine("APISet", ", apis: []"), "only the hub writes"},
+	{"the hub's state", "ella", "create", engine("HubState", ""), "only the hub writes"},
+	{"all rows deleted", "ella", "deletecollection", engine("TargetSlice", ""), ""},
+	{"a decision", "ella", "create", "{apiVersion: atoll.dev/v1alpha1, kind: PlacementDecision, metadata: {name: try, namespace: acme}}", "only the hub writes"},
+	{"a cluster decision", "ella", "create", "{apiVersion: atoll.dev/v1alpha1, kind: ClusterPlacementDecision, metadata: {name: try}}", "only the hub writes"},
+	{"a Bundle by a tenant", "mallory", "create", bundle("Bundle", bundleSpec), "forbidden"},
+	{"rows by a tenant", "mallory", "create", engine("TargetSlice", ", spec: {bundle: {uid: x, namespace: acme, name: y}, rows: ''}"), "forbidden"},
+	{"a token by a tenant", "mallory", "create", "{apiVersion: v1, kind: Secret, metadata: {name: try, namespace: atoll-system}}", "forbidden"},
+	{"an agent's request by a tenant", "mallory", "create", "{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: try}, spec: {request: YQ==, signerName: atoll.dev/agent, usages: [client auth]}}", "forbidden"},
+	{"one's own role", "mallory", "create", "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: try, namespace: acme}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mallory}]}", "forbidden"},
+}
+
+// harmless fields change only what is the tenant's own: by prefix, with the reason.
+var harmless = map[string]string{
+	"PropagationPolicy.spec.priority":                                   "among policies that select an object of its own namespace",
+	"PropagationPolicy.spec.preemption":                                 "takes only objects of its own namespace",
+	"PropagationPolicy.spec.groupBy":                                    "parts what the policy selects",
+	"PropagationPolicy.spec.removal":                                    "of what the policy placed",
+	"PropagationPolicy.spec.whenUnfit":                                  "of what the policy placed",
+	"PropagationPolicy.spec.placement.clusterAffinity.exclude":          "narrows",
+	"PropagationPolicy.spec.placement.clusterAffinity.labelSelector":    "TestSelectorsStayInTheSets",
+	"PropagationPolicy.spec.placement.clusterAffinity.fieldSelector":    "TestSelectorsStayInTheSets",
+	"PropagationPolicy.spec.placement.celSelector":                      "TestSelectorsStayInTheSets, TestHostileExpressionsAreCheap",
+	"PropagationPolicy.spec.placement.apis":                             "narrows",
+	"PropagationPolicy.spec.placement.clusterTolerations":               "a taint keeps work away, a set keeps tenants away",
+	"PropagationPolicy.spec.placement.spreadConstraints":                "chooses among clusters that fit",
+	"PropagationPolicy.spec.placement.maxClusters":                      "chooses among clusters that fit",
+	"PropagationPolicy.spec.placement.scores":                           "chooses among clusters that fit",
+	"PropagationPolicy.spec.placement.replicaScheduling":                "divides among clusters that are chosen; names in it are attempted",
+	"OverridePolicy.spec.priority":                                      "among the namespace's own",
+	"OverridePolicy.spec.apply":                                         "when the namespace's own change",
+	"OverridePolicy.spec.overrideRules[].targetCluster.exclude":         "narrows",
+	"OverridePolicy.spec.overrideRules[].targetCluster.labelSelector":   "narrows what is placed already",
+	"OverridePolicy.spec.overrideRules[].targetCluster.fieldSelector":   "narrows what is placed already",
+	"OverridePolicy.spec.overrideRules[].overriders.argsOverrider":      "of containers of its own",
+	"OverridePolicy.spec.overrideRules[].overriders.commandOverrider":   "of containers of its own",
+	"OverridePolicy.spec.overrideRules[].overriders.envOverrider":       "of containers of its own; it refers to no Secret",
+	"OverridePolicy.spec.overrideRules[].overriders.resourcesOverrider": "of containers of its own",
+	"OverridePolicy.spec.overrideRules[].overriders.replicas":           "of workloads of its own",
+}
+
+func TestTenantsStayWhereTheyAre(t *testing.T) {
+	move(t)
+	for name, list := range map[string][]onField{"namespace": outOfNamespace, "sets": outOfSets, "rights": beyondRights} {
+		t.Run(name, func(t *testing.T) {
+			for _, a := range list {
+				play(t, []attempt{a.attempt})
+			}
+		})
+	}
+	t.Run("engine", func(t *testing.T) { play(t, enginesOwn) })
+	t.Run("selectors", selectorsStayInTheSets)
+	t.Run("kinds to come", kindsToComeStayInTheirScope)
+	t.Run("explain", explainNamesNoNeighbours)
+	t.Run("expressions", hostileExpressionsAreCheap)
+	t.Run("requests", requestsOfOthersAreNotAnswered)
+}
+
+// move the neighbours in.
+func move(t *testing.T) {
+	t.Helper()
+	apply(t, neighbours)
+	t.Cleanup(func() {
+		_, _ = atollAs(context.WithoutCancel(t.Context()), world.kubeconfig, "tenant", "delete", "acme", "--with-namespace")
+	})
+	atollOK(t, "tenant", "create", "acme", "--set", "acme-set", "--user", "mallory", "--out", filepath.Join(t.TempDir(), "acme"))
+	apply(t, noahs)
+	for _, a := range []attempt{
+		{"", "mallory", "create", placed("clusterAffinity: {clusterNames: [acme-1]}"), ""},
+		{"", "mallory", "create", placed("clusterAffinity: {clusterNames: [rival-1]}"), `no cluster "rival-1"`},
+		{"", "noah", "create", placed(""), ""},
+		{"", "mallory", "create", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: try}, value: 1}", ""},
+		{"", "ella", "create", set("ellas", "{}"), ""},
+	} {
+		eventually(t, "the hub knows the neighbours", func(context.Context) string { return differs(try(t, a.user, a.verb, a.object), a.refused) })
+	}
+}
+
+// rows of the namespace's Bundles, as `atoll get rows` shows them to an administrator.
+func rows(t *testing.T, ns string) string {
+	t.Helper()
+	return atollOK(t, "get", "rows", "-n", ns)
+}
+
+// What selects reaches no further than the sets, whatever it says.
+func selectorsStayInTheSets(t *testing.T) {
+	for i, placement := range []string{
+		"",
+		"clusterAffinity: {labelSelector: {matchExpressions: [{key: owner, operator: Exists}]}}",
+		"clusterAffinity: {labelSelector: {matchExpressions: [{key: atoll.dev/set, operator: In, values: [acme-set, rival-set]}]}}",
+		"clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [here, there]}]}}",
+		"celSelector: 'true'",
+		"celSelector: \"cluster.name.startsWith('rival') || cluster.labels['owner'] == 'rival-corp' || 'acme-set' in cluster.sets\"",
+		"clusterTolerations: [{operator: Exists}]",
+		"maxClusters: 3",
+		"spreadConstraints: [{spreadByField: region, maxGroups: 2, minGroups: 1}]",
+	} {
+		t.Run(strings.ReplaceAll(placement, "/", "|"), func(t *testing.T) {
+			name := fmt.Sprint("narrow-", i)
+			apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: acme}}\n---\n"+
+				strings.NewReplacer("name: try", "name: "+name, "kind: ConfigMap}", "kind: ConfigMap, name: "+name+"}").Replace(placed(placement)))
+			var mine []string
+			eventually(t, "it is placed", func(context.Context) string {
+				mine = nil
+				for line := range strings.Lines(rows(t, "acme")) {
+					if strings.Contains(line, name+"-") || strings.Contains(line, name+" ") {
+						mine = append(mine, line)
+					}
+				}
+				if len(mine) == 0 {
+					return "it has no row yet"
+				}
+				return ""
+			})
+			if len(mine) != 1 || !strings.Contains(mine[0], "acme-1") {
+				t.Errorf("it is placed on\n%s", strings.Join(mine, ""))
+			}
+		})
+	}
+}
+
+// A policy that selects a kind which is served later reaches nothing outside of its
+// namespace when that turns out to be cluster-scoped.
+func kindsToComeStayInTheirScope(t *testing.T) {
+	apply(t, propagate("resourceSelectors: [{apiVersion: to.come/v1, kind: Reef}]"))
+	reef := objects(t, "{apiVersion: to.come/v1, kind: Reef, metadata: {name: great}}")[0]
+	apply(t, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: reefs.to.come}
+spec:
+  group: to.come
+  scope: Cluster
+  names: {kind: Reef, plural: reefs, singular: reef, listKind: ReefList}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`)
+	eventually(t, "the kind is served", func(ctx context.Context) string { return text(client.IgnoreAlreadyExists(as(t, "").Create(ctx, reef))) })
+	t.Cleanup(func() { _ = as(t, "").Delete(context.WithoutCancel(t.Context()), reef) })
+	// Once something placed of that kind has a Bundle, the other would have one too.
+	apply(t, "{apiVersion: atoll.dev/v1alpha1, kind: ClusterPropagationPolicy, metadata: {name: reefs}, spec: {resourceSelectors: [{apiVersion: to.come/v1, kind: Reef, name: small}]}}\n---\n{apiVersion: to.come/v1, kind: Reef, metadata: {name: small}}")
+	finalizers := func(ctx context.Context, name string) []string {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(reef.GroupVersionKind())
+		if err := as(t, "").Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+		return o.GetFinalizers()
+	}
+	eventually(t, "the other reef is placed", func(ctx context.Context) string {
+		if len(finalizers(ctx, "small")) == 0 {
+			return "it is not"
+		}
+		return ""
+	})
+	if got := finalizers(t.Context(), "great"); len(got) > 0 {
+		t.Errorf("a tenant's policy holds what is in no namespace: %q", got)
+	}
+}
+
+// What tenants can read names no cluster of others, and is the same whether something
+// of theirs is there or not.
+func explainNamesNoNeighbours(t *testing.T) {
+	apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: told, namespace: acme}}\n---\n"+
+		strings.NewReplacer("name: try", "name: told", "kind: ConfigMap}", "kind: ConfigMap, name: told}").Replace(placed("clusterAffinity: {labelSelector: {matchExpressions: [{key: owner, operator: Exists}]}}")))
+	asMallory := filepath.Join(t.TempDir(), "mallory")
+	impersonating(t, asMallory, "mallory")
+	eventually(t, "it is placed and explained", func(ctx context.Context) string {
+		out, err := atollAs(ctx, asMallory, "explain", "configmap/told", "-n", "acme")
+		if err == nil && !strings.Contains(out, "acme-1") {
+			return out
+		}
+		return text(err)
+	})
+	for _, args := range [][]string{
+		{"explain", "configmap/told", "-n", "acme"},
+		{"explain", "configmap/told", "-n", "acme", "-o", "json"},
+		{"explain", "propagationpolicy.atoll.dev/told", "-n", "acme", "-o", "json"},
+		{"get", "bundles", "-n", "acme", "-o", "json"},
+	} {
+		out, err := atollAs(t.Context(), asMallory, args...)
+		if err != nil {
+			t.Errorf("atoll %s: %v", strings.Join(args, " "), err)
+		}
+		if strings.Contains(out, "rival") {
+			t.Errorf("atoll %s tells of a neighbour:\n%s", strings.Join(args, " "), out)
+		}
+	}
+	said := map[string]string{}
+	for _, name := range []string{"plans", "nosuch"} {
+		out, err := atollAs(t.Context(), asMallory, "explain", "secret/"+name, "-n", "rival")
+		if err == nil {
+			t.Errorf("it explains %s: %s", name, out)
+		}
+		said[name] = strings.ReplaceAll(text(err), name, "NAME")
+	}
+	if said["plans"] != said["nosuch"] || strings.Contains(said["plans"], "xyzzy") {
+		t.Errorf("what is there is told apart from what is not: %q and %q", said["plans"], said["nosuch"])
+	}
+	for _, cluster := range []string{"rival-1", "rival-2", "nosuch"} {
+		_, err := atollAs(t.Context(), asMallory, "explain", "configmap/told", "-n", "acme", "--cluster", cluster)
+		said[cluster] = strings.ReplaceAll(text(err), cluster, "NAME")
+	}
+	if said["rival-1"] == "" || said["rival-1"] != said["nosuch"] || said["rival-2"] != said["nosuch"] {
+		t.Errorf("a neighbour's cluster is told apart from none: %q, %q and %q", said["rival-1"], said["rival-2"], said["nosuch"])
+	}
+}
+
+// An agent's request is answered by who manages a set of its cluster, whatever else RBAC
+// allows.
+func requestsOfOthersAreNotAnswered(t *testing.T) {
+	apply(t, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-cass}
+rules: [{apiGroups: [atoll.dev], resources: [clustersets], resourceNames: [acme-set], verbs: [manage]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-cass}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-cass}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: cass}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-cass-admin}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "atoll:cluster-admin"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: cass}]
+`)
+	answer := func(ctx context.Context, cluster string) error {
+		r := &certificatesv1.CertificateSigningRequest{}
+		if err := as(t, "").Get(ctx, client.ObjectKey{Name: "of-" + cluster}, r); err != nil {
+			t.Fatal(err)
+		}
+		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+		return as(t, "cass").SubResource("approval").Update(ctx, r, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	for _, cluster := range []string{"acme-1", "rival-1", "nosuch"} {
+		r := handshake.NewRequest(cluster, "uid", request(t), 3600)
+		r.Name = "of-" + cluster
+		if err := as(t, "").Create(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = as(t, "").Delete(context.WithoutCancel(t.Context()), r) })
+	}
+	eventually(t, "the request of a cluster in the set is answered", func(ctx context.Context) string { return text(answer(ctx, "acme-1")) })
+	for _, cluster := range []string{"rival-1", "nosuch"} {
+		if err := answer(t.Context(), cluster); !apierrors.IsForbidden(err) || !strings.Contains(text(err), "is in no set that") {
+			t.Errorf("the request of %s: %v", cluster, err)
+		}
+	}
+}
+
+func request(t *testing.T) trust.Request {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := trust.NewRequest(key, "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := trust.ParseRequest(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// hostileExpressionsAreCheap: what would be dear is refused before it is evaluated.
+func hostileExpressionsAreCheap(t *testing.T) {
+	nested := "cluster.labels.all(a, cluster.labels.all(b, cluster.labels.all(c, cluster.labels.all(d, a + b + c + d != ''))))"
+	for _, expression := range []string{
+		nested,
+		"[" + strings.TrimSuffix(strings.Repeat("1,", 900), ",") + "].all(x, [" + strings.Repeat("1,", 100) + "1].all(y, x != y || x == y))",
+		strings.Repeat("(", 900) + "true" + strings.Repeat(")", 900),
+		"'a'.matches('" + strings.Repeat("(a*)*", 300) + "')",
+		strings.Repeat("a", 3000),
+		"cluster.labels.map(k, cluster.labels.map(l, cluster.labels.map(m, k + l + m))).size() > 0",
+	} {
+		begin := time.Now()
+		refusal := try(t, "mallory", "create", placed("celSelector: "+fmt.Sprintf("%q", expression)))
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("it takes %s to refuse %.60s", took, expression)
+		}
+		if !strings.Contains(refusal, "celSelector") {
+			t.Errorf("%.60s: %q", expression, refusal)
+		}
+	}
+}
+
+// Every field that people write has an attempt, or a reason why it needs none.
+func TestEveryFieldIsAttempted(t *testing.T) {
+	known := map[string]bool{}
+	for _, list := range [][]onField{outOfNamespace, outOfSets, beyondRights} {
+		for _, a := range list {
+			if a.field != "" {
+				known[a.field] = false
+			}
+		}
+	}
+	for field := range harmless {
+		known[field] = false
+	}
+	var crds apiextensionsv1.CustomResourceDefinitionList
+	if err := as(t, "").List(t.Context(), &crds); err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds.Items {
+		kind := crd.Spec.Names.Kind
+		if crd.Spec.Group != v1alpha1.GroupVersion.Group || kind == "Bundle" || kind == "ClusterBundle" {
+			continue // of others, or the hub's alone to write
+		}
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		leaves(kind+".spec", &spec, func(leaf string) {
+			found := false
+			for field := range known {
+				if strings.HasPrefix(leaf, field) {
+					known[field], found = true, true
+				}
+			}
+			if !found {
+				t.Errorf("%s: what could a tenant reach by it? write an attempt, or why none is needed", leaf)
+			}
+		})
+	}
+	for field, used := range known {
+		if !used {
+			t.Errorf("%s is no field", field)
+		}
+	}
+}
+
+func leaves(path string, s *apiextensionsv1.JSONSchemaProps, visit func(string)) {
+	switch {
+	case len(s.Properties) > 0:
+		for name, p := range s.Properties {
+			leaves(path+"."+name, &p, visit)
+		}
+	case s.Items != nil && s.Items.Schema != nil:
+		leaves(path+"[]", s.Items.Schema, visit)
+	default:
+		visit(path)
+	}
+}

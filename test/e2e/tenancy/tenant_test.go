@@ -1,0 +1,218 @@
+package tenancy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/command"
+)
+
+// atollAs runs the CLI with a kubeconfig and gives what it printed.
+func atollAs(ctx context.Context, kubeconfig string, args ...string) (string, error) {
+	root := command.New()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(append(args, "--kubeconfig", kubeconfig))
+	err := root.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func atollOK(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := atollAs(t.Context(), world.kubeconfig, args...)
+	if err != nil {
+		t.Fatalf("atoll %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func bindingsOf(t *testing.T, ns string) (sets []string) {
+	t.Helper()
+	var list v1alpha1.ClusterSetBindingList
+	if err := as(t, "").List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range list.Items {
+		sets = append(sets, b.Spec.ClusterSet)
+	}
+	return sets
+}
+
+// clientOf a kubeconfig file.
+func clientOf(t *testing.T, file string) client.Client {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connect(t, config)
+}
+
+func TestTenantFromBeginToEnd(t *testing.T) {
+	apply(t, set("tenant-a", "{}")+"\n---\n"+set("tenant-b", "{}"))
+	t.Cleanup(func() {
+		_, _ = atollAs(context.WithoutCancel(t.Context()), world.kubeconfig, "tenant", "delete", "crew", "--with-namespace")
+	})
+	file := filepath.Join(t.TempDir(), "crew.kubeconfig")
+	made := []string{"tenant", "create", "crew", "--set", "tenant-a", "--group", "sailors", "--out", file, "--lifetime", "1h"}
+	for range 2 { // it may be repeated
+		out := atollOK(t, made...)
+		for _, want := range []string{"namespace crew", "tenant-a", file, "good until " + time.Now().UTC().Format("2006-01-02T")} {
+			if !strings.Contains(out, want) {
+				t.Errorf("it does not say %q:\n%s", want, out)
+			}
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the kubeconfig is for others to read: %v %v", info.Mode(), err)
+	}
+	if got := bindingsOf(t, "crew"); !slices.Equal(got, []string{"tenant-a"}) {
+		t.Errorf("bound to %q", got)
+	}
+
+	crew := clientOf(t, file)
+	here := &corev1.ConfigMap{}
+	here.Name, here.Namespace = "log", "crew"
+	eventually(t, "the kubeconfig works in its namespace", func(ctx context.Context) string {
+		return text(client.IgnoreAlreadyExists(crew.Create(ctx, here)))
+	})
+	p := objects(t, policy("crew", "{}"))[0]
+	eventually(t, "it places there", func(ctx context.Context) string { return text(crew.Create(ctx, p, client.DryRunAll)) })
+	for name, o := range map[string]client.Object{
+		"another namespace":      &corev1.ConfigMap{},
+		"the hub's namespace":    &corev1.Secret{},
+		"its own roles":          &rbacv1.RoleBinding{},
+		"its own right to place": &v1alpha1.ClusterSetBinding{Spec: v1alpha1.ClusterSetBindingSpec{ClusterSet: "tenant-b"}},
+	} {
+		o.SetName("tenant-b")
+		o.SetNamespace(map[bool]string{true: "crew", false: "atoll-system"}[strings.HasPrefix(name, "its own")])
+		if err := crew.Create(t.Context(), o, client.DryRunAll); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	atollOK(t, "tenant", "create", "crew", "--set", "tenant-b", "--out", file)
+	if got := bindingsOf(t, "crew"); !slices.Equal(got, []string{"tenant-b"}) {
+		t.Errorf("bound to %q after it was made with another set", got)
+	}
+	var tenants []struct {
+		Name, Namespace string
+		Sets, Subjects  []string
+	}
+	if err := json.Unmarshal([]byte(atollOK(t, "tenant", "list", "-o", "json")), &tenants); err != nil {
+		t.Fatal(err)
+	}
+	if len(tenants) != 1 || tenants[0].Name != "crew" || tenants[0].Namespace != "crew" ||
+		!slices.Equal(tenants[0].Sets, []string{"tenant-b"}) || !slices.Equal(tenants[0].Subjects, []string{"ServiceAccount/tenant-crew"}) {
+		t.Errorf("tenants: %+v", tenants)
+	}
+	if out := atollOK(t, "tenant", "list"); !strings.Contains(out, "tenant-b") {
+		t.Errorf("the table has no set:\n%s", out)
+	}
+
+	if out := atollOK(t, "tenant", "delete", "crew"); !strings.Contains(out, "namespace crew and what it placed stay") {
+		t.Errorf("it does not say what stays: %s", out)
+	}
+	eventually(t, "the kubeconfig ends", func(ctx context.Context) string {
+		if err := crew.Get(ctx, client.ObjectKeyFromObject(here), here); !apierrors.IsUnauthorized(err) {
+			return "it is answered " + text(err)
+		}
+		return ""
+	})
+	if err := as(t, "").Get(t.Context(), client.ObjectKeyFromObject(here), here); err != nil {
+		t.Errorf("what the tenant wrote is gone: %v", err)
+	}
+	atollOK(t, "tenant", "delete", "crew", "--with-namespace")
+	eventually(t, "the namespace goes", func(ctx context.Context) string {
+		err := as(t, "").Get(ctx, client.ObjectKey{Name: "crew"}, &corev1.Namespace{})
+		if !apierrors.IsNotFound(err) {
+			return "it is there: " + text(err)
+		}
+		return ""
+	})
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// impersonating writes a kubeconfig by which the administrator acts as another user.
+func impersonating(t *testing.T, file, user string, groups ...string) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(world.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range config.AuthInfos {
+		who.Impersonate, who.ImpersonateGroups = user, append(groups, "system:authenticated")
+	}
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who holds the role of a fleet admin, and no more, can make a tenant.
+func TestFleetAdminMakesTenants(t *testing.T) {
+	apply(t, set("fleet-a", "{}"))
+	file := filepath.Join(t.TempDir(), "admin.kubeconfig")
+	impersonating(t, file, "fay", "atoll:fleet-admins")
+	t.Cleanup(func() {
+		_, _ = atollAs(context.WithoutCancel(t.Context()), world.kubeconfig, "tenant", "delete", "fleet", "--with-namespace")
+	})
+	eventually(t, "a fleet admin makes a tenant", func(ctx context.Context) string {
+		_, err := atollAs(ctx, file, "tenant", "create", "fleet", "--set", "fleet-a", "--out", filepath.Join(t.TempDir(), "fleet.kubeconfig"))
+		return text(err)
+	})
+	for _, args := range [][]string{{"tenant", "list"}, {"token", "create", "--set", "fleet-a"}, {"get", "clusters"}, {"tenant", "delete", "fleet", "--with-namespace"}} {
+		if out, err := atollAs(t.Context(), file, args...); err != nil && !strings.Contains(err.Error(), "hub-info") {
+			t.Errorf("atoll %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+func TestTenantErrorsSayWhatToDo(t *testing.T) {
+	apply(t, set("errors-a", "{}"))
+	apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: taken}}")
+	apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: anothers, labels: {atoll.dev/tenant: another}}}")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no set":              {[]string{"create", "x"}, "--set; `kubectl get clustersets` lists"},
+		"a set that is not":   {[]string{"create", "x", "--set", "nosuch"}, `no cluster set "nosuch"; ` + "`kubectl get clustersets` lists"},
+		"a malformed name":    {[]string{"create", "A_b", "--set", "errors-a"}, `the tenant's name "A_b" is malformed`},
+		"a system namespace":  {[]string{"create", "x", "--namespace", "kube-system", "--set", "errors-a"}, "choose another one with --namespace"},
+		"the hub's namespace": {[]string{"create", "atoll-system", "--set", "errors-a"}, "choose another one with --namespace"},
+		"too short":           {[]string{"create", "x", "--set", "errors-a", "--lifetime", "1m"}, "must be at least 10m"},
+		"nobody's namespace":  {[]string{"create", "taken", "--set", "errors-a"}, "kubectl label namespace taken atoll.dev/tenant=taken"},
+		"another's namespace": {[]string{"create", "anothers", "--set", "errors-a"}, "is tenant another's"},
+		"nothing to delete":   {[]string{"delete", "nosuch"}, `no tenant "nosuch"; ` + "`atoll tenant list` shows them"},
+	} {
+		out, err := atollAs(t.Context(), world.kubeconfig, append([]string{"tenant"}, c.args...)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, not %q\n%s", name, err, c.want, out)
+		}
+	}
+	var roles rbacv1.RoleBindingList
+	if err := as(t, "").List(t.Context(), &roles, client.InNamespace("taken")); err != nil || len(roles.Items) > 0 {
+		t.Errorf("a namespace that is no tenant's got %d role bindings (%v)", len(roles.Items), err)
+	}
+}
