@@ -209,7 +209,8 @@ type ResourceSummary struct {
 	// +optional
 	Requested corev1.ResourceList `json:"requested,omitempty"`
 	// Room that nodes have left for pods, written when it changes by an eighth of some
-	// resource, or by less for half a minute. Absent where the agent does not tell it.
+	// resource, and by less every 10 minutes at most. Absent where the agent does not tell
+	// it.
 	// +optional
 	Room *NodeRoom `json:"room,omitempty"`
 }

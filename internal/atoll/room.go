@@ -166,3 +166,40 @@ func ParseRoom(lines []string) (Room, error) {
 	}
 	return out, nil
 }
+
+// LoadMatters is the part of what there is, an eighth, from which on a change of what is
+// used says more than that some application came or went.
+const LoadMatters = 8
+
+// DiffersFrom tells whether so much has changed that it should be told soon: the number of
+// nodes, or an eighth of what there is left of some resource.
+func (r Room) DiffersFrom(old Room) bool {
+	a, b := old.Totals(), r.Totals()
+	if a["nodes"] != b["nodes"] {
+		return true
+	}
+	for name := range b {
+		a[name] += 0
+	}
+	for name, was := range a {
+		if diff := max(was, b[name]) - min(was, b[name]); diff > max(was, b[name])/LoadMatters {
+			return true
+		}
+	}
+	return false
+}
+
+// Totals of all nodes, by resource; "nodes" counts them.
+func (r Room) Totals() map[string]int64 {
+	out := map[string]int64{}
+	for _, c := range r {
+		out["nodes"] += c.Nodes
+		out["cpu"] += c.Nodes * c.CPU
+		out["memory"] += c.Nodes * c.Memory
+		out["pods"] += c.Nodes * c.Pods
+		for name, v := range c.Other {
+			out[name] += c.Nodes * v
+		}
+	}
+	return out
+}

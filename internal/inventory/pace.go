@@ -1,22 +1,18 @@
 package inventory
 
 import (
+	"math"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
-const (
-	// loadEvery is how often a status is written at most of which only what pods ask for
-	// has changed, and by little: each application that comes to a cluster changes that, and
-	// a write per row is what it must not cost. What was placed is known without it.
-	loadEvery = 10 * time.Minute
-	// loadMatters is the part of what nodes have, an eighth, that is more than little.
-	loadMatters = 8
-)
+// loadEvery is how often a status is written at most of which only the load has changed,
+// which is what pods ask for and what nodes have left, and by little: each application that
+// comes to a cluster changes that, and a write per row is what it must not cost. What was
+// placed is known without it.
+const loadEvery = 10 * time.Minute
 
 // wait tells for how long a status has to wait until it may be written. What a member's
 // conditions say is written at once. The caller holds the lock.
@@ -28,7 +24,7 @@ func (r *Reconciler) wait(m *member, old, next v1alpha1.ClusterStatus, now time.
 		return m.wrote.Add(settle).Sub(now)
 	}
 	every, since := settle, m.wrote
-	if !matters(next.Resources.Allocatable, old.Resources.Requested, next.Resources.Requested) {
+	if !matters(old.Resources, next.Resources) {
 		every = loadEvery
 	}
 	if since.IsZero() { // a hub that starts does not write all of the fleet
@@ -43,25 +39,36 @@ func (r *Reconciler) wait(m *member, old, next v1alpha1.ClusterStatus, now time.
 	return m.turn.Sub(now)
 }
 
-// onlyLoad tells whether what pods ask for is all that differs.
+// onlyLoad tells whether the load is all that differs.
 func onlyLoad(old, next v1alpha1.ClusterStatus) bool {
-	if len(old.Resources.Allocatable) == 0 { // nothing is known yet
+	is, was := &next.Resources, &old.Resources
+	if len(was.Allocatable) == 0 || (is.Room == nil) != (was.Room == nil) { // more is known
 		return false
 	}
-	next.Resources.Requested = old.Resources.Requested
+	is.Requested, is.Room = was.Requested, was.Room
 	return equal(old, next)
 }
 
-// matters tells whether requests have changed by a part of what there is that says more
-// than that some application came or went.
-func matters(allocatable, old, next corev1.ResourceList) bool {
-	for name, all := range allocatable {
-		was, is := old[name], next[name]
-		if diff := amount(is) - amount(was); diff*loadMatters > amount(all) || -diff*loadMatters > amount(all) {
+// matters tells whether the load has changed by a part of what there is that says more than
+// that some application came or went.
+func matters(old, next v1alpha1.ResourceSummary) bool {
+	for name, all := range next.Allocatable {
+		was, is := old.Requested[name], next.Requested[name]
+		if diff := math.Abs(is.AsApproximateFloat64() - was.AsApproximateFloat64()); diff*atoll.LoadMatters > all.AsApproximateFloat64() {
 			return true
 		}
 	}
-	return false
+	was, err := atoll.ParseRoom(classes(old.Room))
+	if err != nil { // an older hub's: nobody reads it
+		return true
+	}
+	is, err := atoll.ParseRoom(classes(next.Room))
+	return err != nil || is.DiffersFrom(was)
 }
 
-func amount(q resource.Quantity) float64 { return q.AsApproximateFloat64() }
+func classes(r *v1alpha1.NodeRoom) []string {
+	if r == nil {
+		return nil
+	}
+	return r.Classes
+}

@@ -110,3 +110,37 @@ func TestLoadIsNotWrittenByAHubThatStarts(t *testing.T) {
 		})
 	})
 }
+
+// TestLoadOfNodesIsPacedToo: what they have left is the other side of what pods ask for.
+func TestLoadOfNodesIsPacedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.run(func() {
+			leaving := func(cpu int) *pb.Inventory {
+				inv := healthy()
+				inv.Room = &pb.Room{Classes: []string{fmt.Sprintf("3 cpu=%dm memory=8192Mi pods=90", cpu)}}
+				return inv
+			}
+			w.StreamUp("u0")
+			w.Observe("u0", leaving(3000))
+			pass(time.Minute)
+			for _, step := range []struct {
+				cpu    int
+				after  time.Duration
+				writes int64
+			}{
+				{2990, loadEvery / 2, 0},
+				{2980, loadEvery, 1},
+				{2500, 2 * settle, 1},
+				{3000, 2 * settle, 1},
+			} {
+				before := w.writes.Load()
+				w.Observe("u0", leaving(step.cpu))
+				pass(step.after)
+				if n := w.writes.Load() - before; n != step.writes {
+					t.Errorf("%d writes when the nodes have %d m left, want %d", n, step.cpu, step.writes)
+				}
+			}
+		})
+	})
+}

@@ -20,8 +20,6 @@ const (
 	// kept; roomPace is how long one that does.
 	roomQuiet = 30 * time.Second
 	roomPace  = 5 * time.Second
-	// roomMatters is which part of the room, an eighth, makes a difference.
-	roomMatters = 8
 	// mostClasses of nodes are told, whatever the number of nodes.
 	mostClasses = 24
 	// leastCPU and leastMemory are what nodes are not told apart by.
@@ -108,38 +106,6 @@ func roundDown(v int64, digits int) int64 {
 	return v >> drop << drop
 }
 
-// matters tells whether so much has changed that it should be told soon: the number of
-// nodes, or a part of what there is left of some resource.
-func matters(old, now atoll.Room) bool {
-	a, b := totals(old), totals(now)
-	if a["nodes"] != b["nodes"] {
-		return true
-	}
-	for name := range maps.Keys(b) {
-		a[name] += 0
-	}
-	for name, was := range a {
-		if diff := max(was, b[name]) - min(was, b[name]); diff > max(was, b[name])/roomMatters {
-			return true
-		}
-	}
-	return false
-}
-
-func totals(r atoll.Room) map[string]int64 {
-	out := map[string]int64{}
-	for _, c := range r {
-		out["nodes"] += c.Nodes
-		out["cpu"] += c.Nodes * c.CPU
-		out["memory"] += c.Nodes * c.Memory
-		out["pods"] += c.Nodes * c.Pods
-		for name, v := range c.Other {
-			out[name] += c.Nodes * v
-		}
-	}
-	return out
-}
-
 // room of the member now: of nodes that are ready and take pods. The caller holds mu.
 func (i *Inventory) room() atoll.Room {
 	free := make([]atoll.NodeClass, 0, len(i.nodes))
@@ -180,7 +146,7 @@ func (i *Inventory) tellRoom(now time.Time) (tell []string, again time.Duration)
 	wait := roomQuiet
 	if i.told.Room == nil {
 		wait = 0
-	} else if matters(i.toldRoom, is) {
+	} else if is.DiffersFrom(i.toldRoom) {
 		wait = roomPace
 	}
 	if left := i.toldAt.Add(wait).Sub(now); left > 0 {

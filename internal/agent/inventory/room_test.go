@@ -60,14 +60,14 @@ func TestClassesAreFewAndModest(t *testing.T) {
 		if back, err := atoll.ParseRoom(got.Lines()); err != nil || !reflect.DeepEqual(back, got) {
 			t.Fatalf("%v does not come back: %v, %v", got, back, err)
 		}
-		is, told := atoll.Room{}, totals(got)
+		is, told := atoll.Room{}, got.Totals()
 		for _, n := range nodes {
 			n.Nodes = 1
 			if n.Pods > 0 {
 				is = append(is, n)
 			}
 		}
-		for name, v := range totals(is) {
+		for name, v := range is.Totals() {
 			if told[name] > v || name == "nodes" && told[name] != v {
 				t.Fatalf("%d %s are told of %d", told[name], name, v)
 			}
