@@ -82,13 +82,27 @@ func touch(ctx context.Context, s *stage) error {
 	return s.tellTruth(ctx, time.Minute, app)
 }
 
-// touchCost is what a change costs in a fleet.
+// touchCost is what a change costs in a fleet, on average.
 type touchCost struct {
 	size   int
 	writes float64 // API writes
 	cpu    float64 // seconds of the hub's
-	// allocations of the hub.
-	allocations float64
+	// allocations of the hub, and the seconds in which they were counted.
+	allocations, span float64
+}
+
+const (
+	// allocationsPerCluster is what a change may allocate for each cluster of the fleet that
+	// it does not touch: less than a step that goes over all clusters and allocates for each.
+	allocationsPerCluster = 1
+	// allocationsPerSecond and stream are what pings and the like come to: 0.4 were measured.
+	allocationsPerSecond = 0.5
+)
+
+// perCluster gives by how many allocations a change became dearer with each cluster that
+// came, and how many that may be.
+func perCluster(small, big touchCost) (got, most float64) {
+	return (big.allocations - small.allocations) / float64(big.size-small.size), allocationsPerCluster + allocationsPerSecond*big.span
 }
 
 // touchOnce changes the application many times, and measures all of them together:
@@ -146,7 +160,10 @@ func (s *stage) touchOnce(ctx context.Context, b *bundles, a *app, size int) (to
 	phase := fmt.Sprintf("touch_%d", size)
 	writes := s.cost(phase, before, after, measure.Writes{"APPLY deployments": float64(changes)})
 	allocated, _ := s.report.Metric(phase + "_hub_allocations")
-	c := touchCost{size: size, writes: writes.Total() / float64(changes), cpu: cpu, allocations: allocated.Value / float64(changes)}
+	c := touchCost{
+		size: size, writes: writes.Total() / float64(changes), cpu: cpu,
+		allocations: allocated.Value / float64(changes), span: after.at.Sub(before.at).Seconds() / float64(changes),
+	}
 	s.report.Count(phase+"_api_writes_per_change", c.writes, "requests")
 	s.report.Component(phase+"_hub_cpu_per_change", c.cpu, "s")
 	s.report.Distribution(phase+"_change_to_healthy", took.Values())
@@ -201,6 +218,9 @@ func (s *stage) compareTouches(costs []touchCost) {
 	}
 	s.report.Check("API writes of a change do not depend on the fleet", most-fewest < 0.5, "%s clusters", strings.Join(writes, ", "))
 	s.report.Check("allocations of a change are within 15 %", greatest <= 1.15*least, "%s clusters", strings.Join(allocations, ", "))
+	got, allowed := perCluster(costs[0], costs[len(costs)-1])
+	s.report.Check("a change allocates nothing for clusters that it does not touch", got <= allowed,
+		"%.2f allocations more for each cluster, at most %.2f with what streams take by themselves", got, allowed)
 	s.report.Timed("CPU of a change is within 30 %", dearest.cpu <= 1.3*cheapest.cpu, "%s clusters", strings.Join(cpus, ", "))
 }
 
