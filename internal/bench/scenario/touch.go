@@ -30,7 +30,7 @@ func (s *stage) changes() int {
 // fleetSizes of touch, at full scale.
 func (s *stage) fleetSizes() []int {
 	if s.CountsOnly {
-		return []int{100, 1000} // two tell whether counts grow
+		return []int{100, 4000} // two tell whether counts grow
 	}
 	return []int{100, 1000, 10_000}
 }
@@ -93,12 +93,13 @@ type touchCost struct {
 
 const (
 	// allocationsPerCluster is what a change may allocate for each cluster of the fleet that
-	// it does not touch. That is room for what is not the same in each run, -0.9 to 0 where
-	// 900 clusters came; a step of placement that goes over the fleet and allocates once for
-	// each cluster comes to several, since a change takes several steps.
-	allocationsPerCluster = 2
-	// allocationsPerSecond and stream are room for pings.
-	allocationsPerSecond = 0.5
+	// it does not touch; allocationsPerSecond are room for the pings of its stream.
+	allocationsPerCluster = 0.5
+	allocationsPerSecond  = 0.4
+	// drift is by how many allocations a change is not the same twice, of some 67,000; most
+	// often it becomes cheaper, by up to 5,000. The larger the fleet, the less that hides. What
+	// place, summarise and inventory allocate is held exactly by tests of their own.
+	drift = 800
 )
 
 // perCluster gives by how many allocations a change became dearer with each cluster that
@@ -107,7 +108,8 @@ const (
 func perCluster(small, big touchCost) (got, most float64) {
 	const own = 1 // request of the user
 	same := small.allocations * (big.writes + own) / (small.writes + own)
-	return (big.allocations - same) / float64(big.size-small.size), allocationsPerCluster + allocationsPerSecond*big.span
+	came := float64(big.size - small.size)
+	return (big.allocations - same) / came, allocationsPerCluster + allocationsPerSecond*big.span + drift/came
 }
 
 // touchOnce changes the application many times, and measures all of them together:
