@@ -24,58 +24,82 @@ func (f fleet) ByUID(uid string) (*v1alpha1.Cluster, bool) { c, ok := f.byUID[ui
 func (f fleet) List() (out []*v1alpha1.Cluster)            { return nil }
 func (f fleet) Subscribe(func(string))                     {}
 
+// visits gives a fleet in which one cluster after the other checks in, without news: next
+// is one visit. Nothing is written (there is no client).
+func visits(b testing.TB, size int) (r *Reconciler, next func()) {
+	b.Helper()
+	table := fleet{map[string]*v1alpha1.Cluster{}, map[string]*v1alpha1.Cluster{}}
+	inventory := healthy()
+	for i := range size {
+		c := &v1alpha1.Cluster{}
+		c.Name, c.UID = fmt.Sprintf("c%d", i), types.UID(fmt.Sprintf("u%d", i))
+		c.Spec.Accepted = true
+		every(15 * time.Minute)(c)
+		f := facts{up: true, fresh: true, answers: true, inventory: inventory, compared: true}
+		c.Status = derive(c, f, metav1.Now())
+		table.byName[c.Name], table.byUID[string(c.UID)] = c, c
+	}
+	r = New(Options{Clusters: table, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	b.Cleanup(r.queue.ShutDown)
+	for name := range table.byName {
+		r.note(name)
+	}
+	for r.queue.Len() > 0 {
+		name, _ := r.queue.Get()
+		r.queue.Done(name)
+	}
+	told := func(tell func()) {
+		tell()
+		for r.queue.Len() > 0 {
+			name, _ := r.queue.Get()
+			if _, err := r.reconcile(b.Context(), name); err != nil {
+				b.Fatal(err)
+			}
+			r.queue.Done(name)
+		}
+	}
+	i := 0
+	return r, func() {
+		uid := fmt.Sprintf("u%d", i%size)
+		i++
+		told(func() { r.StreamUp(uid) })
+		told(func() {
+			r.Observe(uid, &pb.Inventory{
+				KubernetesVersion: inventory.KubernetesVersion, AgentVersion: inventory.AgentVersion, NodesTotal: 3, NodesReady: 3, MemberReady: true,
+				Allocatable: inventory.Allocatable, Requested: inventory.Requested,
+			})
+		})
+		told(func() { r.StreamDown(uid, time.Now()) })
+	}
+}
+
 // BenchmarkCheckIn is one check-in without news, in fleets of different sizes: it costs
-// the same in all of them, and writes nothing (there is no client).
+// the same in all of them.
 func BenchmarkCheckIn(b *testing.B) {
 	for _, size := range []int{100, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			table := fleet{map[string]*v1alpha1.Cluster{}, map[string]*v1alpha1.Cluster{}}
-			inventory := healthy()
-			for i := range size {
-				c := &v1alpha1.Cluster{}
-				c.Name, c.UID = fmt.Sprintf("c%d", i), types.UID(fmt.Sprintf("u%d", i))
-				c.Spec.Accepted = true
-				every(15 * time.Minute)(c)
-				f := facts{up: true, fresh: true, answers: true, inventory: inventory, compared: true}
-				c.Status = derive(c, f, metav1.Now())
-				table.byName[c.Name], table.byUID[string(c.UID)] = c, c
-			}
-			r := New(Options{Clusters: table, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-			defer r.queue.ShutDown()
-			for name := range table.byName {
-				r.note(name)
-			}
-			for r.queue.Len() > 0 {
-				name, _ := r.queue.Get()
-				r.queue.Done(name)
-			}
+			r, next := visits(b, size)
 			b.ReportAllocs()
-			i := 0
 			for b.Loop() {
-				uid := fmt.Sprintf("u%d", i%size)
-				i++
-				visited := func(tell func()) {
-					tell()
-					for r.queue.Len() > 0 {
-						name, _ := r.queue.Get()
-						if _, err := r.reconcile(b.Context(), name); err != nil {
-							b.Fatal(err)
-						}
-						r.queue.Done(name)
-					}
-				}
-				visited(func() { r.StreamUp(uid) })
-				visited(func() {
-					r.Observe(uid, &pb.Inventory{
-						KubernetesVersion: inventory.KubernetesVersion, AgentVersion: inventory.AgentVersion, NodesTotal: 3, NodesReady: 3, MemberReady: true,
-						Allocatable: inventory.Allocatable, Requested: inventory.Requested,
-					})
-				})
-				visited(func() { r.StreamDown(uid, time.Now()) })
+				next()
 			}
 			if r.overdue.at(time.Now()) != 0 {
 				b.Error("somebody is overdue")
 			}
 		})
+	}
+}
+
+// TestACheckInAllocatesNothingForOtherClusters: it costs the same in a fleet of ten and
+// in one of 10,000.
+func TestACheckInAllocatesNothingForOtherClusters(t *testing.T) {
+	visit := func(fleet int) float64 {
+		_, next := visits(t, fleet)
+		return testing.AllocsPerRun(100, next)
+	}
+	few, many := visit(10), visit(10_000)
+	t.Logf("%v allocations among 10 clusters, %v among 10,000", few, many)
+	if many > few+100 {
+		t.Errorf("a check-in allocates %v times among 10 clusters and %v times among 10,000", few, many)
 	}
 }

@@ -18,7 +18,7 @@ import (
 var benchSizes = []int{1000, 10_000, 100_000}
 
 // stepping is a Reconciler over a fleet, whose queues are open and served by nobody.
-func stepping(b *testing.B, clusters int) (*memory, *Reconciler) {
+func stepping(b testing.TB, clusters int) (*memory, *Reconciler) {
 	b.Helper()
 	m := newMemory()
 	for i := range clusters {
@@ -31,7 +31,7 @@ func stepping(b *testing.B, clusters int) (*memory, *Reconciler) {
 	return m, r
 }
 
-func step(b *testing.B, r *Reconciler, uid string) {
+func step(b testing.TB, r *Reconciler, uid string) {
 	b.Helper()
 	if err := r.reconcile(b.Context(), uid); err != nil {
 		b.Fatal(err)
@@ -85,6 +85,40 @@ func everywhere(b *testing.B, n int) (*memory, *Reconciler) {
 	}
 	step(b, r, "web")
 	return m, r
+}
+
+// TestAStepAllocatesNothingForOtherClusters: an edit of what ten clusters have costs the
+// same in a fleet of ten and in one of 10,000.
+func TestAStepAllocatesNothingForOtherClusters(t *testing.T) {
+	const touched = 10
+	edit := func(fleet int) float64 {
+		m, r := stepping(t, fleet)
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = labelled(map[string]string{"group": "g0"}) })
+		m.cut("web", regional(1))
+		step(t, r, "web")
+		if n := len(m.rows["web"]); n != touched {
+			t.Fatalf("it has %d rows, want %d", n, touched)
+		}
+		allocations := testing.AllocsPerRun(20, func() {
+			m.cut("web", regional(1))
+			step(t, r, "web")
+			for c := range m.rows["web"] {
+				m.report("web", c, atoll.RowReady)
+			}
+			step(t, r, "web")
+		})
+		for c, row := range m.rows["web"] {
+			if latest, _ := (memRevisions{m}).Latest("web"); row.Spec.Revision != latest.Name {
+				t.Fatalf("%s is at %s: nothing was done", c, row.Spec.Revision)
+			}
+		}
+		return allocations
+	}
+	few, many := edit(touched), edit(10_000)
+	t.Logf("%v allocations among 10 clusters, %v among 10,000", few, many)
+	if many > few+100 {
+		t.Errorf("a step allocates %v times among 10 clusters and %v times among 10,000", few, many)
+	}
 }
 
 // BenchmarkEdit is an image edit that reaches all rows.

@@ -15,10 +15,16 @@ import (
 var benchSizes = []int{100, 10_000, 100_000}
 
 // settled gives a Reconciler that has looked at a Bundle of so many rows, all Ready.
-func settled(b *testing.B, rows int) (*memory, *Reconciler) {
+func settled(b testing.TB, rows int) (*memory, *Reconciler) {
+	b.Helper()
+	return settledAmong(b, rows, rows)
+}
+
+// settledAmong more clusters than the Bundle has rows.
+func settledAmong(b testing.TB, clusters, rows int) (*memory, *Reconciler) {
 	b.Helper()
 	m := newMemory()
-	for i := range rows {
+	for i := range clusters {
 		m.addCluster(fmt.Sprintf("c%06d", i))
 	}
 	m.apply()
@@ -53,6 +59,32 @@ func BenchmarkLook(b *testing.B) {
 				b.Errorf("it wrote %q", m.writes)
 			}
 		})
+	}
+}
+
+// TestALookAllocatesNothingForOtherClusters: a row that turns, and the look at its Bundle,
+// cost the same in a fleet of ten and in one of 10,000.
+func TestALookAllocatesNothingForOtherClusters(t *testing.T) {
+	const rows = 10
+	turn := func(fleet int) float64 {
+		m, r := settledAmong(t, fleet, rows)
+		n := 0
+		allocations := testing.AllocsPerRun(100, func() {
+			m.report(fmt.Sprintf("c%06d", n%rows), int64(1+n/rows%2))
+			if _, err := r.reconcile(t.Context(), "b"); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		})
+		if len(m.writes) == 0 {
+			t.Fatal("nothing was done")
+		}
+		return allocations
+	}
+	few, many := turn(rows), turn(10_000)
+	t.Logf("%v allocations among 10 clusters, %v among 10,000", few, many)
+	if many > few+100 {
+		t.Errorf("a look allocates %v times among 10 clusters and %v times among 10,000", few, many)
 	}
 }
 

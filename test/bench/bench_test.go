@@ -60,7 +60,7 @@ func binDir(t *testing.T) string {
 
 // atOnce is how many scenarios run side by side: they mostly wait for a hub that has
 // nothing to do.
-const atOnce = 4
+const atOnce = 6
 
 func TestScenariosKeepTheirBudgets(t *testing.T) {
 	if testing.Short() {

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -113,6 +115,60 @@ func (e *Etcd) Compacted(ctx context.Context) (Size, error) {
 		return now, fmt.Errorf("wait for the hub's etcd to forget its history: %w", err)
 	}
 	return now, nil
+}
+
+// Upkeep is how often each Lease was written since it was made, by its key, and the mark
+// that the hub leaves in its etcd when that forgets its history.
+type Upkeep map[string]int64
+
+const (
+	leases    = "/registry/leases/"
+	compacted = "compact_rev_key"
+)
+
+// hubLeases are the prefixes of keys of the hub's own: of the one that leads, and of each
+// gateway. All other Leases are written for somebody else, clusters for instance.
+var hubLeases = []string{leases + "kube-system/atoll-hub", leases + "kube-system/atoll-gateway-"}
+
+// Upkeep until now.
+func (e *Etcd) Upkeep(ctx context.Context) (Upkeep, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	defer cancel()
+	u := Upkeep{}
+	for prefix, options := range map[string][]clientv3.OpOption{leases: {clientv3.WithPrefix(), clientv3.WithKeysOnly()}, compacted: {clientv3.WithKeysOnly()}} {
+		got, err := e.client.Get(ctx, prefix, options...)
+		if err != nil {
+			return nil, fmt.Errorf("read the Leases in the hub's etcd: %w", err)
+		}
+		for _, kv := range got.Kvs {
+			u[string(kv.Key)] = kv.Version
+		}
+	}
+	return u, nil
+}
+
+// Since counts the writes after before: those that the hub did for itself, and those of
+// Leases that are not its own. One that was made anew counts from its beginning.
+func (u Upkeep) Since(before Upkeep) (own, others float64) {
+	add := func(key string, n int64) {
+		if key == compacted || slices.ContainsFunc(hubLeases, func(p string) bool { return strings.HasPrefix(key, p) }) {
+			own += float64(n)
+		} else {
+			others += float64(n)
+		}
+	}
+	for key, version := range u {
+		if was := before[key]; version >= was {
+			version -= was
+		}
+		add(key, version)
+	}
+	for key := range before {
+		if _, stays := u[key]; !stays {
+			add(key, 1) // its deletion
+		}
+	}
+	return own, others
 }
 
 // Keys counts what is below a prefix.

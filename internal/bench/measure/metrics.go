@@ -79,7 +79,8 @@ type Writes map[string]float64
 var writing = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
 // Writes that the hub has done since it started: requests that changed the store, and
-// what went straight to it. Leases, reviews, dry runs and what failed are left out.
+// what went straight to it. Reviews, dry runs and what failed are left out, and Leases, of
+// which a metric does not tell whose they are: see Etcd.Upkeep.
 func (m Metrics) Writes() Writes {
 	counts := Writes{}
 	for _, s := range m.families["apiserver_request_total"].GetMetric() {

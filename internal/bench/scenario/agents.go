@@ -190,6 +190,9 @@ func (s *stage) stats(ctx context.Context) (fleet.Stats, error) {
 		sum.Unacknowledged += t.Unacknowledged
 		sum.Reports += t.Reports
 		sum.Upserts += t.Upserts
+		sum.Connects += t.Connects
+		sum.CheckIns += t.CheckIns
+		sum.Outages += t.Outages
 		sum.PIDs = append(sum.PIDs, t.PIDs...)
 	}
 	return sum, nil

@@ -14,6 +14,7 @@ import (
 
 	"atoll.dev/atoll/internal/bench/measure"
 	"atoll.dev/atoll/internal/bench/truth"
+	"atoll.dev/atoll/internal/lab/fleet"
 )
 
 const (
@@ -105,7 +106,7 @@ func encode(v any) []byte {
 
 // expectation is what has to be true of the application in the end.
 func (a app) expectation() truth.App {
-	e := truth.App{Namespace: a.namespace, Policy: a.name, Deployment: a.name, Replicas: replicas, Items: 1}
+	e := truth.App{Namespace: a.namespace, Policy: a.name, Deployment: a.name, Replicas: replicas, Items: 1, Mark: fleet.MarkOf(a.deployment())}
 	if a.group >= 0 {
 		label := groupLabel(a.group)
 		e.In = func(labels map[string]string) bool { return labels["group"] == label }

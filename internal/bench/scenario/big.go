@@ -4,16 +4,16 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/bench/measure"
@@ -45,11 +45,13 @@ const (
 type collection struct {
 	namespace string
 	count     int
-	// data of each.
-	data string
+	// data of each, and of the one in the middle if that is another.
+	data, edited string
 }
 
 func (c collection) key() string { return c.namespace + "/big" }
+
+func (c collection) middle() int { return c.count / 2 }
 
 // configMap of the collection, and its path. Data is text, or bytes.
 func (c collection) configMap(i int, data any) (path string, body []byte) {
@@ -80,7 +82,15 @@ func (c collection) policy() []byte {
 
 func (c collection) expectation() truth.App {
 	e := app{namespace: c.namespace, name: "big", group: bigGroup}.expectation()
-	e.Deployment, e.Items = "", c.count
+	e.Deployment, e.Items, e.Mark = "", c.count, 0
+	for i := range c.count {
+		data := c.data
+		if i == c.middle() && c.edited != "" {
+			data = c.edited
+		}
+		_, body := c.configMap(i, data)
+		e.Mark += fleet.MarkOf(body)
+	}
 	return e
 }
 
@@ -96,19 +106,20 @@ func big(ctx context.Context, s *stage) error {
 	defer b.stop()
 	one := collection{namespace: "large-template", count: 1, data: base64.StdEncoding.EncodeToString(s.noise(bigBytes * 3 / 4))}
 	many := collection{namespace: "many-objects", count: s.scaled(bigItems, 50), data: base64.StdEncoding.EncodeToString(s.noise(bigItemBytes * 3 / 4))}
-	var want []truth.App
+	var placed []*collection
 	for _, c := range []struct {
-		collection
+		*collection
 		name string
-	}{{one, "template_of_1MB"}, {many, "application_of_many_objects"}} {
-		there, err := s.applyCollection(ctx, b, c.collection, c.name)
+	}{{&one, "template_of_1MB"}, {&many, "application_of_many_objects"}} {
+		there, err := s.applyCollection(ctx, b, *c.collection, c.name)
 		if err != nil {
 			return err
 		}
 		if there {
-			want = append(want, c.expectation())
+			placed = append(placed, c.collection)
 		}
 	}
+	many.edited = "another value"
 	if err := s.editOne(ctx, b, many); err != nil {
 		return err
 	}
@@ -131,7 +142,11 @@ func big(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.tellTruthFor(ctx, every, slices.Concat(want, expectations(everywhere)), false); err != nil {
+	want := expectations(everywhere)
+	for _, c := range placed {
+		want = append(want, c.expectation())
+	}
+	if err := s.tellTruthFor(ctx, every, want, false); err != nil {
 		return err
 	}
 	return s.noteLargest(ctx, "after")
@@ -161,7 +176,7 @@ func (s *stage) editOne(ctx context.Context, b *bundles, c collection) error {
 	old := b.get(c.key()).status.Revision
 	s.report.Mark("one of many edited")
 	begin := time.Now()
-	path, body := c.configMap(c.count/2, "another value")
+	path, body := c.configMap(c.middle(), c.edited)
 	if err := s.apply(ctx, path, body); err != nil {
 		return err
 	}
@@ -254,7 +269,7 @@ func (s *stage) applyCollection(ctx context.Context, b *bundles, c collection, n
 		})
 	}
 	err = group.Wait()
-	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+	if refused(err) {
 		s.report.Check(name+" works, or is refused with a reason", true, "refused: %v", err)
 		return false, nil
 	}
@@ -280,6 +295,24 @@ func (s *stage) applyCollection(ctx context.Context, b *bundles, c collection, n
 	}
 	s.cost(name, before, after, map[string]float64{"APPLY configmaps": float64(c.count)})
 	return true, nil
+}
+
+// refused tells whether admission refused a request for what it asks, and says why. Any
+// other error is no such answer: that somebody may not, that the hub is busy, that it is
+// broken.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || strings.TrimSpace(status.Status().Message) == "" {
+		return false
+	}
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err):
+		return true
+	case apierrors.IsForbidden(err): // "NAME is forbidden: WHY", and of rights "User … cannot …"
+		_, why, said := strings.Cut(status.Status().Message, "forbidden: ")
+		return said && why != "" && !(strings.HasPrefix(why, "User ") && strings.Contains(why, " cannot "))
+	}
+	return false
 }
 
 // placeEverywhere places one application onto all clusters.

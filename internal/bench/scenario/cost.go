@@ -24,6 +24,7 @@ type reading struct {
 	at        time.Time
 	metrics   measure.Metrics
 	store     measure.Size
+	upkeep    measure.Upkeep
 	hub, sims measure.Process
 	stats     fleet.Stats
 }
@@ -35,6 +36,9 @@ func (s *stage) read(ctx context.Context) (r reading, err error) {
 		return r, err
 	}
 	if r.store, err = s.etcd.Size(ctx); err != nil {
+		return r, err
+	}
+	if r.upkeep, err = s.etcd.Upkeep(ctx); err != nil {
 		return r, err
 	}
 	if r.hub, err = s.hubCosts(); err != nil {
@@ -61,6 +65,12 @@ func (s *stage) hubCosts() (measure.Process, error) {
 	return measure.ReadProcess(pids...)
 }
 
+// ownRevisions between two readings are those by which the hub renewed its own Leases.
+func ownRevisions(from, to reading) float64 {
+	own, _ := to.upkeep.Since(from.upkeep)
+	return own
+}
+
 // cost puts what happened between two readings into the report, under names that
 // begin with phase, and returns the API writes without the user's own.
 func (s *stage) cost(phase string, from, to reading, own measure.Writes) measure.Writes {
@@ -68,6 +78,9 @@ func (s *stage) cost(phase string, from, to reading, own measure.Writes) measure
 		phase += "_"
 	}
 	writes := to.metrics.Writes().Since(from.metrics.Writes()).Without(own)
+	if _, others := to.upkeep.Since(from.upkeep); others > 0 {
+		writes["WRITE leases"] = others // the metrics do not tell whose they are
+	}
 	s.report.Count(phase+"api_writes", writes.Total(), "requests")
 	s.report.Note("%sAPI writes without the user's own: %s", phase, writes)
 	s.report.Count(phase+"etcd_revisions", float64(to.store.Revision-from.store.Revision), "revisions")
@@ -138,17 +151,48 @@ func (s *stage) notePeaks() error {
 	if s.sampler == nil {
 		return nil
 	}
-	s.report.Component("hub_resident_peak", s.sampler.hubPeak, "bytes")
-	s.report.Component("simulator_resident_peak", s.sampler.simPeak, "bytes")
+	s.report.Component("hub_resident_peak", s.hubPeak(), "bytes")
+	s.report.Component("simulator_resident_peak", s.sampler.simPeak.most(), "bytes")
 	return nil
+}
+
+// peak is the most of something so far; safe for concurrent use.
+type peak struct {
+	mu    sync.Mutex
+	value float64
+}
+
+func (p *peak) reach(v float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.value = max(p.value, v)
+}
+
+func (p *peak) most() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.value
+}
+
+// hubPeak is the most memory that the hub has had so far, by what the kernel remembers of
+// each of its processes, those that were killed included. Of several hubs it is the
+// greatest sum of those that ran together. Where nothing is sampled, it is 0.
+func (s *stage) hubPeak() float64 {
+	if s.sampler == nil {
+		return 0
+	}
+	if p, err := s.hubCosts(); err == nil {
+		s.sampler.hubPeak.reach(p.Peak)
+	}
+	return s.sampler.hubPeak.most()
 }
 
 // sampler takes the series of the report while a scenario runs.
 type sampler struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
-	hubPeak float64
-	simPeak float64
+	hubPeak peak
+	simPeak peak
 
 	mu    sync.Mutex
 	quiet bool
@@ -203,7 +247,7 @@ func (s *stage) sample(ctx context.Context) {
 		span := now.Sub(last.at).Seconds()
 		if p, err := s.hubCosts(); err == nil {
 			s.report.Sample("resident memory", "bytes", "hub", p.Resident)
-			s.sampler.hubPeak = max(s.sampler.hubPeak, p.Resident)
+			s.sampler.hubPeak.reach(p.Peak)
 			if last.hub > 0 && p.CPU >= last.hub {
 				s.report.Sample("CPU", "cores", "hub", (p.CPU-last.hub)/span)
 			}
@@ -215,7 +259,7 @@ func (s *stage) sample(ctx context.Context) {
 			s.report.Sample("rows", "rows", "healthy", float64(stats.RowsHealthy))
 			if p, err := measure.ReadProcess(stats.PIDs...); err == nil {
 				s.report.Sample("resident memory", "bytes", "simulator", p.Resident)
-				s.sampler.simPeak = max(s.sampler.simPeak, p.Resident)
+				s.sampler.simPeak.reach(p.Peak)
 				if last.sims > 0 && p.CPU >= last.sims {
 					s.report.Sample("CPU", "cores", "simulator", (p.CPU-last.sims)/span)
 				}

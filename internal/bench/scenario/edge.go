@@ -64,7 +64,7 @@ func edge(ctx context.Context, s *stage) error {
 	if err := s.edgeAtRest(ctx, every); err != nil {
 		return err
 	}
-	s.report.Within("hub resident, at its peak", s.sampler.hubPeak, budget(s.Scale, emptyHub, 8e9), "bytes")
+	s.report.Within("hub resident, at its peak", s.hubPeak(), budget(s.Scale, emptyHub, 8e9), "bytes")
 	return nil
 }
 
@@ -120,6 +120,9 @@ func (s *stage) edgeAtRest(ctx context.Context, every time.Duration) error {
 	s.noteMemory("at_rest", after)
 	visits := float64(after.stats.CheckIns - before.stats.CheckIns)
 	s.report.Count("at_rest_check_ins", visits, "check-ins")
+	agents := float64(s.fleets[0].count)
+	s.report.Check("all agents checked in meanwhile", visits >= agents, "%.0f check-ins of %.0f agents", visits, agents)
+	visits = max(1, visits)
 	s.report.Component("hub_cpu_per_check_in", (after.hub.CPU-before.hub.CPU)/visits, "s")
 	s.report.Component("simulator_cpu_per_check_in", (after.sims.CPU-before.sims.CPU)/visits, "s")
 	s.report.AtMost("API writes of a round of check-ins in which nothing is new", writes.Total(), 10, "requests")

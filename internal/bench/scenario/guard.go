@@ -32,8 +32,9 @@ func (s *stage) launch(p process.Spec) error {
 	return nil
 }
 
-// kill a process, as the scenario has it.
+// kill a process, as the scenario has it, once it is known how much memory it has had.
 func (s *stage) kill(ctx context.Context, p process.Spec) error {
+	s.hubPeak()
 	s.cast.mu.Lock()
 	delete(s.cast.must, p.Name)
 	s.cast.mu.Unlock()

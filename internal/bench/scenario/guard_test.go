@@ -39,11 +39,19 @@ func TestAProcessThatEndsEndsTheScenario(t *testing.T) {
 	if err := s.cast.missing(); err != nil {
 		t.Errorf("one was killed as it should be, and one runs: %v", err)
 	}
-	if err := s.launch(of("breaks", "read line; echo out of cheese; exit 1")); err != nil {
+	breaks := of("breaks", "echo out of cheese; exec sleep 600")
+	if err := s.launch(breaks); err != nil {
 		t.Fatal(err)
 	}
 	ctx, release := s.guard(t.Context())
 	defer release()
+	said := func(ctx context.Context) (bool, error) { return strings.Contains(breaks.LastLines(), "out of cheese"), nil }
+	if err := until(ctx, "it has something to say", 10*time.Millisecond, time.Minute, said); err != nil {
+		t.Fatal(err)
+	}
+	if err := breaks.Kill(t.Context()); err != nil { // not by the stage
+		t.Fatal(err)
+	}
 	err := until(ctx, "a wait in vain", 10*time.Millisecond, time.Minute, func(context.Context) (bool, error) { return false, nil })
 	if err == nil || !strings.Contains(err.Error(), "breaks ended") || !strings.Contains(err.Error(), "out of cheese") {
 		t.Errorf("the wait ended with %v", err)

@@ -17,10 +17,11 @@ const (
 	emptySimulator = 130e6
 )
 
-// idleSpan is how long nothing is to happen; less in small runs.
+// idleSpan is how long nothing is to happen; less in small runs, and longer than the 35 s
+// after which a cluster that says nothing counts as away.
 func (s *stage) idleSpan() time.Duration {
 	if s.Scale < 0.5 {
-		return 30 * time.Second
+		return 45 * time.Second
 	}
 	return 2 * time.Minute
 }
@@ -85,12 +86,22 @@ func idle(ctx context.Context, s *stage) error {
 	s.report.Component("simulator_resident_per_agent", after.sims.Resident/agents, "bytes")
 	s.report.Component("resident_per_agent", (after.hub.Resident+after.sims.Resident)/agents, "bytes")
 	s.report.AtMost("API writes while nothing changes, the hub's leases aside", writes.Total(), 0, "requests")
+	revisions := float64(after.store.Revision-before.store.Revision) - ownRevisions(before, after)
+	s.report.AtMost("revisions of etcd while nothing changes, the hub's leases aside", revisions, 0, "revisions")
+	s.report.Check("all agents stay connected all the while", stayed(before.stats, after.stats),
+		"of %d agents %d were connected before and %d after, and %d connected anew", after.stats.Agents, before.stats.Connected, after.stats.Connected,
+		after.stats.Connects-before.stats.Connects)
 	s.report.Within("CPU of the hub", cores, budget(s.Scale, 0.05, 0.1), "cores")
 	if agents >= manyAgents {
 		s.report.Within("resident in hub and simulator per agent, less empty ones where the run is small",
 			(after.hub.Resident+after.sims.Resident-s.smallRun(restingHub+emptySimulator))/agents, 120e3, "bytes")
 	}
 	return s.tellTruth(ctx, time.Minute, apps)
+}
+
+// stayed tells whether all agents were connected between the two, none of them anew.
+func stayed(before, after fleet.Stats) bool {
+	return before.Connected == before.Agents && after.Connected == after.Agents && after.Connects == before.Connects
 }
 
 // smallRun gives what does not shrink with the fleet, where the run is not at full

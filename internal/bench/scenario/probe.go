@@ -26,7 +26,8 @@ type probe struct {
 	failed  atomic.Int64
 	applied atomic.Int64
 	first   atomic.Pointer[error]
-	cancel  context.CancelFunc
+	began   time.Time
+	cancel  context.CancelFunc // of the beat
 	done    sync.WaitGroup
 }
 
@@ -62,19 +63,17 @@ func (s *stage) probeQuiet(ctx context.Context) (*probe, reading, error) {
 	return p, before, nil
 }
 
-// start to call until stop.
+// start to call until stop. A call that is late for its beat, since the machine is busy,
+// is made nevertheless.
 func (p *probe) start(ctx context.Context) {
-	ctx, p.cancel = context.WithCancel(ctx)
+	beat, cancel := context.WithCancel(ctx)
+	p.cancel, p.began = cancel, time.Now()
 	p.done.Go(func() {
-		beat := time.NewTicker(time.Second / callsPerSecond)
-		defer beat.Stop()
 		for i := 0; ; i++ {
-			select {
-			case <-ctx.Done():
+			if pause(beat, time.Until(p.began.Add(time.Duration(i)*time.Second/callsPerSecond))) != nil {
 				return
-			case <-beat.C:
-				p.done.Go(func() { p.call(ctx, i) })
 			}
+			p.done.Go(func() { p.call(ctx, i) })
 		}
 	})
 }
@@ -103,7 +102,7 @@ func (p *probe) call(ctx context.Context, i int) {
 		err = p.stage.kube.CoreV1().RESTClient().Get().AbsPath(probePath(i / 2 % probeObjects)).Do(within).Error()
 	}
 	if ctx.Err() != nil {
-		return // the probe was stopped
+		return // the scenario is over
 	}
 	p.calls.Add(time.Since(begin))
 	if err != nil {
@@ -112,13 +111,16 @@ func (p *probe) call(ctx context.Context, i int) {
 	}
 }
 
-// stop calling, and note what it was like, under that name. The p99 has to be under a
-// second, and no call may fail.
+// stop calling, wait for the calls that were made, of which the slowest are the last to
+// come back, and note what it was like, under that name. The p99 has to be under a
+// second, no call may fail, and hardly one may not have been made.
 func (p *probe) stop(name string) measure.Writes {
 	p.cancel()
+	due := time.Since(p.began).Seconds() * callsPerSecond
 	p.done.Wait()
 	values := p.calls.Values()
 	r := p.stage.report
+	r.Check("user calls were made as often as they were due ("+name+")", called(len(values), due), "%d calls, %.0f were due", len(values), due)
 	r.Distribution(name, values)
 	r.Within("p99 of user calls ("+name+")", measure.Quantile(values, 0.99), 1, "s")
 	detail := fmt.Sprintf("%d calls", len(values))
@@ -128,3 +130,6 @@ func (p *probe) stop(name string) measure.Writes {
 	r.Check("no user call fails ("+name+")", p.failed.Load() == 0, "%s", detail)
 	return measure.Writes{"APPLY configmaps": float64(p.applied.Load())}
 }
+
+// called tells whether so many calls show what it was like.
+func called(calls int, due float64) bool { return calls > 0 && float64(calls) >= 0.9*due }

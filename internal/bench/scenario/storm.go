@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"atoll.dev/atoll/internal/bench/measure"
@@ -16,6 +17,8 @@ const (
 	cutFor = 5 * time.Second
 	// backWithin is when all agents have to be back.
 	backWithin = 90 * time.Second
+	// flapPerMinute is the share of agents that drop each minute.
+	flapPerMinute = 0.05
 )
 
 // storm takes the hub away from all agents at once, by cutting all links and then by
@@ -154,15 +157,17 @@ func flap(ctx context.Context, s *stage) error {
 	}
 	s.report.Mark("flapping")
 	// Some are away for longer than it takes to be called Unknown.
-	if err := s.rates(ctx, fleet.Rates{OfflinePerMinute: 0.05, OfflineFor: 45 * time.Second}); err != nil {
+	if err := s.rates(ctx, fleet.Rates{OfflinePerMinute: flapPerMinute, OfflineFor: 45 * time.Second}); err != nil {
 		return err
 	}
+	begin := time.Now()
 	// Half of the applications change, the others have to be left alone.
 	changing, still := apps[:len(apps)/2], apps[len(apps)/2:]
 	changes, err := s.changeWhileFlapping(ctx, changing)
 	if err != nil {
 		return err
 	}
+	flapped := time.Since(begin)
 	own := p.stop("calls_while_flapping")
 	s.report.Mark("flapping ends")
 	if err := s.rates(ctx, fleet.Rates{}); err != nil {
@@ -181,12 +186,20 @@ func flap(ctx context.Context, s *stage) error {
 	}
 	own["APPLY deployments"] = float64(changes)
 	s.cost("flap", before, after, own)
-	s.report.Count("outages", float64(after.stats.Outages-before.stats.Outages), "outages")
+	outages, least := float64(after.stats.Outages-before.stats.Outages), fewest(flapPerMinute*float64(s.fleets[0].count)*flapped.Minutes())
+	s.report.Count("outages", outages, "outages")
+	s.report.Check("agents dropped as often as they were told to", outages >= least, "%.0f outages, at least %.0f", outages, least)
 	s.report.Check("no cluster was being left", b.removing == 0, "at most %d rows of a Bundle were Removing", b.removing)
 	if err := s.compareRows(ctx, rows, still, nil); err != nil {
 		return err
 	}
 	return s.tellTruth(ctx, 2*time.Minute, apps)
+}
+
+// fewest of something of which there are to be so many by chance: three standard
+// deviations less, and one at least.
+func fewest(expected float64) float64 {
+	return max(1, math.Floor(expected-3*math.Sqrt(expected)))
 }
 
 // changeWhileFlapping edits one application after the other for a while, and gives

@@ -30,8 +30,10 @@ type App struct {
 	Deployment string
 	// Replicas of it; each cluster has all of them.
 	Replicas int32
-	// Items of the Bundle.
+	// Items of the Bundle, and their Mark as they were applied (fleet.MarkOf): all else
+	// that an agent holds is compared with what the hub says only.
 	Items int
+	Mark  uint32
 	// In tells whether a cluster with these labels is to have it; nil: all are.
 	In func(labels map[string]string) bool
 }
@@ -265,6 +267,8 @@ func (l *look) readHeld(agent string, cluster int32, uid string, b fleet.Held) {
 		l.v.Holdings.wrong("agent %s holds %s/%s at generation %d with content %q, which the row is not at (generation %d)", agent, a.Namespace, a.Policy, b.Generation, b.Content, r.generation)
 	case b.Items != a.Items:
 		l.v.Holdings.wrong("agent %s holds %d items of %s/%s instead of %d", agent, b.Items, a.Namespace, a.Policy, a.Items)
+	case b.Mark != a.Mark:
+		l.v.Holdings.wrong("agent %s holds other objects of %s/%s than were applied (mark %x instead of %x)", agent, a.Namespace, a.Policy, b.Mark, a.Mark)
 	case !l.Unhealthy && b.State != atoll.RowReady:
 		l.v.Holdings.wrong("agent %s has reported %q of %s/%s", agent, b.State, a.Namespace, a.Policy)
 	}

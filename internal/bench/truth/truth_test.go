@@ -46,7 +46,7 @@ func rightWorld() *world {
 		if i%2 == 1 {
 			w.specs[name] = atoll.RowSpec{UID: uid, Generation: 3, Revision: "r", Phase: atoll.RowActive, Since: 1}
 			w.statuses[name] = atoll.RowStatus{UID: uid, Generation: 3, Content: "hash", Seq: 9, State: atoll.RowReady, Applied: true, Total: 1, Ready: 1}
-			h.Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "hash", Items: 1, State: atoll.RowReady}
+			h.Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "hash", Items: 1, State: atoll.RowReady, Mark: 7}
 		}
 		w.holdings = append(w.holdings, h)
 	}
@@ -111,7 +111,7 @@ func (w *world) check(t *testing.T) *Check {
 	go func() { _ = agents.Serve(listener) }()
 	t.Cleanup(func() { agents.Close() })
 	return &Check{API: api, Fleets: []*fleet.Control{fleet.Dial(dir, "")}, Apps: []App{{
-		Namespace: "shop", Policy: "app", Deployment: "app", Replicas: 2, Items: 1,
+		Namespace: "shop", Policy: "app", Deployment: "app", Replicas: 2, Items: 1, Mark: 7,
 		In: func(labels map[string]string) bool { return labels["group"] == "g1" },
 	}}}
 }
@@ -153,8 +153,11 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			w.holdings[0].Bundles["bundle-uid"] = w.holdings[1].Bundles["bundle-uid"]
 		}, Verdict.HoldingsSay, "there is no row"},
 		"an agent holds another content": {func(w *world) {
-			w.holdings[1].Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "other", Items: 1, State: atoll.RowReady}
+			w.holdings[1].Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "other", Items: 1, State: atoll.RowReady, Mark: 7}
 		}, Verdict.HoldingsSay, "which the row is not at"},
+		"an agent holds what was not applied": {func(w *world) {
+			w.holdings[1].Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "hash", Items: 1, State: atoll.RowReady, Mark: 8}
+		}, Verdict.HoldingsSay, "other objects of shop/app than were applied"},
 		"an agent holds an unknown Bundle": {func(w *world) { w.holdings[0].Bundles["x"] = fleet.Held{} }, Verdict.HoldingsSay, "no Bundle"},
 		"an agent is missing":              {func(w *world) { w.holdings = w.holdings[1:] }, Verdict.HoldingsSay, "4 clusters and 3 agents"},
 		"a template's status is behind":    {func(w *world) { w.template.Status.ObservedGeneration = 1 }, Verdict.TemplatesSay, "has status 1"},

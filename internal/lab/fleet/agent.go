@@ -67,6 +67,7 @@ type holding struct {
 	acked      bool     // the hub has stored what was told last
 	fresh      bool     // there may be something new to tell
 	state      state    // as told last
+	mark       uint32   // of the objects as they came
 	told       [16]byte // session.StatusHash of what was told last; zero before
 }
 
@@ -172,7 +173,7 @@ func (a *agent) holding(bundle string) *holding {
 // holds mu.
 func (a *agent) store(m *atoll.Manifest) {
 	now := time.Now()
-	s := a.sim.shapes.hold(m)
+	s, mark := a.sim.shapes.hold(m)
 	h := a.holding(m.Bundle)
 	if h == nil {
 		a.holdings = append(a.holdings, holding{})
@@ -180,7 +181,7 @@ func (a *agent) store(m *atoll.Manifest) {
 		h.mood, h.since = moodProgressing, now.Unix()
 	}
 	old := h.shape
-	h.generation, h.shape, h.fresh = m.Generation, s, true
+	h.generation, h.shape, h.mark, h.fresh = m.Generation, s, mark, true
 	a.namespaces(s)
 	if old != s && !s.remove {
 		a.ripen(h, now)

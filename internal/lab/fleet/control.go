@@ -69,6 +69,8 @@ type Held struct {
 	Items int
 	// State that was reported last; empty before the first report.
 	State atoll.RowState
+	// Mark of the objects that the agent was sent (MarkOf), whatever the hub calls them.
+	Mark uint32
 }
 
 // Drop takes agents' links away. They dial again after For.

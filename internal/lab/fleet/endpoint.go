@@ -148,7 +148,7 @@ func (s *sim) holdings(_ context.Context, yield func(Holding) error) error {
 				continue
 			}
 			h.Bundles[held.shape.bundle] = Held{
-				Generation: held.generation, Content: held.shape.content, Items: len(held.shape.items), State: states[held.state],
+				Generation: held.generation, Content: held.shape.content, Items: len(held.shape.items), State: states[held.state], Mark: held.mark,
 			}
 		}
 		a.mu.Unlock()

@@ -41,7 +41,7 @@ func TestFleet(t *testing.T) {
 	for name, holding := range heldBy(t, control) {
 		want := map[string]Held{}
 		for _, m := range webs(2) {
-			want[m.Bundle] = Held{Generation: 1, Content: m.Content, Items: 2, State: atoll.RowReady}
+			want[m.Bundle] = Held{Generation: 1, Content: m.Content, Items: 2, State: atoll.RowReady, Mark: MarkOf(m.Items[0].Object, m.Items[1].Object)}
 		}
 		if holding.UID != name || !reflect.DeepEqual(holding.Bundles, want) {
 			t.Errorf("%s holds %v, want %v", name, holding.Bundles, want)

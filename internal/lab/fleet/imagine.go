@@ -17,6 +17,7 @@ func imagine(it *atoll.Rendered) *sight {
 	if it.Error != "" || json.Unmarshal(it.Object, &object) != nil || object == nil {
 		object = map[string]any{}
 	}
+	s.mark = markOf(object)
 	for m := moodProgressing; m < moods; m++ {
 		s.views[m] = viewOf(object, it.Key, m)
 	}

@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +64,8 @@ type part struct {
 type sight struct {
 	views   [moods]view
 	holders int
+	mark    uint32 // of the object (MarkOf)
+	bytes   uint64 // hash of the object as it came
 }
 
 type view struct {
@@ -76,14 +80,16 @@ type shapes struct {
 	mu     sync.Mutex
 	byKey  map[[2]string]*shape // by bundle and content
 	sights map[string]*sight    // by hash
+	seed   maphash.Seed
 }
 
 func newShapes() *shapes {
-	return &shapes{byKey: map[[2]string]*shape{}, sights: map[string]*sight{}}
+	return &shapes{byKey: map[[2]string]*shape{}, sights: map[string]*sight{}, seed: maphash.MakeSeed()}
 }
 
-// hold gives the manifest's shape; every call is to be answered by one of release.
-func (t *shapes) hold(m *atoll.Manifest) *shape {
+// hold gives the manifest's shape, and the mark of the objects that came with it; every
+// call is to be answered by one of release.
+func (t *shapes) hold(m *atoll.Manifest) (*shape, uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := [2]string{m.Bundle, m.Content}
@@ -93,7 +99,23 @@ func (t *shapes) hold(m *atoll.Manifest) *shape {
 		t.byKey[[2]string{s.bundle, s.content}] = s
 	}
 	s.holders++
-	return s
+	return s, t.markOf(m)
+}
+
+// markOf the manifest's items as they came, not as the hub calls them: agents share what
+// has the same hashes, and those are what the hub says. The caller holds mu.
+func (t *shapes) markOf(m *atoll.Manifest) (sum uint32) {
+	for i := range m.Items {
+		it := &m.Items[i]
+		seen := t.sights[it.Hash]
+		switch {
+		case seen != nil && (bytes.Equal(it.Object, held) || maphash.Bytes(t.seed, it.Object) == seen.bytes):
+			sum += seen.mark
+		default:
+			sum += MarkOf(it.Object)
+		}
+	}
+	return sum
 }
 
 func (t *shapes) make(m *atoll.Manifest) *shape {
@@ -107,6 +129,7 @@ func (t *shapes) make(m *atoll.Manifest) *shape {
 		p := part{key: it.Key, hash: it.Hash, error: it.Error}
 		if p.seen = t.sights[it.Hash]; p.seen == nil {
 			p.seen = imagine(it)
+			p.seen.bytes = maphash.Bytes(t.seed, it.Object)
 			t.sights[it.Hash] = p.seen
 		}
 		p.seen.holders++
