@@ -175,6 +175,10 @@ type ClusterExplanation struct {
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and nobody knows it.
 	RoomUnknown bool `json:"roomUnknown,omitempty"`
+	// Score among the clusters that were chosen from, of 1000, and Group among the
+	// decision groups.
+	Score int64  `json:"score,omitempty"`
+	Group string `json:"group,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
 	// Overrides that set fields of the object (of all items, for a whole Bundle).
@@ -320,7 +324,10 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		waits[w.Cluster] = w
 	}
 	for _, v := range b.Decision.Verdicts {
-		c := ClusterExplanation{Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max}
+		c := ClusterExplanation{
+			Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Points(), Group: v.Group,
+			Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max,
+		}
 		if !v.EvictAt.IsZero() {
 			c.EvictAt = &v.EvictAt
 		}

@@ -178,6 +178,8 @@ func (r *Reconciler) candidates(v view, rows []state.Row) []schedule.Cluster {
 	switch {
 	case v.complete:
 		named = slices.Collect(maps.Keys(v.touched))
+	case v.reserve != nil:
+		named = slices.AppendSeq(slices.Clone(v.reserve), maps.Keys(v.touched))
 	case named == nil || v.explain:
 		return v.fleet
 	}
