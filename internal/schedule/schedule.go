@@ -30,6 +30,10 @@ type Input struct {
 	// Near gives, for the scores Affinity and AntiAffinity, the clusters of each of the
 	// Bundles that are asked for, this one never among them; nil: there are none.
 	Near func(*v1alpha1.NearBundles) [][]atoll.ClusterView `json:"-"`
+	// Fits tells how many replicas of the workloads a cluster has room for, those that it
+	// runs of them included; false: nobody knows. Asked where replicas are divided by room
+	// and not all that fit are chosen; nil: nobody knows of any.
+	Fits func(c *Cluster) (replicas int64, known bool) `json:"-"`
 	// Rated gives, for the score ClusterScore, how the cluster is rated by a measure, from
 	// 0 to 1000; nil: 0.
 	Rated func(c *Cluster, measure string) int64 `json:"-"`

@@ -236,7 +236,7 @@ func (p *pool) choose() picked {
 		})
 	}
 	p.prob = prob
-	options, short := p.prob.solve()
+	options, short := p.roomier(p.prob.solve())
 	out := picked{options: options, full: len(options) >= prob.most}
 	for r, missing := range short {
 		if s := &p.spread[of[r]]; missing > 0 && len(options) > 0 {
@@ -269,7 +269,7 @@ func mix(x uint64) uint64 {
 func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 	in, got := p.in, p.choose()
 	moves, again := p.better(got, d, in)
-	if in.Terse && got.full && got.unmet == "" {
+	if in.Terse && got.full && got.unmet == "" && !p.needsRoom() {
 		d.Reserve = p.reserve(got.options)
 	}
 	d.LookAt = again
