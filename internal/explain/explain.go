@@ -215,6 +215,8 @@ type RowExplanation struct {
 	Problem string       `json:"problem,omitempty"`
 	// Next is what the next step does with the row; empty: nothing.
 	Next string `json:"next,omitempty"`
+	// OverridesWait: there are newer overrides, which the row gets with the next change.
+	OverridesWait bool `json:"overridesWait,omitempty"`
 	// WaitsFor, who is to act, and since when; empty when it is done.
 	WaitsFor   string     `json:"waitsFor,omitempty"`
 	Who        string     `json:"who,omitempty"`
@@ -458,6 +460,8 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 	}
 	if next, changes := b.Output.Changes[cluster]; changes {
 		r.Next = nextStep(row.Spec, next)
+	} else if b.Content != nil && row.Spec.Phase == atoll.RowActive && row.Spec.Revision != b.Latest {
+		r.OverridesWait = atoll.MayStay(row.Spec.Revision, b.Latest, b.Content.Base)
 	}
 	return r
 }
