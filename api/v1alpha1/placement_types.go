@@ -122,6 +122,10 @@ type ClusterDecision struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClusterUID string `json:"clusterUID,omitempty"`
+	// GroupName of the decision group that it is in; empty: in none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	GroupName string `json:"groupName,omitempty"`
 	// Reason why it is kept although it does not fit any more; empty where it fits.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

@@ -273,6 +273,12 @@ type PlacementSpec struct {
 	// Karmada.
 	// +optional
 	Rescheduling *Rescheduling `json:"rescheduling,omitempty"`
+	// DecisionGroups name parts of the chosen clusters, for who acts on them in waves: a
+	// cluster is in the first group that matches it, or in none. They change nothing in
+	// what is chosen; decisions and `atoll explain` tell them. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	DecisionGroups []DecisionGroup `json:"decisionGroups,omitempty"`
 	// ReplicaScheduling says how the replicas of the Bundle's workloads are spread.
 	// +optional
 	// +kubebuilder:default={}

@@ -204,3 +204,13 @@ const (
 	ScoreAffinity          ScoreName = "Affinity"
 	ScoreAntiAffinity      ScoreName = "AntiAffinity"
 )
+
+// DecisionGroup names a part of the chosen clusters.
+type DecisionGroup struct {
+	// GroupName of the group.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	GroupName string `json:"groupName"`
+	// LabelSelector over the Clusters' labels.
+	LabelSelector metav1.LabelSelector `json:"labelSelector"`
+}

@@ -12,6 +12,15 @@ import (
 // checkChoice of the clusters that fit: what the schema cannot say.
 func (p *Plugin) checkChoice(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := append(checkSpread(pl, at), p.checkScores(pl, at)...)
+	names := map[string]bool{}
+	for i, g := range pl.DecisionGroups {
+		in := at.Child("decisionGroups").Index(i)
+		errs = append(errs, checkLabels(&pl.DecisionGroups[i].LabelSelector, in.Child("labelSelector"))...)
+		if names[g.GroupName] {
+			errs = append(errs, field.Duplicate(in.Child("groupName"), g.GroupName))
+		}
+		names[g.GroupName] = true
+	}
 	if pl.MaxClusters > 0 || len(pl.SpreadConstraints) > 0 {
 		return errs
 	}

@@ -175,6 +175,10 @@ type ClusterExplanation struct {
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and nobody knows it.
 	RoomUnknown bool `json:"roomUnknown,omitempty"`
+	// Score among the clusters that were chosen from, of 1000, and Group among the
+	// decision groups.
+	Score int64  `json:"score,omitempty"`
+	Group string `json:"group,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
 	// Overrides that set fields of the object (of all items, for a whole Bundle).
@@ -211,6 +215,8 @@ type RowExplanation struct {
 	Problem string       `json:"problem,omitempty"`
 	// Next is what the next step does with the row; empty: nothing.
 	Next string `json:"next,omitempty"`
+	// OverridesWait: there are newer overrides, which the row gets with the next change.
+	OverridesWait bool `json:"overridesWait,omitempty"`
 	// WaitsFor, who is to act, and since when; empty when it is done.
 	WaitsFor   string     `json:"waitsFor,omitempty"`
 	Who        string     `json:"who,omitempty"`
@@ -320,7 +326,10 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		waits[w.Cluster] = w
 	}
 	for _, v := range b.Decision.Verdicts {
-		c := ClusterExplanation{Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max}
+		c := ClusterExplanation{
+			Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Points(), Group: v.Group,
+			Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max,
+		}
 		if !v.EvictAt.IsZero() {
 			c.EvictAt = &v.EvictAt
 		}
@@ -451,6 +460,8 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 	}
 	if next, changes := b.Output.Changes[cluster]; changes {
 		r.Next = nextStep(row.Spec, next)
+	} else if b.Content != nil && row.Spec.Phase == atoll.RowActive && row.Spec.Revision != b.Latest {
+		r.OverridesWait = atoll.MayStay(row.Spec.Revision, b.Latest, b.Content.Base)
 	}
 	return r
 }

@@ -168,7 +168,7 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 
 // done tells rows of which there is nothing to say.
 func (c ClusterExplanation) done() bool {
-	return c.Row != nil && c.Row.WaitsFor == "" && c.Row.Reason == "" && c.Row.Problem == ""
+	return c.Row != nil && c.Row.WaitsFor == "" && c.Row.Reason == "" && c.Row.Problem == "" && !c.Row.OverridesWait
 }
 
 // rows as a table, with what is waited for below each.
@@ -324,6 +324,9 @@ func (e Explanation) notes(x BundleExplanation, c ClusterExplanation) (out []str
 	_, message, _ := strings.Cut(r.Problem, ": ")
 	if r.Problem != "" && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
 		out = append(out, "this: "+r.Problem)
+	}
+	if r.OverridesWait {
+		out = append(out, "keeps its overrides until the next change: those that are newer are of a policy with apply: WithNextChange")
 	}
 	if r.Next != "" {
 		out = append(out, "next: "+r.Next)

@@ -81,7 +81,7 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	})
 	p.decisions = decisions.New(decisions.Config{
 		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Client: st.Client,
-		Log: h.log.With("component", "decisions"),
+		Feed: p.place.Feed, Log: h.log.With("component", "decisions"),
 	})
 	p.summarise = summarise.New(summarise.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,

@@ -317,3 +317,39 @@ func TestRatedAnew(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// What takes the place of clusters that go is the best there is, whether it is found in
+// the reserve or, when that is spent or old, among all.
+func TestReplacementsAreTheBest(t *testing.T) {
+	m := newMemory()
+	for i := range 30 {
+		m.cluster(fmt.Sprintf("c%02d", i), func(c *v1alpha1.Cluster) {
+			c.Status.Resources.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(100-i), resource.DecimalSI)}
+		})
+	}
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		full := resource.MustParse("100")
+		p := most(3)
+		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Full: &full}}
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = p })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		for i := range 20 {
+			next := fmt.Sprintf("c%02d Active r1, c%02d Active r1, c%02d Active r1", i, i+1, i+2)
+			want(t, m, "web", next)
+			if i == 11 {
+				time.Sleep(2 * reserveAge)
+			}
+			m.deleteCluster(fmt.Sprintf("c%02d", i))
+			m.settle("web")
+		}
+		// One that came since the reserve was made counts as well.
+		m.cluster("best", func(c *v1alpha1.Cluster) {
+			c.Status.Resources.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100")}
+		})
+		time.Sleep(2 * reserveAge)
+		m.deleteCluster("c20")
+		m.settle("web")
+		want(t, m, "web", "best Active r1, c21 Active r1, c22 Active r1")
+	})
+}

@@ -90,6 +90,9 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
 		Load: r.loads(), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
+		Fits: func(c *schedule.Cluster) (int64, bool) {
+			return r.rooms.fits(c.Name, workloads, specs[c.Name].Assigned)
+		},
 	})
 	deletes, err := r.deletes(ctx, target, content, specs)
 	if err != nil {
@@ -178,6 +181,8 @@ func (r *Reconciler) candidates(v view, rows []state.Row) []schedule.Cluster {
 	switch {
 	case v.complete:
 		named = slices.Collect(maps.Keys(v.touched))
+	case v.reserve != nil:
+		named = slices.AppendSeq(slices.Clone(v.reserve), maps.Keys(v.touched))
 	case named == nil || v.explain:
 		return v.fleet
 	}

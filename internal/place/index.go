@@ -56,6 +56,9 @@ type entry struct {
 	// its source say who rates clusters for it.
 	standing          *schedule.Standing
 	namespace, source string
+	// reserve of the last decision over all of the fleet, if it chose all it wanted.
+	reserve   []string
+	reserveAt time.Time
 	// touched clusters, by the change that touched them last. change counts up, so
 	// that a step knows what came after it began.
 	touched map[string]uint64
@@ -101,6 +104,9 @@ type view struct {
 	elsewhere int
 	// fleet in order, if all of it has to be looked at.
 	fleet []schedule.Cluster
+	// reserve, with the rows and what was touched, is all that has to be looked at for one
+	// that chooses: as long as that comes to as many as are wanted.
+	reserve []string
 	// explain: a verdict on every cluster is asked for.
 	explain bool
 }
@@ -124,7 +130,7 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 		x.mu.Lock()
 		e = x.entry(b.Ref.UID)
 		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, c.placement
-		e.filter, e.complete, e.whole = c.filter, false, true
+		e.filter, e.complete, e.whole, e.reserve = c.filter, false, true, nil
 	}
 	v := view{
 		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete,
@@ -139,7 +145,9 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 		return v
 	}
 	e.busy, e.whole, e.stirred = true, true, nil
-	if !v.complete && v.filter.Names() == nil {
+	if len(e.reserve) > 0 && now.Sub(e.reserveAt) < reserveAge {
+		v.reserve = e.reserve
+	} else if !v.complete && v.filter.Names() == nil {
 		v.fleet = x.roster.all(x.known)
 	}
 	return v
@@ -245,6 +253,7 @@ type written struct {
 	hungry   bool
 	standing *schedule.Standing
 	bundle   state.Bundle
+	reserve  []string
 }
 
 // done notes that a step over all rows was written. again: a row changed meanwhile
@@ -266,6 +275,9 @@ func (x *index) done(v view, w written) (after time.Duration, again bool) {
 	}
 	e.due, e.complete, e.hungry = w.out.RequeueAt, w.could && !e.filter.Chooses(), w.hungry
 	x.stands(e, w)
+	if v.reserve == nil {
+		e.reserve, e.reserveAt = w.reserve, time.Now()
+	}
 	if e.whole = e.asked != v.asked || !w.could || !w.out.Quiet; w.could {
 		e.forgetTouches(v)
 	}

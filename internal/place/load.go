@@ -152,3 +152,40 @@ func (r *Reconciler) ratedAnew(cluster string) {
 		r.rescore(cs[0])
 	}
 }
+
+// reserveAge is how long a reserve holds: scores move on, and what comes is to be the best
+// of a time that is not long ago.
+const reserveAge = time.Minute
+
+// enough tells whether a decision over a reserve is one that all of the fleet would have
+// come to: it chose all that it wanted, and of each kind no more than the reserve has.
+func (s *snapshot) enough() bool {
+	come := 0
+	for i := range s.in.Decision.Verdicts {
+		v := &s.in.Decision.Verdicts[i]
+		if _, has := s.in.Rows[v.Cluster]; v.Outcome == schedule.Placed && !has {
+			come++
+		}
+	}
+	return come <= schedule.ReserveDepth && !s.in.Decision.Hungry && !s.in.Decision.NoFit
+}
+
+// spend the reserve of a Bundle: the next look is at all of the fleet.
+func (x *index) spend(uid string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e := x.entries[uid]; e != nil {
+		e.reserve = nil
+	}
+}
+
+// Feed a decision for a namespace, that is of no Bundle, with what scores ask for.
+func (r *Reconciler) Feed(in *schedule.Input, namespace string) {
+	source := v1alpha1.SourcePropagationPolicy
+	if namespace == "" {
+		source = v1alpha1.SourceClusterPropagationPolicy
+	}
+	var b state.Bundle
+	b.Ref.Namespace = namespace
+	in.Load, in.Near, in.Rated = r.loads(), r.near(b), r.rated(namespace, source)
+}

@@ -331,6 +331,11 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		view = r.index.view(b, terms, time.Now())
 	}
 	snap, err := r.gather(ctx, b, view)
+	if err == nil && view.reserve != nil && !snap.enough() {
+		r.index.spend(uid)
+		view = r.index.view(b, terms, time.Now())
+		snap, err = r.gather(ctx, b, view)
+	}
 	if err != nil {
 		return err
 	}
@@ -341,7 +346,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	}
 	r.waitForRoom(snap, out)
 	r.report(b, snap.in.Recalled, out)
-	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing, b}); again {
+	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing, b, snap.in.Decision.Reserve}); again {
 		r.add(uid, priorityUser, after)
 	}
 	r.at(uid, out.RequeueAt)

@@ -189,8 +189,12 @@ func nodeOf(v any) *yaml.Node {
 	case bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}
 	case string:
+		// As the library writes a text: quoted where older readers would take it for a
+		// bool or a number.
 		n := &yaml.Node{}
-		n.SetString(v)
+		if n.Encode(v) != nil {
+			n.SetString(v)
+		}
 		return n
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}

@@ -135,6 +135,8 @@ func TestOverriderFields(t *testing.T) {
 		{"fieldOverrider yaml", "ConfigMap", config, `{fieldOverrider: [{fieldPath: /data/db.yaml, yaml: [{subPath: /db/host, operator: replace, value: eu}, {subPath: /db/port, operator: add, value: 5432}, {subPath: /tags/0, operator: add, value: {k: "1"}}]}]}`,
 			`"db.yaml":"# the database\ndb:\n  url: a\u0026b\n  host: eu # where\n  port: 5432\nbig: 12345678901234567890\ntags:\n  - k: \"1\"\n  - x\n"`,
 			"/data/db.yaml#/db/host=eu /data/db.yaml#/db/port=5432 /data/db.yaml#/tags/0=map[k:1]"},
+		{"fieldOverrider yaml quotes what is no text to old readers", "ConfigMap", config, `{fieldOverrider: [{fieldPath: /data/db.yaml, yaml: [{subPath: /db/host, operator: replace, value: "no"}, {subPath: "/on", operator: add, value: "1:30"}]}]}`,
+			`host: \"no\" # where\nbig: 12345678901234567890\ntags:\n  - x\n\"on\": \"1:30\"\n"`, ""},
 		{"fieldOverrider yaml remove", "ConfigMap", config, `{fieldOverrider: [{fieldPath: /data/db.yaml, yaml: [{subPath: /db, operator: remove}]}]}`,
 			`"db.yaml":"big: 12345678901234567890\ntags:\n  - x\n"`, "/data/db.yaml#/db=<nil>"},
 		{"ordered", "Deployment", deployment, `{ordered: [{plaintext: {path: /spec/paused, operator: add, value: true}}, {plaintext: {path: /spec/paused, operator: remove}}, {mergePatch: {spec: {paused: false}}}]}`,

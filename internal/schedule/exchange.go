@@ -87,18 +87,23 @@ func admitted(admit [][]bool, groups []int32) bool {
 // mayImprove tells whether other groups than those that look best by themselves could
 // be better together.
 func (s *solver) mayImprove() bool {
-	binding := 0
-	for i := range s.rules {
-		if r := &s.rules[i]; r.max > 0 && r.groups > r.max {
-			binding++
-		}
-	}
-	if binding == 0 {
-		return false
+	stay := s.countAll(s.locked)
+	if !slices.ContainsFunc(s.binding(), func(i int) bool { return used(stay[i]) < s.rules[i].max }) {
+		return false // those that stay leave no choice of groups
 	}
 	// Without a bound on clusters the worth of groups adds up.
 	free := s.most >= len(s.options) && s.rules[0].skew == 0
 	return len(s.rules) > 1 || !free
+}
+
+// binding rules have more groups than their maximum.
+func (s *solver) binding() (out []int) {
+	for i := range s.rules {
+		if r := &s.rules[i]; r.max > 0 && r.groups > r.max {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // exchange an admitted group for another while that improves the choice.

@@ -76,6 +76,7 @@ type Filter struct {
 	kinds       []string
 	tolerations []corev1.Toleration
 	choice      *choice
+	groups      []decisionGroup
 	// print of the selectors and of the choice, as rows remember it.
 	print string
 }
@@ -87,7 +88,7 @@ func Compile(p v1alpha1.PlacementSpec) *Filter { return Terms{Placement: p}.Comp
 // reason; admission keeps that out.
 func (t Terms) Compile() *Filter {
 	p := &t.Placement
-	f := &Filter{selectors: compileAffinity(p.ClusterAffinity), tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p)}
+	f := &Filter{selectors: compileAffinity(p.ClusterAffinity), tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p), groups: compileGroups(p.DecisionGroups)}
 	f.useSets(p.ClusterSets)
 	f.useCEL(p.CELSelector)
 	if t.Bound != nil {

@@ -30,6 +30,10 @@ type Input struct {
 	// Near gives, for the scores Affinity and AntiAffinity, the clusters of each of the
 	// Bundles that are asked for, this one never among them; nil: there are none.
 	Near func(*v1alpha1.NearBundles) [][]atoll.ClusterView `json:"-"`
+	// Fits tells how many replicas of the workloads a cluster has room for, those that it
+	// runs of them included; false: nobody knows. Asked where replicas are divided by room
+	// and not all that fit are chosen; nil: nobody knows of any.
+	Fits func(c *Cluster) (replicas int64, known bool) `json:"-"`
 	// Rated gives, for the score ClusterScore, how the cluster is rated by a measure, from
 	// 0 to 1000; nil: 0.
 	Rated func(c *Cluster, measure string) int64 `json:"-"`
@@ -78,6 +82,8 @@ type Verdict struct {
 	// Weight in divisions, for Placed and Kept, and the bounds of shares.
 	Weight int64
 	Bounds Bounds
+	// Group among the decision groups, for Placed and Kept; empty: in none.
+	Group string
 	// Score of a newcomer among which was chosen, of 1,000,000.
 	Score int64
 }
@@ -94,6 +100,11 @@ type Decision struct {
 	// Hungry: of clusters that come to fit, one may be chosen. Not said where all that
 	// fit are.
 	Hungry bool
+	// Reserve names, where a Terse decision chose all that were wanted, the ReserveDepth
+	// best of the others of each kind: as long as clusters do not change, a decision over
+	// these and those that have rows chooses what one over all would, if it chooses no more
+	// than ReserveDepth anew.
+	Reserve []string
 	// EvictAt is when the first eviction is due; zero: none is.
 	EvictAt time.Time
 	// LookAt is when a dwell ends that keeps a better place from being taken; zero: none
@@ -128,6 +139,11 @@ func Schedule(in Input) Decision {
 		among = newPool(f, &in)
 	}
 	weigh := weigher(in.Placement.ReplicaScheduling)
+	// part of a cluster that is to hold the Bundle in what follows from that.
+	part := func(v *Verdict, c *Cluster) {
+		v.Weight, v.Bounds = weigh(c)
+		v.Group = f.group(c)
+	}
 	seen, placed := 0, in.Elsewhere
 	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
 	for i := range in.Clusters {
@@ -153,7 +169,7 @@ func Schedule(in Input) Decision {
 			continue
 		}
 		if v.Outcome == Placed || v.Outcome == Kept {
-			v.Weight, v.Bounds = weigh(c)
+			part(&v, c)
 		}
 		if v.Outcome == Placed && among == nil {
 			placed++
@@ -164,7 +180,7 @@ func Schedule(in Input) Decision {
 		d.Verdicts = append(d.Verdicts, v)
 	}
 	if among != nil {
-		placed += d.choose(among, weigh)
+		placed += d.choose(among, part)
 	}
 	if seen < len(in.Rows) {
 		d.gone(in)
@@ -175,7 +191,7 @@ func Schedule(in Input) Decision {
 	}
 	if placed == 0 && !atoll.IsNowhere(in.Placement) {
 		d.NoFit = true
-		d.keepAll(weigh, in)
+		d.keepAll(part, in)
 	}
 	return d
 }
@@ -197,7 +213,7 @@ func (d *Decision) gone(in Input) {
 
 // keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
 // wish.
-func (d *Decision) keepAll(weigh func(*Cluster) (int64, Bounds), in Input) {
+func (d *Decision) keepAll(part func(*Verdict, *Cluster), in Input) {
 	if !slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == Leaves }) {
 		return
 	}
@@ -211,7 +227,7 @@ func (d *Decision) keepAll(weigh func(*Cluster) (int64, Bounds), in Input) {
 		if v.Outcome == Leaves {
 			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
 			v.Placement = in.Rows[v.Cluster].Placement
-			v.Weight, v.Bounds = weigh(byName[v.Cluster])
+			part(&v, byName[v.Cluster])
 			d.Verdicts[i] = v
 		}
 	}

@@ -236,7 +236,7 @@ func (p *pool) choose() picked {
 		})
 	}
 	p.prob = prob
-	options, short := p.prob.solve()
+	options, short := p.roomier(p.prob.solve())
 	out := picked{options: options, full: len(options) >= prob.most}
 	for r, missing := range short {
 		if s := &p.spread[of[r]]; missing > 0 && len(options) > 0 {
@@ -266,9 +266,12 @@ func mix(x uint64) uint64 {
 
 // choose among the clusters of the pool, complete the verdicts, and tell how many
 // clusters fit; none where a minimum cannot be had.
-func (d *Decision) choose(p *pool, weigh func(*Cluster) (int64, Bounds)) (fit int) {
+func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 	in, got := p.in, p.choose()
 	moves, again := p.better(got, d, in)
+	if in.Terse && got.full && got.unmet == "" && !p.needsRoom() {
+		d.Reserve = p.reserve(got.options)
+	}
 	d.LookAt = again
 	d.Hungry = !got.full || got.unmet != ""
 	taken := make([]bool, len(p.options))
@@ -302,7 +305,7 @@ func (d *Decision) choose(p *pool, weigh func(*Cluster) (int64, Bounds)) (fit in
 		switch {
 		case take:
 			v.Outcome, v.Placement = Placed, p.filter.print
-			v.Weight, v.Bounds = weigh(c)
+			part(&v, c)
 		case got.unmet != "":
 			v.Filter, v.Reason = FilterSpread, got.unmet
 		default:
@@ -335,7 +338,7 @@ func (v *Verdict) decide(stays bool, unmet string, row *atoll.RowSpec) {
 
 func (v *Verdict) leave(filter, word, reason string) {
 	v.Outcome, v.Filter, v.Word, v.Reason = Leaves, filter, word, reason
-	v.Weight, v.EvictAt, v.Placement = 0, time.Time{}, ""
+	v.Weight, v.EvictAt, v.Placement, v.Group = 0, time.Time{}, "", ""
 }
 
 func (p *pool) notChosen(full bool, score int64) (filter, reason string) {
@@ -345,4 +348,53 @@ func (p *pool) notChosen(full bool, score int64) (filter, reason string) {
 	return FilterSpread, fmt.Sprintf("it fits, and the spread leaves it out; it scores %d of 1000", toThousand(score))
 }
 
+// Points of a cluster among which was chosen, of 1000, as people see them.
+func (v *Verdict) Points() int64 { return toThousand(v.Score) }
+
 func toThousand(score int64) int64 { return int64(math.Round(float64(score) * 1000 / fullScore)) }
+
+// ReserveDepth is how many of each kind a reserve holds: clusters that are in the same
+// groups are of one kind.
+const (
+	ReserveDepth    = 2
+	mostReserveKind = 256
+)
+
+// reserve of the options that were not chosen; nil where there are too many kinds.
+func (p *pool) reserve(chosen []int32) []string {
+	taken := make([]bool, len(p.options))
+	for _, i := range chosen {
+		taken[i] = true
+	}
+	kinds := 0
+	for i := range p.options {
+		kinds = max(kinds, int(p.options[i].class)+1)
+	}
+	if kinds > mostReserveKind {
+		return nil
+	}
+	best := make([][ReserveDepth]*option, kinds)
+	for i := range p.options {
+		o := &p.options[i]
+		if taken[i] || o.prio != prioNew {
+			continue
+		}
+		for rank := range best[o.class] {
+			if at := &best[o.class][rank]; *at == nil || o.compare(*at) < 0 {
+				*at, o = o, *at
+			}
+			if o == nil {
+				break
+			}
+		}
+	}
+	out := []string{}
+	for _, kind := range best {
+		for _, o := range kind {
+			if o != nil {
+				out = append(out, p.in.Clusters[o.at].Name)
+			}
+		}
+	}
+	return out
+}

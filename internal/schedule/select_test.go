@@ -404,7 +404,7 @@ func spreadFleet(n int) []Cluster {
 	return cs
 }
 
-func BenchmarkChoose(b *testing.B) {
+func spreadOver50(b *testing.B) v1alpha1.PlacementSpec {
 	var p v1alpha1.PlacementSpec
 	text := `{clusterAffinity: {labelSelector: {matchExpressions: [{key: env, operator: In, values: [prod, dev]}]}},
   clusterTolerations: [{key: dedicated, operator: Equal, value: tpu}], maxClusters: 50,
@@ -413,6 +413,11 @@ func BenchmarkChoose(b *testing.B) {
 	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
 		b.Fatal(err)
 	}
+	return p
+}
+
+func BenchmarkChoose(b *testing.B) {
+	p := spreadOver50(b)
 	for _, n := range []int{1000, 10_000} {
 		in := Input{Bundle: "b", Placement: p, Filter: Compile(p), Clusters: spreadFleet(n), Terse: true, Now: now}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -423,5 +428,111 @@ func BenchmarkChoose(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A chosen cluster is in the first group that matches it.
+func TestDecisionGroups(t *testing.T) {
+	for _, choose := range []string{"", ", maxClusters: 3, scores: [{name: ResourceAvailable, resource: cpu}]"} {
+		w := newWorld(cluster("a", label("env", "canary"), cpus(9, 9)), cluster("b", label("env", "prod"), cpus(9, 8)), cluster("c", cpus(9, 7)))
+		p := placement(t, "{decisionGroups: [{groupName: first, labelSelector: {matchLabels: {env: canary}}}, {groupName: second, labelSelector: {matchExpressions: [{key: env, operator: Exists}]}}]"+choose+"}")
+		for range 2 { // as newcomers, and as those that run it
+			d := w.decide(p)
+			for c, want := range map[string]string{"a": "first", "b": "second", "c": ""} {
+				if v, _ := d.Verdict(c); v.Outcome != Placed || v.Group != want {
+					t.Errorf("%s is %s in group %q, want %q", c, v, v.Group, want)
+				}
+			}
+		}
+	}
+}
+
+// The best three by how many Bundles they have, as the default is.
+func BenchmarkChooseThree(b *testing.B) {
+	p := v1alpha1.PlacementSpec{MaxClusters: 3}
+	in := Input{
+		Bundle: "b", Placement: p, Filter: Compile(p), Clusters: spreadFleet(1000), Terse: true, Now: now,
+		Load: func(c *Cluster) int64 { return int64(len(c.Zone)) },
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		Schedule(in)
+	}
+}
+
+// With a reserve and one cluster less, what comes is what would come of all.
+func TestReserve(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	for _, text := range []string{
+		"{maxClusters: 5%s}", "{maxClusters: 6, spreadConstraints: [{spreadByField: region, minGroups: 2, maxGroups: 2}, {spreadByField: zone, maxSkew: 1}]%s}",
+		"{maxClusters: 6, spreadConstraints: [{spreadByField: zone, minGroups: 4}]%s}",
+	} {
+		p := placement(t, fmt.Sprintf(text, byCPU))
+		for range 200 {
+			w := newWorld()
+			for i := range 60 {
+				region := r.IntN(3)
+				name := fmt.Sprint("c", i)
+				w.clusters[name] = cluster(name, where(fmt.Sprint("r", region), fmt.Sprint("z", region, r.IntN(3)), ""), cpus(100, r.Int64N(100)))
+			}
+			terse := w.input(p)
+			terse.Terse = true
+			d := Schedule(terse)
+			w.decide(p)
+			placed := strings.Fields(outcomes(d, Placed))
+			for _, gone := range placed[:1+r.IntN(ReserveDepth)] {
+				delete(w.clusters, gone)
+			}
+			all := Schedule(w.input(p))
+			few := w.input(p)
+			few.Terse = true
+			few.Clusters = slices.DeleteFunc(few.Clusters, func(c Cluster) bool {
+				_, has := w.rows[c.Name]
+				return !has && !slices.Contains(d.Reserve, c.Name)
+			})
+			if got, want := outcomes(Schedule(few), Placed), outcomes(all, Placed); got != want || len(d.Reserve) == 0 {
+				t.Fatalf("%s: of %d in reserve %s, of all %s", text, len(d.Reserve), got, want)
+			}
+		}
+	}
+}
+
+// One of 50 chosen clusters goes: what comes in its place is found among the reserve.
+func BenchmarkOneClusterGoes(b *testing.B) {
+	in := Input{Bundle: "b", Placement: spreadOver50(b), Clusters: spreadFleet(10_000), Terse: true, Now: now}
+	in.Filter = Compile(in.Placement)
+	d := Schedule(in)
+	in.Rows = map[string]atoll.RowSpec{}
+	keep := map[string]bool{}
+	for i, v := range d.Verdicts {
+		if i > 0 {
+			in.Rows[v.Cluster] = atoll.RowSpec{UID: v.UID, Phase: atoll.RowActive, Placement: v.Placement}
+			keep[v.Cluster] = true
+		}
+	}
+	for _, name := range d.Reserve {
+		keep[name] = true
+	}
+	in.Clusters = slices.DeleteFunc(in.Clusters, func(c Cluster) bool { return !keep[c.Name] })
+	b.ReportAllocs()
+	for b.Loop() {
+		if d := Schedule(in); len(d.Verdicts) != 50 || d.Hungry {
+			b.Fatalf("%d verdicts: %s", len(d.Verdicts), d.Unmet)
+		}
+	}
+}
+
+// A cluster changed, and a Bundle that has chosen all it wants is asked whether that is
+// anything to it.
+func BenchmarkOneClusterChanges(b *testing.B) {
+	p := spreadOver50(b)
+	f, c := Compile(p), spreadFleet(10)[3]
+	row := atoll.RowSpec{UID: c.UID, Phase: atoll.RowActive, Placement: f.print}
+	s := &Standing{Worst: 1 << 40}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !f.Admits(&c) || f.Judge(&c, &row, v1alpha1.UnfitKeep, now).Outcome != Placed || f.Moves(&c, true, &Input{}, s) {
+			b.Fatal("the cluster does not fit")
+		}
 	}
 }

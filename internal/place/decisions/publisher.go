@@ -78,6 +78,8 @@ type Config struct {
 	Client     client.Client
 	// Sets that limit namespaces; nil: none are limited.
 	Sets Sets
+	// Feed adds to a decision for the namespace what scores ask for; nil: nothing.
+	Feed func(in *schedule.Input, namespace string)
 	// Log; nil: slog's default.
 	Log *slog.Logger
 }
@@ -278,6 +280,7 @@ func (p *Publisher) publish(ctx context.Context, key types.NamespacedName) (at t
 	}
 	chosen, d := p.choose(pl, now)
 	out := layOut(pl, now, chosen)
+	out.remember(now, d)
 	for _, w := range out.write {
 		if err := p.write(ctx, w); err != nil {
 			return time.Time{}, err
@@ -288,7 +291,7 @@ func (p *Publisher) publish(ctx context.Context, key types.NamespacedName) (at t
 			return time.Time{}, err
 		}
 	}
-	return d.EvictAt, p.report(ctx, pl, len(chosen), d.NoFit)
+	return soonest(d.EvictAt, d.LookAt), p.report(ctx, pl, len(chosen), d.NoFit)
 }
 
 func ownedBy(d state.Decision, pl state.Placement) bool {
@@ -309,17 +312,20 @@ func (p *Publisher) choose(pl state.Placement, now []state.Decision) (map[string
 	slices.SortFunc(in.Clusters, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
 	for _, d := range now {
 		for _, c := range d.Status.Decisions {
-			in.Rows[c.ClusterName] = atoll.RowSpec{UID: c.ClusterUID, Phase: atoll.RowActive}
+			in.Rows[c.ClusterName] = remembered(d, c)
 		}
+	}
+	if p.Feed != nil {
+		p.Feed(&in, pl.Meta.Namespace)
 	}
 	d := schedule.Schedule(in)
 	chosen := map[string]v1alpha1.ClusterDecision{}
 	for _, v := range d.Verdicts {
 		switch v.Outcome {
 		case schedule.Placed:
-			chosen[v.Cluster] = v1alpha1.ClusterDecision{ClusterName: v.Cluster, ClusterUID: v.UID}
+			chosen[v.Cluster] = v1alpha1.ClusterDecision{ClusterName: v.Cluster, ClusterUID: v.UID, GroupName: v.Group}
 		case schedule.Kept:
-			chosen[v.Cluster] = v1alpha1.ClusterDecision{ClusterName: v.Cluster, ClusterUID: v.UID, Reason: v.Reason}
+			chosen[v.Cluster] = v1alpha1.ClusterDecision{ClusterName: v.Cluster, ClusterUID: v.UID, GroupName: v.Group, Reason: v.Reason}
 		}
 	}
 	return chosen, d

@@ -390,3 +390,50 @@ func TestComesBackAndHolds(t *testing.T) {
 		}
 	})
 }
+
+// What is published tells groups, and stays published though others are better.
+func TestPublishesGroupsAndKeepsWhatItChose(t *testing.T) {
+	run(t, func(t *testing.T, h *hub) {
+		zone := func(zone, env string) func(c *v1alpha1.Cluster) {
+			return func(c *v1alpha1.Cluster) {
+				c.Spec.Zone, c.Labels = zone, map[string]string{"env": env}
+			}
+		}
+		h.cluster("a", zone("x", "canary"))
+		h.cluster("b", zone("y", "prod"))
+		p := v1alpha1.PlacementSpec{
+			MaxClusters:       2,
+			SpreadConstraints: []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByZone, MinGroups: 2}},
+			DecisionGroups: []v1alpha1.DecisionGroup{
+				{GroupName: "first", LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"env": "canary"}}},
+			},
+		}
+		h.place(t, "shop", p)
+		if got := h.published("shop"); got != "a b" {
+			t.Fatalf("published %q", got)
+		}
+		groups := map[string]string{}
+		for _, d := range h.decisions {
+			for _, c := range d.Status.Decisions {
+				groups[c.ClusterName] = c.GroupName
+			}
+		}
+		if groups["a"] != "first" || groups["b"] != "" {
+			t.Errorf("groups are %v", groups)
+		}
+		// Others come, and one drifts to where the other is: nothing moves.
+		for _, c := range []string{"c", "d", "e"} {
+			h.cluster(c, zone("z"+c, "prod"))
+		}
+		h.cluster("b", zone("x", "prod"))
+		if got := strings.ReplaceAll(h.published("shop"), "!", ""); got != "a b" {
+			t.Errorf("after a drift published %q", got)
+		}
+		// An edit may move what does not keep to it any more.
+		p.MaxClusters = 3
+		h.place(t, "shop", p)
+		if got := h.published("shop"); strings.Count(got, " ") != 2 || !strings.HasPrefix(got, "a b ") {
+			t.Errorf("after an edit published %q", got)
+		}
+	})
+}

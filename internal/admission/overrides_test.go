@@ -1,0 +1,42 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// What only a look at the whole policy can tell is refused with the path.
+func TestOverridePoliciesThatCannotBe(t *testing.T) {
+	at := field.NewPath("spec")
+	for _, tc := range []struct{ name, spec, path, reason string }{
+		{"strategicMerge of a custom kind", `{resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}, {apiVersion: example.com/v1, kind: Widget}], overrideRules: [{overriders: {strategicMerge: {spec: {}}}}]}`,
+			"spec.overrideRules[0].overriders.strategicMerge", "Widget.example.com, which resourceSelectors chooses, is no built-in kind"},
+		{"strategicMerge of a custom kind, ordered", `{resourceSelectors: [{apiVersion: example.com/v1, kind: Widget}], overrideRules: [{overriders: {ordered: [{replicas: 1}, {strategicMerge: {spec: {}}}]}}]}`,
+			"spec.overrideRules[0].overriders.ordered[1].strategicMerge", "no built-in kind"},
+		{"strategicMerge of built-in kinds", `{resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}, {apiVersion: v1, kind: ConfigMap}], overrideRules: [{overriders: {strategicMerge: {spec: {}}}}]}`, "", ""},
+		{"the data of Secrets by a merge patch", `{resourceSelectors: [{apiVersion: v1, kind: Secret}], overrideRules: [{overriders: {mergePatch: {data: {a: null}}}}]}`,
+			"spec.overrideRules[0].overriders", "only a ClusterOverridePolicy may change the data"},
+		{"the labels of Secrets by a merge patch", `{resourceSelectors: [{apiVersion: v1, kind: Secret}], overrideRules: [{overriders: {mergePatch: {metadata: {labels: {a: b}}}}}]}`, "", ""},
+		{"CRDs", `{resourceSelectors: [{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}], overrideRules: [{overriders: {notHere: true}}]}`,
+			"spec.resourceSelectors[0]", "only a ClusterOverridePolicy"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var spec v1alpha1.OverrideSpec
+			if err := yaml.UnmarshalStrict([]byte(tc.spec), &spec); err != nil {
+				t.Fatal(err)
+			}
+			errs := append(checkTouches(&spec, at), checkMergeable(&spec, spec.OverrideRules[0].Overriders, at.Child("overrideRules").Index(0).Child("overriders"))...)
+			switch {
+			case tc.path == "" && len(errs) > 0:
+				t.Errorf("refused: %v", errs)
+			case tc.path != "" && (len(errs) != 1 || errs[0].Field != tc.path || !strings.Contains(errs[0].Detail, tc.reason)):
+				t.Errorf("%v, want %s: %s", errs, tc.path, tc.reason)
+			}
+		})
+	}
+}
