@@ -139,6 +139,9 @@ func (s *solver) exchange(best try) try {
 // of the good ones in, at the price of the poor ones that lift it.
 func (s *solver) lifted(best try) try {
 	const highest = 32
+	if s.most-len(s.locked) <= 1 {
+		return best // one more lets nothing in but itself
+	}
 	upTo := 0
 	for _, r := range s.rules {
 		if groups := r.groups; r.skew > 0 && groups > 0 && s.most < len(s.options) {

@@ -27,7 +27,7 @@ const (
 	noGroup          = int32(-1)
 	noClass          = int32(-1)
 	unlimited        = int(^uint(0) >> 1)
-	searchSteps      = 6_000
+	searchSteps      = 3_000
 	smallFree        = 10
 )
 
