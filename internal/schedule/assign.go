@@ -53,8 +53,11 @@ func (d Decision) Assign(held map[string]bool) Assignment {
 		return Assignment{}
 	}
 	s := d.sharing(held)
-	for _, w := range d.workloads {
+	for i, w := range d.workloads {
 		s.assign(w)
+		if i < len(d.workloads)-1 {
+			s.use(w)
+		}
 	}
 	return s.out
 }
@@ -102,7 +105,9 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 	}
 	s.divideAmong(placed, kept)
 	if s.how != ByWeight {
-		s.left = maps.Clone(d.room)
+		if s.left = d.room; len(d.workloads) > 1 {
+			s.left = maps.Clone(d.room)
+		}
 	}
 	return s
 }
@@ -164,7 +169,6 @@ func (s *sharing) assign(w Workload) {
 			c.Room = Fit(room, w.Requests)
 		}
 	}
-	defer s.use(w)
 	var left int64
 	switch {
 	case !w.stateful():
