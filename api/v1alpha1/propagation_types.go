@@ -345,7 +345,7 @@ type FieldRequirement struct {
 
 // ReplicaScheduling says how replicas are spread over the chosen clusters.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals))",message="replicaDivisionPreference, weightPreference, onShortage and ordinals need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="(has(self.replicaSchedulingType) && self.replicaSchedulingType == 'Divided') || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals) || has(self.replicaOverrides))",message="replicaDivisionPreference, weightPreference, onShortage, ordinals and replicaOverrides need replicaSchedulingType Divided"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || !has(self.weightPreference.dynamicWeight)",message="Aggregated goes by available replicas anyway: dynamicWeight is for Weighted"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || !((has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight)) || self.weightPreference.staticWeightList.all(e, !has(e.weight))",message="Aggregated and dynamicWeight take no weights: entries of staticWeightList may only state minReplicas and maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight) || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
@@ -385,7 +385,25 @@ type ReplicaScheduling struct {
 	// there. Not in Karmada.
 	// +optional
 	Ordinals *OrdinalRanges `json:"ordinals,omitempty"`
+	// ReplicaOverrides, for Divided: Forbid (default) refuses overrides of the replicas
+	// of what is divided. Allow lets an override that targets a cluster set them there:
+	// that is the cluster's share, bounds and weights aside, and the others divide what
+	// it leaves; where overrides alone come to more than the template states, the
+	// condition ReplicasPlaced tells the sum. A StatefulSet that stays whole takes that
+	// of its cluster. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Enum=Forbid;Allow
+	ReplicaOverrides ReplicaOverrides `json:"replicaOverrides,omitempty"`
 }
+
+// ReplicaOverrides says whether overrides may set shares.
+type ReplicaOverrides string
+
+// What becomes of overrides of divided replicas.
+const (
+	ForbidReplicaOverrides ReplicaOverrides = "Forbid"
+	AllowReplicaOverrides  ReplicaOverrides = "Allow"
+)
 
 // OrdinalRanges says how the ordinals of divided StatefulSets are given to clusters.
 type OrdinalRanges struct {

@@ -142,6 +142,14 @@ func TestJoinApplyReport(t *testing.T) {
 		inv := f.hub.inventory
 		return inv.GetNodesReady() == 3 && inv.GetKubernetesVersion() != "" && inv.GetMemberReady() && len(inv.GetApis()) > 50 && inv.GetAllocatable()["cpu"] == "48"
 	})
+	f.eventually("the room of its nodes is told", func() bool {
+		room, err := atoll.ParseRoom(f.hub.inventory.GetRoom().GetClasses())
+		nodes, cpu := int64(0), int64(0)
+		for _, c := range room {
+			nodes, cpu = nodes+c.Nodes, cpu+c.Nodes*c.CPU
+		}
+		return err == nil && nodes == 3 && cpu > 40_000 && cpu <= 48_000
+	})
 	begin := time.Now()
 	f.hub.want(atoll.Manifest{Bundle: "a", Generation: 2, Items: []atoll.Rendered{conf("join", "one", "2")}})
 	f.eventually("the change is applied", f.ready("a", 2))

@@ -66,6 +66,8 @@ type Item struct {
 	Dependency bool `json:"dependency,omitempty"`
 	// Divided: the row's assigned replicas replace the object's own.
 	Divided bool `json:"divided,omitempty"`
+	// ReplicaOverrides, with Divided: overrides may set a cluster's share.
+	ReplicaOverrides bool `json:"replicaOverrides,omitempty"`
 	// Source is the fingerprint of the template's user intent that Object was pruned
 	// from. While it is equal, Object is not pruned anew, so that a hub with other
 	// API defaults changes nothing. It is no part of the content's identity.

@@ -120,14 +120,14 @@ func (b *Binder) Kinds(namespace string) []schema.GroupKind {
 }
 
 // Divided names a template that override selectors choose (none: all) and whose
-// replicas its placement divides. An empty namespace means any.
+// replicas its placement divides and does not hand over. An empty namespace means any.
 func (b *Binder) Divided(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool) {
 	o := claim.CompileOverride(claim.Override{Namespace: namespace, Spec: &v1alpha1.OverrideSpec{ResourceSelectors: selectors}})
 	labelsOf := func(item *atoll.Item) map[string]string { return b.labels(item.Key) }
 	for _, id := range b.claims.where(namespace, func(claim.BundleID, *bundleClaims) bool { return true }) {
 		from, placed := b.claims.known(id)
 		intent := b.intent(id, from)
-		if intent == nil || !intent.Divides() {
+		if intent == nil || !intent.Divides() || intent.HandsReplicas() {
 			continue
 		}
 		for _, key := range placed {

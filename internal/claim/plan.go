@@ -56,6 +56,11 @@ func (i *Intent) Divides() bool {
 	return i.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided
 }
 
+// HandsReplicas tells whether overrides may set what clusters get of divided replicas.
+func (i *Intent) HandsReplicas() bool {
+	return i.Spec.Placement.ReplicaScheduling.ReplicaOverrides == v1alpha1.AllowReplicaOverrides
+}
+
 // PlanInput is what the next content of one Bundle follows from.
 type PlanInput struct {
 	// Claimed are the templates that the Bundle's source chooses.
@@ -252,6 +257,7 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 	}
 	hold(&item, t)
 	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && Replicated(t)
+	item.ReplicaOverrides = item.Divided && p.in.Intent.HandsReplicas()
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.Finalize = append(p.out.Finalize, key)
 	}

@@ -386,8 +386,16 @@ func TestDividedAndItsEnd(t *testing.T) {
 	if items := b.in.Previous.Items; items[0].Divided || !items[1].Divided {
 		t.Errorf("divided: %v %v, want the deployment alone", items[0].Divided, items[1].Divided)
 	}
-	b.in.Intent.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType = v1alpha1.Duplicated
-	b.want("duplicated again", "ConfigMap/cfg@2+ Deployment/web@1", 2)
+	if b.in.Previous.Items[1].ReplicaOverrides {
+		t.Error("replicas are handed over without a word")
+	}
+	b.in.Intent.Spec.Placement.ReplicaScheduling.ReplicaOverrides = v1alpha1.AllowReplicaOverrides
+	b.plan()
+	if items := b.in.Previous.Items; items[0].ReplicaOverrides || !items[1].ReplicaOverrides {
+		t.Errorf("handed over: %v %v, want the deployment's alone", items[0].ReplicaOverrides, items[1].ReplicaOverrides)
+	}
+	b.in.Intent.Spec.Placement.ReplicaScheduling = v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Duplicated}
+	b.want("duplicated again", "ConfigMap/cfg@2+ Deployment/web@1", 3)
 }
 
 // failing has no defaults for one object.

@@ -90,6 +90,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
 		Load: r.loads(), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
+		Handed: handed(content, clusters),
 		Fits: func(c *schedule.Cluster) (int64, bool) {
 			return r.rooms.fits(c.Name, workloads, specs[c.Name].Assigned)
 		},
@@ -123,6 +124,20 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		Holding: holding, Floor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil
+}
+
+// handed are the shares that overrides set, by cluster and item.
+func handed(content *atoll.Content, clusters []schedule.Cluster) map[string]map[string]int64 {
+	if !render.Hands(content) {
+		return nil
+	}
+	targets, out := render.TargetsOf(content), map[string]map[string]int64{}
+	for i := range clusters {
+		if shares := targets.Handed(content, clusters[i].ClusterView); len(shares) > 0 {
+			out[clusters[i].Name] = shares
+		}
+	}
+	return out
 }
 
 // recalled deletions that the content holds back.

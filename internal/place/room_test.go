@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
@@ -175,6 +177,32 @@ func TestPromisesAreKnownAfterAStart(t *testing.T) {
 	})
 	run(t, m, func(t *testing.T, _ *Reconciler) {
 		want(t, m, "api", "a Active r1 1")
+	})
+}
+
+// Where the placement hands replicas over, what an override sets is a cluster's share; a
+// label that brings the cluster under it changes the shares of all.
+func TestOverridesSetShares(t *testing.T) {
+	m := newMemory()
+	for _, name := range []string{"a", "b", "c"} {
+		m.cluster(name, nil)
+	}
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		content := asking("web", 9)
+		content.Items[0].ReplicaOverrides = true
+		five := int32(5)
+		content.Rules = []atoll.Rule{{
+			Policy: "OverridePolicy/shop/big", Items: []atoll.ItemKey{content.Items[0].Key}, Overriders: v1alpha1.Overriders{Replicas: &five},
+			Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"size": "big"}}},
+		}}
+		m.place("web", v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{
+			ReplicaSchedulingType: v1alpha1.Divided, ReplicaOverrides: v1alpha1.AllowReplicaOverrides,
+		}}, content)
+		m.settle("web")
+		want(t, m, "web", "a Active r1 3, b Active r1 3, c Active r1 3")
+		m.cluster("b", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"size": "big"} })
+		m.settle("web")
+		want(t, m, "web", "a Active r1 2, b Active r1 5, c Active r1 2")
 	})
 }
 

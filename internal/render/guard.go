@@ -295,7 +295,7 @@ func (o *overriding) stand() standing {
 	for _, name := range []string{"name", "namespace", "generateName", "uid", "ownerReferences", "finalizers"} {
 		s.fields["metadata/"+name] = meta[name]
 	}
-	if path := replicasPath(o.obj); o.item.Divided && path != nil {
+	if path := replicasPath(o.obj); o.shared() && path != nil {
 		s.replicas, _ = interpret.Lookup(o.obj, path)
 	}
 	return s

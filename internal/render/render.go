@@ -101,6 +101,10 @@ func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (r
 		err = fmt.Errorf("content is not an object: %w", err)
 	}
 	start, ranged := in.Ordinals[item.Key.String()]
+	replicas := int64(0)
+	if item.ReplicaOverrides && err == nil {
+		replicas, _, _ = interpret.Replicas(&unstructured.Unstructured{Object: o.obj})
+	}
 	var stated any
 	if ranged {
 		v, _ := interpret.Lookup(o.obj, ordinalsPath)
@@ -115,7 +119,7 @@ func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (r
 	}
 	_, assigned := in.Assigned[item.Key.String()]
 	if err == nil && item.Divided && (assigned || !scaled) {
-		err = o.assign(in.Assigned)
+		err = o.assign(in.Assigned, replicas)
 	}
 	if err == nil && item.Divided && ranged {
 		err = o.begin(start, stated)
@@ -142,7 +146,8 @@ func seal(r atoll.Rendered) atoll.Rendered {
 	return r
 }
 
-func (o *overriding) assign(assigned map[string]int64) error {
+// assign the cluster's share; stated is what the template says.
+func (o *overriding) assign(assigned map[string]int64, stated int64) error {
 	n, ok := assigned[o.item.Key.String()]
 	if !ok {
 		return errors.New("its replicas are divided, and the placement has assigned none to this cluster yet")
@@ -151,6 +156,9 @@ func (o *overriding) assign(assigned map[string]int64) error {
 	path := replicasPath(o.obj)
 	if path == nil {
 		return fmt.Errorf("a %s has no replicas to divide", o.item.Key.Kind)
+	}
+	if set, ok := o.handed(stated); ok && set == n {
+		return nil // an override gave the cluster that share, and is named for it
 	}
 	return o.set(n, path)
 }

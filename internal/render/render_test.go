@@ -249,6 +249,39 @@ func TestAssigned(t *testing.T) {
 	}
 }
 
+// Where the placement hands replicas over, what an override sets is the cluster's share,
+// and the override is named for it, until the placement assigns another.
+func TestHandedReplicas(t *testing.T) {
+	for name, o := range map[string]v1alpha1.Overriders{
+		"replicas":         {Replicas: ptr(int32(5))},
+		"plaintext":        plain("replace", "/spec/replicas", "5"),
+		"the whole spec's": plain("add", "/spec/replicas", "5"),
+	} {
+		c := content(rule("OverridePolicy/shop/p", o, webKey))
+		c.Items[1].Divided = true
+		if got := render.Handed(c, []int{0}, nil); got != nil || render.Hands(c) {
+			t.Errorf("%s: not handed over, and yet %v", name, got)
+		}
+		c.Items[1].ReplicaOverrides = true
+		if got := render.Handed(c, []int{0}, nil); !render.Hands(c) || len(got) != 1 || got[webKey.String()] != 5 {
+			t.Errorf("%s: handed %v", name, got)
+		}
+		if got := render.Handed(c, nil, nil); got != nil {
+			t.Errorf("%s: without the rule %v", name, got)
+		}
+		in := render.Input{Rules: []int{0}, Assigned: map[string]int64{webKey.String(): 5}}
+		r, notes := rendered(t, c, in, webKey)
+		if !strings.Contains(string(r.Object), `"replicas":5`) || len(notes) != 1 || notes[0].Policy != "OverridePolicy/shop/p" {
+			t.Errorf("%s: %s %s %+v", name, r.Object, r.Error, notes)
+		}
+		in.Assigned[webKey.String()] = 3
+		r, notes = rendered(t, c, in, webKey)
+		if !strings.Contains(string(r.Object), `"replicas":3`) || len(notes) != 2 || notes[1].Policy != render.PolicyPlacement {
+			t.Errorf("%s, while the share grows: %s %s %+v", name, r.Object, r.Error, notes)
+		}
+	}
+}
+
 // A StatefulSet whose ordinals are ranged gets its own range, and says who gave it.
 func TestOrdinals(t *testing.T) {
 	db := atoll.ItemKey{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}

@@ -373,7 +373,7 @@ func (o *overriding) keys(field string, l v1alpha1.LabelAnnotationOverrider) err
 var errDivided = errors.New("the placement divides this object's replicas, so that no override can set them")
 
 func (o *overriding) replicas(n int64) error {
-	if o.item.Divided {
+	if o.shared() {
 		return errDivided
 	}
 	path := replicasPath(o.obj)
@@ -429,7 +429,7 @@ func (o *overriding) plaintext(p v1alpha1.PlaintextOverrider) error {
 	if err != nil {
 		return err
 	}
-	if o.item.Divided && slices.Equal(path, replicasPath(o.obj)) {
+	if o.shared() && slices.Equal(path, replicasPath(o.obj)) {
 		return errDivided
 	}
 	if _, err := patch(o.obj, p.Operator, path, value); err != nil {

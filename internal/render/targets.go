@@ -15,8 +15,9 @@ import (
 // that it is of. Not for concurrent use.
 type Targets struct {
 	rules    []target
-	texts    [][]string        // of their expressions
-	variants map[string]string // by the rules that match
+	texts    [][]string                  // of their expressions
+	variants map[string]string           // by the rules that match
+	handed   map[string]map[string]int64 // by variant
 	key      []byte
 }
 
@@ -29,7 +30,7 @@ type target struct {
 
 // TargetsOf a content.
 func TargetsOf(content *atoll.Content) *Targets {
-	t := &Targets{rules: make([]target, 0, len(content.Rules)), variants: map[string]string{}}
+	t := &Targets{rules: make([]target, 0, len(content.Rules)), variants: map[string]string{}, handed: map[string]map[string]int64{}}
 	for i := range content.Rules {
 		t.rules = append(t.rules, targetOf(content.Rules[i].Target))
 		t.texts = append(t.texts, expressions(&content.Rules[i].Overriders))

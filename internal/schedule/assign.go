@@ -53,8 +53,11 @@ func (d Decision) Assign(held map[string]bool) Assignment {
 		return Assignment{}
 	}
 	s := d.sharing(held)
-	for _, w := range d.workloads {
+	for i, w := range d.workloads {
 		s.assign(w)
+		if i < len(d.workloads)-1 {
+			s.use(w)
+		}
 	}
 	return s.out
 }
@@ -75,7 +78,9 @@ type sharing struct {
 	// left is the room that clusters have, as far as it is known and matters, less what
 	// this Assign gives away.
 	left map[string]atoll.Room
-	out  Assignment
+	// reach of the ranges of the workload at hand, by cluster; nil: it has none.
+	reach map[string]int64
+	out   Assignment
 }
 
 func (d Decision) sharing(held map[string]bool) *sharing {
@@ -100,7 +105,9 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 	}
 	s.divideAmong(placed, kept)
 	if s.how != ByWeight {
-		s.left = maps.Clone(d.room)
+		if s.left = d.room; len(d.workloads) > 1 {
+			s.left = maps.Clone(d.room)
+		}
 	}
 	return s
 }
@@ -162,7 +169,6 @@ func (s *sharing) assign(w Workload) {
 			c.Room = Fit(room, w.Requests)
 		}
 	}
-	defer s.use(w)
 	var left int64
 	switch {
 	case !w.stateful():
@@ -180,17 +186,47 @@ func (s *sharing) assign(w Workload) {
 func (s *sharing) assignDivided(w Workload) (left int64) {
 	key := w.Key.String()
 	rest := s.pin(key, max(w.Replicas, 0))
-	shares, left := Divide(rest, s.free, s.how, s.seed)
-	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
-		shares, left = s.asBefore(rest)
-	}
-	for i, n := range shares {
-		s.out.Shares[s.free[i].Cluster].Replicas[key] = n
-	}
 	for _, cluster := range s.idle {
 		s.out.Shares[cluster].Replicas[key] = 0
 	}
+	free, rest := s.hand(key, rest)
+	shares, left := Divide(rest, free, s.how, s.seed)
+	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
+		shares, left = s.asBefore(free, rest)
+	}
+	for i, n := range shares {
+		s.out.Shares[free[i].Cluster].Replicas[key] = n
+	}
 	return left
+}
+
+// hand clusters the shares that overrides set, as far as ranges of ordinals reach, and
+// give who is left to divide what is left.
+func (s *sharing) hand(key string, total int64) (free []Claim, rest int64) {
+	if len(s.handed) == 0 {
+		return s.free, total
+	}
+	give := func(cluster string) bool {
+		n, ok := s.handed[cluster][key]
+		if !ok {
+			return false
+		}
+		if most, ranged := s.reach[cluster]; ranged {
+			n = min(n, most)
+		}
+		s.out.Shares[cluster].Replicas[key] = n
+		total -= min(n, total)
+		return true
+	}
+	for _, c := range s.free {
+		if !give(c.Cluster) {
+			free = append(free, c)
+		}
+	}
+	for _, cluster := range s.idle {
+		give(cluster)
+	}
+	return free, total
 }
 
 // pin gives pinned clusters what they have, and tells what that leaves of the total.
@@ -204,8 +240,8 @@ func (s *sharing) pin(key string, total int64) (rest int64) {
 }
 
 // asBefore leaves every free cluster what it has, as far as the total reaches.
-func (s *sharing) asBefore(total int64) (shares []int64, left int64) {
-	claims := slices.Clone(s.free)
+func (s *sharing) asBefore(free []Claim, total int64) (shares []int64, left int64) {
+	claims := slices.Clone(free)
 	for i := range claims {
 		claims[i].Max, claims[i].Room = min(claims[i].Max, claims[i].Has), 0
 	}
@@ -215,6 +251,9 @@ func (s *sharing) asBefore(total int64) (shares []int64, left int64) {
 // assignWhole gives all to one cluster, as far as its bounds allow.
 func (s *sharing) assignWhole(key string, total int64) (left int64) {
 	home, most := s.home(key, total)
+	if n, ok := s.handed[home][key]; ok {
+		total, most = n, n
+	}
 	n := min(total, most)
 	if n < total && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		n = min(n, max(s.rows[home].Assigned[key], 0))

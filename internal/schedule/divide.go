@@ -195,13 +195,30 @@ func (d *division) growByRoom(rest uint64) uint64 {
 	return rest
 }
 
-// order of the claims, ties by rank.
-func (d *division) order(by func(a, b int) int) []int {
-	all := make([]int, len(d.claims))
+// turn of a claim: lower classes first, in each the larger measure, ties by rank.
+type turn struct {
+	class         int
+	measure, rank uint64
+	i             int
+}
+
+func (d *division) inTurn(of func(i int) turn) []turn {
+	all := make([]turn, len(d.claims))
 	for i := range all {
-		all[i] = i
+		all[i] = of(i)
+		all[i].rank, all[i].i = d.rank[i], i
 	}
-	slices.SortFunc(all, func(a, b int) int { return cmp.Or(by(a, b), d.byRank(a, b)) })
+	slices.SortFunc(all, func(a, b turn) int {
+		switch {
+		case a.class != b.class:
+			return a.class - b.class
+		case a.measure != b.measure:
+			return cmp.Compare(b.measure, a.measure)
+		case a.rank != b.rank:
+			return cmp.Compare(a.rank, b.rank)
+		}
+		return strings.Compare(d.claims[a.i].Cluster, d.claims[b.i].Cluster)
+	})
 	return all
 }
 
@@ -213,9 +230,10 @@ func (d *division) shrinkLeast(total uint64) {
 		sum = plus(sum, n)
 	}
 	over := sum - total
-	order := d.order(func(a, b int) int { return cmp.Compare(d.share[a], d.share[b]) })
+	order := d.inTurn(func(i int) turn { return turn{measure: math.MaxUint64 - d.share[i]} })
 	for _, spare := range []bool{true, false} {
-		for _, i := range order {
+		for _, t := range order {
+			i := t.i
 			can := d.share[i]
 			if least, _ := d.claims[i].bounds(); spare {
 				can -= min(can, least)
@@ -230,29 +248,24 @@ func (d *division) shrinkLeast(total uint64) {
 // growFewest fills in turn: those of known room that are used, those that are not, and
 // the same of those whose room nobody knows.
 func (d *division) growFewest(rest uint64) uint64 {
-	class := func(i int) uint64 {
-		switch known, used := d.claims[i].Room >= 0, d.share[i] > 0; {
+	order := d.inTurn(func(i int) turn {
+		known, used := d.claims[i].Room >= 0, d.share[i] > 0
+		switch {
 		case known && used:
-			return 3
+			return turn{class: 0, measure: d.share[i]}
 		case known:
-			return 2
+			return turn{class: 1, measure: d.room(i)}
 		case used:
-			return 1
+			return turn{class: 2, measure: d.share[i]}
 		}
-		return 0
-	}
-	measure := make([]uint64, len(d.claims))
-	for i := range measure {
-		if measure[i] = d.share[i]; measure[i] == 0 {
-			measure[i] = d.room(i)
-		}
-	}
-	order := d.order(func(a, b int) int {
-		return cmp.Or(cmp.Compare(class(b), class(a)), cmp.Compare(measure[b], measure[a]))
+		return turn{class: 3, measure: d.room(i)}
 	})
-	for _, i := range order {
-		n := min(rest, d.room(i))
-		d.share[i] += n
+	for _, t := range order {
+		if rest == 0 {
+			break
+		}
+		n := min(rest, d.room(t.i))
+		d.share[t.i] += n
 		rest -= n
 	}
 	return rest

@@ -242,6 +242,53 @@ func TestReplicaSchedulingFields(t *testing.T) {
 	}
 }
 
+// What overrides set is the share of a cluster, and the others divide what it leaves.
+func TestHandedShares(t *testing.T) {
+	rangedBy2 := v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, Ordinals: &v1alpha1.OrdinalRanges{Size: 2}}
+	for _, tc := range []struct {
+		name     string
+		workload Workload
+		r        v1alpha1.ReplicaScheduling
+		handed   map[string]int64
+		want     string
+		left     int64
+	}{
+		{"one cluster", web, v1alpha1.ReplicaScheduling{}, map[string]int64{"a": 6}, "a=6 b=2 c=2", 0},
+		{"none at all", web, v1alpha1.ReplicaScheduling{}, map[string]int64{"a": 0}, "a=0 b=5 c=5", 0},
+		{"more than there are", web, v1alpha1.ReplicaScheduling{}, map[string]int64{"a": 9, "b": 4}, "a=9 b=4 c=0", 0},
+		{"all clusters, and fewer", web, v1alpha1.ReplicaScheduling{}, map[string]int64{"a": 1, "b": 1, "c": 1}, "a=1 b=1 c=1", 7},
+		{"aside of weights and bounds", web, weights(weight(1, "b"), v1alpha1.StaticClusterWeight{TargetCluster: v1alpha1.ClusterAffinity{ClusterNames: []string{"c"}}, Weight: 1, MaxReplicas: 1}).ReplicaScheduling,
+			map[string]int64{"a": 2, "c": 3}, "a=2 b=5 c=3", 0},
+		{"by room", web, v1alpha1.ReplicaScheduling{ReplicaDivisionPreference: v1alpha1.DivideAggregated}, map[string]int64{"a": 4, "b": 6}, "a=4 b=6 c=0", 0},
+		{"no further than its range", db, rangedBy2, map[string]int64{"a": 6}, "a=2 b=2 c=2", 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := tc.workload
+			w.Replicas = 10
+			in := Input{Bundle: "b", Placement: v1alpha1.PlacementSpec{ReplicaScheduling: tc.r}, Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Workloads: []Workload{w}, Now: now,
+				Handed: map[string]map[string]int64{}}
+			for c, n := range tc.handed {
+				in.Handed[c] = map[string]int64{w.Key.String(): n}
+			}
+			d := Schedule(in)
+			var left int64
+			for _, s := range d.Assign(nil).Short {
+				left += s.Unplaced
+			}
+			if got := shares(d, w); got != tc.want || left != tc.left {
+				t.Errorf("%s, %d left; want %s, %d", got, left, tc.want, tc.left)
+			}
+		})
+	}
+	whole := db
+	whole.Replicas = 3
+	in := Input{Bundle: "b", Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{whole}, Rows: map[string]atoll.RowSpec{"b": home(cluster("b"), 3)}, Now: now,
+		Handed: map[string]map[string]int64{"a": {db.Key.String(): 9}, "b": {db.Key.String(): 5}}}
+	if got := shares(Schedule(in), whole); got != "a=0 b=5!" {
+		t.Errorf("whole: %s", got)
+	}
+}
+
 // A workload that is not divided goes where all of it may be, and no further.
 func TestWholeWithinBounds(t *testing.T) {
 	bounded := func(a, b int64) v1alpha1.PlacementSpec {

@@ -20,20 +20,27 @@ func (s *sharing) assignRanged(w Workload) (left int64) {
 	key, size := w.Key.String(), int64(max(s.scheduling.Ordinals.Size, 1))
 	starts, taken := s.ranges(w, size)
 	free := s.free
-	s.free = slices.Clone(free)
-	for i := range s.free {
-		c := &s.free[i]
+	s.free, s.reach = slices.Clone(free), make(map[string]int64, len(free))
+	reach := func(cluster string, has int64) int64 {
 		most := size
-		if start, has := starts[c.Cluster]; has {
-			most = max(size, c.Has)
+		if start, ranged := starts[cluster]; ranged {
+			most = max(size, has)
 			if next := after(taken, start); next > start {
 				most = min(most, next-start)
 			}
 		}
-		c.Max = min(c.Max, most)
+		s.reach[cluster] = most
+		return most
+	}
+	for i := range s.free {
+		c := &s.free[i]
+		c.Max = min(c.Max, reach(c.Cluster, c.Has))
+	}
+	for _, cluster := range s.idle {
+		reach(cluster, 0)
 	}
 	left = s.assignDivided(w)
-	s.free = free
+	s.free, s.reach = free, nil
 	for _, c := range s.inOrder() {
 		share := s.out.Shares[c]
 		start, has := starts[c]

@@ -42,6 +42,8 @@ type Input struct {
 	// Workloads whose replicas are shared out: the items that the content marks as
 	// divided. None under Duplicated.
 	Workloads []Workload
+	// Handed are shares that overrides set, by cluster name and item key.
+	Handed map[string]map[string]int64
 	// Rows by cluster name.
 	Rows map[string]atoll.RowSpec
 	Now  time.Time
@@ -121,6 +123,8 @@ type Decision struct {
 	all map[string]atoll.RowSpec
 	// room that is known of clusters, by name; nil: of none.
 	room map[string]atoll.Room
+	// handed are shares that overrides set, by cluster name and item key.
+	handed map[string]map[string]int64
 }
 
 // Schedule decides.
@@ -129,7 +133,7 @@ func Schedule(in Input) Decision {
 	if f == nil {
 		f = Compile(in.Placement)
 	}
-	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads}
+	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads, handed: in.Handed}
 	if len(in.Workloads) > 0 {
 		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
 	}

@@ -18,6 +18,8 @@ type Workload struct {
 	Replicas int64
 	// Start is the first ordinal that a StatefulSet's template states.
 	Start int64
+	// Handed: overrides may set a cluster's share.
+	Handed bool
 	// Requests of each of its pods.
 	Requests atoll.Requests
 }
@@ -41,7 +43,7 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 		}
 		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
 			start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
-			out = append(out, Workload{Key: item.Key, Replicas: n, Start: max(start, 0), Requests: interpret.Requests(&unstructured.Unstructured{Object: obj})})
+			out = append(out, Workload{Key: item.Key, Replicas: n, Handed: item.ReplicaOverrides, Start: max(start, 0), Requests: interpret.Requests(&unstructured.Unstructured{Object: obj})})
 		}
 	}
 	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })

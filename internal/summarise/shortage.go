@@ -15,6 +15,8 @@ import (
 const (
 	ReasonAllPlaced = "AllPlaced"
 	ReasonNoPlace   = "NoPlace"
+	// ReasonOverridden: overrides have clusters run more than templates state.
+	ReasonOverridden = "Overridden"
 )
 
 // shortage of places, as rows tell it: what a workload states and what they are
@@ -23,6 +25,9 @@ type shortage struct {
 	// known: the rows are about the latest Revision and say what they are assigned.
 	known bool
 	short []schedule.Shortage
+	// over are workloads of which overrides have clusters run more than the template
+	// states: Unplaced is how many more, below 0.
+	over []schedule.Shortage
 }
 
 // shortage counts over all rows what each workload was assigned. Rows that are to go
@@ -50,8 +55,12 @@ func (in Input) shortage() (s shortage) {
 		}
 	}
 	for _, w := range in.Workloads {
-		if left := w.Replicas - assigned[w.Key.String()]; s.known && left > 0 {
-			s.short = append(s.short, schedule.Shortage{Key: w.Key, Replicas: w.Replicas, Unplaced: left})
+		one := schedule.Shortage{Key: w.Key, Replicas: w.Replicas, Unplaced: w.Replicas - assigned[w.Key.String()]}
+		switch {
+		case s.known && one.Unplaced > 0:
+			s.short = append(s.short, one)
+		case s.known && one.Unplaced < 0 && w.Handed:
+			s.over = append(s.over, one)
 		}
 	}
 	return s
@@ -61,6 +70,15 @@ const byWhom = "the policy's owner must act: with other bounds or weights, or wi
 
 func (s shortage) condition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.BundleReplicasPlaced}
+	if len(s.short) == 0 && len(s.over) > 0 {
+		var sums []string
+		for _, w := range s.over[:min(len(s.over), mostNamed)] {
+			sums = append(sums, fmt.Sprintf("%d of %s/%s, whose template states %d", w.Replicas-w.Unplaced, w.Key.Kind, w.Key.Name, w.Replicas))
+		}
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonOverridden
+		c.Message = "overrides set replicas of clusters: all together run " + strings.Join(sums, ", ")
+		return c
+	}
 	if len(s.short) == 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonAllPlaced, "all replicas of divided workloads have a place"
 		return c

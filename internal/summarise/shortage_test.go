@@ -58,6 +58,12 @@ func TestShortage(t *testing.T) {
 			}
 		})
 	}
+	handed := web
+	handed.Handed = true
+	over := Status(Input{Rows: []Row{row("a", ready(), assigned(9, 0)), row("b", ready(), assigned(4, 0))}, Latest: latest, Workloads: []schedule.Workload{handed}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)})
+	if c := meta.FindStatusCondition(over.Conditions, v1alpha1.BundleReplicasPlaced); c == nil || c.Status != metav1.ConditionTrue || c.Message != "overrides set replicas of clusters: all together run 13 of Deployment/web, whose template states 10" {
+		t.Errorf("overridden: %+v", c)
+	}
 	none := Status(Input{Rows: []Row{row("a", ready())}, Latest: latest, Content: &atoll.Content{}, Now: time.Unix(1000, 0), Bundle: state.Bundle{
 		Status: v1alpha1.BundleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.BundleReplicasPlaced, Status: metav1.ConditionFalse}}}}})
 	if c := meta.FindStatusCondition(none.Conditions, v1alpha1.BundleReplicasPlaced); c.Status != metav1.ConditionTrue {

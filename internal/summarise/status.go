@@ -69,7 +69,7 @@ func Status(in Input) v1alpha1.BundleStatus {
 	for _, c := range []metav1.Condition{t.scheduled(in), t.appliedCondition(), t.readyCondition()} {
 		t.set(&st, in, c)
 	}
-	if short := t.short; short.known && (len(short.short) > 0 || meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReplicasPlaced) != nil) {
+	if short := t.short; short.known && (len(short.short)+len(short.over) > 0 || meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReplicasPlaced) != nil) {
 		t.set(&st, in, short.condition())
 	}
 	held := t.heldCondition(in.Bundle)

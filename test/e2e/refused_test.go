@@ -89,6 +89,7 @@ var badPlacements = []refusal{
 	{"an unknown dynamic weight", placing("{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {dynamicWeight: Moon}}}"), "spec.placement.replicaScheduling.weightPreference.dynamicWeight", "Unsupported value"},
 	{"weights under Aggregated", placing("{replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1}]}}}"), "spec.placement.replicaScheduling", "take no weights"},
 	{"bounds without a weight", placing("{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {}, maxReplicas: 4}]}}}"), "spec.placement.replicaScheduling", "needs a weight"},
+	{"overrides of what is duplicated", placing("{replicaScheduling: {replicaOverrides: Allow}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},
 	{"ordinals of what is duplicated", placing("{replicaScheduling: {ordinals: {size: 10}}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},
 	{"ranges of nothing", placing("{replicaScheduling: {replicaSchedulingType: Divided, ordinals: {size: 0}}}"), "spec.placement.replicaScheduling.ordinals.size", "greater than or equal to 1"},
 	{"a shortage of what is duplicated", placing("{replicaScheduling: {onShortage: PlaceNothing}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},

@@ -1,0 +1,100 @@
+package render
+
+import (
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// Hands tells whether the content has divided items whose replicas overrides may set,
+// and rules.
+func Hands(content *atoll.Content) bool {
+	if content == nil || len(content.Rules) == 0 {
+		return false
+	}
+	for i := range content.Items {
+		if content.Items[i].ReplicaOverrides {
+			return true
+		}
+	}
+	return false
+}
+
+// Handed gives what Handed gives for the cluster, worked out once for each variant.
+func (t *Targets) Handed(content *atoll.Content, c atoll.ClusterView) map[string]int64 {
+	variant := t.Variant(c)
+	out, known := t.handed[variant]
+	if !known {
+		out = Handed(content, matchingOf(t.key), &c)
+		t.handed[variant] = out
+	}
+	return out
+}
+
+// Handed gives, by item key, the replicas that the rules set of divided items whose
+// placement lets them. Values are the cluster's; nil: there are none to take. An item to
+// which a rule does not apply is left out: rendering it says why.
+func Handed(content *atoll.Content, rules []int, c *atoll.ClusterView) map[string]int64 {
+	var out map[string]int64
+	var values valueSet
+	var texts []string
+	for _, r := range rules {
+		texts = append(texts, expressions(&content.Rules[r].Overriders)...)
+	}
+	if c != nil && len(texts) > 0 {
+		values, _ = valuesOf(texts, c)
+	}
+	for i := range content.Items {
+		item := &content.Items[i]
+		if !item.ReplicaOverrides {
+			continue
+		}
+		o := &overriding{item: item, values: values}
+		if utiljson.Unmarshal(item.Object, &o.obj) != nil {
+			continue
+		}
+		stated, _, _ := interpret.Replicas(&unstructured.Unstructured{Object: o.obj})
+		var err error
+		for _, r := range rules {
+			if rule := &content.Rules[r]; err == nil && about(rule, item.Key) {
+				err = o.apply(rule)
+			}
+		}
+		if n, ok := o.handed(stated); err == nil && ok {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[item.Key.String()] = max(n, 0)
+		}
+	}
+	return out
+}
+
+func about(r *atoll.Rule, key atoll.ItemKey) bool {
+	for _, k := range r.Items {
+		if k == key {
+			return true
+		}
+	}
+	return false
+}
+
+// handed tells whether rules have set the object's replicas, which its template states
+// as that, and to what.
+func (o *overriding) handed(stated int64) (n int64, ok bool) {
+	n, path, has := interpret.Replicas(&unstructured.Unstructured{Object: o.obj})
+	if !has || !o.item.ReplicaOverrides {
+		return 0, false
+	}
+	at := pointerTo(path...)
+	for i := range o.notes {
+		ok = ok || o.notes[i].Path == at && o.notes[i].Policy != PolicyPlacement
+	}
+	return n, ok || n != stated
+}
+
+// shared replicas are the placement's alone.
+func (o *overriding) shared() bool { return o.item.Divided && !o.item.ReplicaOverrides }
