@@ -108,7 +108,7 @@ type Options struct {
 }
 
 // workers plan Bundles at the same time, each another one; they mostly wait for the store.
-const workers = 16
+const workers = 32
 
 // owner is the field manager of what bind writes.
 const owner = client.FieldOwner("atoll-hub")

@@ -1,19 +1,25 @@
 package bind
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"atoll.dev/atoll/api/crds"
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/bind/defaulting"
 	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/state"
 )
@@ -138,6 +144,30 @@ func TestNoPlacementIsEveryCluster(t *testing.T) {
 	given := v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}}
 	if got := atoll.Placement(given).ReplicaScheduling.ReplicaSchedulingType; got != v1alpha1.Divided {
 		t.Errorf("what is said is taken back: %s", got)
+	}
+}
+
+// The schema may come to have more defaults: a policy without a placement gets all of them.
+func TestNoPlacementIsWhatTheSchemaMakesOfOne(t *testing.T) {
+	manifest, err := crds.Files.ReadFile("atoll.dev_placements.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(manifest, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	empty := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "atoll.dev/v1alpha1", "kind": "Placement", "spec": map[string]any{}}}
+	filled, err := defaulting.New(func(schema.GroupKind) *unstructured.Unstructured { return crd }).Default(empty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var typed v1alpha1.Placement
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(filled.Object, &typed); err != nil {
+		t.Fatal(err)
+	}
+	if got := atoll.Placement(v1alpha1.PlacementSpec{}); !reflect.DeepEqual(got, typed.Spec) {
+		t.Errorf("without a placement it is %+v, and the schema makes %+v of an empty one: let atoll.Placement give the difference", got, typed.Spec)
 	}
 }
 

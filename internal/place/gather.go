@@ -20,6 +20,8 @@ type snapshot struct {
 	bundle state.Bundle
 	base   []state.Row
 	in     rollout.Input
+	// reserved rows of other steps, by cluster UID, that the decision counted.
+	reserved map[string]int64
 	// promised: clusters have promised room that is not settled.
 	promised bool
 }
@@ -65,7 +67,7 @@ func (s *snapshot) stays() bool {
 // gather the input of a step. With a view that is complete only the clusters that
 // hold a row or were touched are looked at: no other can have a part in it.
 func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapshot, error) {
-	snap := snapshot{bundle: b, base: r.rows(b.Ref.UID, v)}
+	snap := snapshot{bundle: b, base: r.rows(b.Ref.UID, v), reserved: r.index.reservations()}
 	specs := make(map[string]atoll.RowSpec, len(snap.base))
 	rows := make(map[string]rollout.Row, len(snap.base))
 	for _, row := range snap.base {
@@ -89,7 +91,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
-		Load: r.loads(), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
+		Load: r.loads(snap.reserved), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
 		Handed: handed(content, clusters),
 		Fits: func(c *schedule.Cluster) (int64, bool) {
 			return r.rooms.fits(c.Name, workloads, specs[c.Name].Assigned)

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -14,38 +15,71 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// loads tells of clusters how many Bundles they have, and are about to get by steps under
-// way now: so Bundles that are placed at the same time do not all take the one that has
-// fewest.
-func (r *Reconciler) loads() func(c *schedule.Cluster) int64 {
-	r.index.mu.Lock()
-	reserved := maps.Clone(r.index.reserved)
-	r.index.mu.Unlock()
-	return func(c *schedule.Cluster) int64 { return int64(r.Rows.CountOf(c.UID)) + reserved[c.UID] }
+// decideTries is how often a Bundle is decided on while others take what it chose.
+const decideTries = 4
+
+// decide gathers a snapshot, and reserves what its decision is about to place; that ends
+// when what was written can be read. Bundles that are placed at the same time would all
+// take the clusters that have fewest: who chose one that another step has taken meanwhile
+// decides again.
+func (r *Reconciler) decide(ctx context.Context, b state.Bundle, v view) (snap snapshot, end func(), err error) {
+	for try := 1; ; try++ {
+		if snap, err = r.gather(ctx, b, v); err != nil {
+			return snap, nil, err
+		}
+		if !v.filter.Chooses() {
+			return snap, func() {}, nil
+		}
+		uids := snap.news()
+		if r.index.reserve(uids, snap.reserved, try == decideTries) {
+			return snap, func() { r.index.release(uids) }, nil
+		}
+	}
 }
 
-// reserve what the snapshot's decision is about to place, if that was chosen among
-// others that fit. It ends when what was written can be read.
-func (r *Reconciler) reserve(s snapshot, f *schedule.Filter) (end func()) {
-	if !f.Chooses() {
-		return func() {}
-	}
-	var uids []string
+// news are the UIDs of the clusters that get a row of the Bundle.
+func (s *snapshot) news() (uids []string) {
 	for i := range s.in.Decision.Verdicts {
 		v := &s.in.Decision.Verdicts[i]
 		if _, has := s.in.Rows[v.Cluster]; v.Outcome == schedule.Placed && !has {
 			uids = append(uids, v.UID)
 		}
 	}
-	r.index.reserve(uids, 1)
-	return func() { r.index.reserve(uids, -1) }
+	return uids
 }
 
-func (x *index) reserve(uids []string, n int64) {
+// loads tells of clusters how many Bundles they have, and are about to get by steps that
+// have reserved them.
+func (r *Reconciler) loads(reserved map[string]int64) func(c *schedule.Cluster) int64 {
+	return func(c *schedule.Cluster) int64 { return int64(r.Rows.CountOf(c.UID)) + reserved[c.UID] }
+}
+
+// reservations as they are now.
+func (x *index) reservations() map[string]int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.reserved)
+}
+
+// reserve a row in each of the clusters, unless one of them was reserved by others since
+// it was seen; anyway does it all the same.
+func (x *index) reserve(uids []string, seen map[string]int64, anyway bool) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !anyway && slices.ContainsFunc(uids, func(uid string) bool { return x.reserved[uid] > seen[uid] }) {
+		return false
+	}
+	for _, uid := range uids {
+		x.reserved[uid]++
+	}
+	return true
+}
+
+func (x *index) release(uids []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, uid := range uids {
-		if x.reserved[uid] += n; x.reserved[uid] == 0 {
+		if x.reserved[uid]--; x.reserved[uid] == 0 {
 			delete(x.reserved, uid)
 		}
 	}
@@ -85,7 +119,7 @@ func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.
 
 // rescore looks at the Bundles that may move now that a cluster scores otherwise.
 func (r *Reconciler) rescore(c schedule.Cluster) {
-	loads := r.loads()
+	loads := r.loads(r.index.reservations())
 	for _, e := range r.index.movables() {
 		row, has := r.Rows.Get(e.uid, c.Name)
 		holds := has && row.Spec.UID == c.UID
@@ -187,5 +221,5 @@ func (r *Reconciler) Feed(in *schedule.Input, namespace string) {
 	}
 	var b state.Bundle
 	b.Ref.Namespace = namespace
-	in.Load, in.Near, in.Rated = r.loads(), r.near(b), r.rated(namespace, source)
+	in.Load, in.Near, in.Rated = r.loads(r.index.reservations()), r.near(b), r.rated(namespace, source)
 }

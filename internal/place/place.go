@@ -330,16 +330,17 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		r.index.whole(uid)
 		view = r.index.view(b, terms, time.Now())
 	}
-	snap, err := r.gather(ctx, b, view)
+	snap, end, err := r.decide(ctx, b, view)
 	if err == nil && view.reserve != nil && !snap.enough() {
+		end()
 		r.index.spend(uid)
 		view = r.index.view(b, terms, time.Now())
-		snap, err = r.gather(ctx, b, view)
+		snap, end, err = r.decide(ctx, b, view)
 	}
 	if err != nil {
 		return err
 	}
-	defer r.reserve(snap, view.filter)()
+	defer end()
 	out, settle := r.advance(&snap)
 	if err := r.write(ctx, snap, out, settle); err != nil {
 		return err

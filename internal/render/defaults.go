@@ -25,7 +25,13 @@ type settling struct {
 	root     *field
 	defaults Defaulter
 	out      map[*field]bool // left out
+	tried    []trial
 }
+
+// trial is an object that was defaulted, and what came of it; neither is changed. The
+// rounds come back to objects that were looked at before, and defaults are the most of
+// what it costs to settle.
+type trial struct{ bare, filled map[string]any }
 
 // settle marks the fields of root that are defaulted. Defaults may hang on other
 // fields (a pull policy on the image's tag, a port on the presence of a service),
@@ -124,9 +130,15 @@ func (s *settling) filled(out map[*field]bool, keepMaps bool) (map[string]any, e
 	bare := &unstructured.Unstructured{Object: assemble(s.obj, s.root, emission{
 		drop: func(f *field) bool { return out[f] }, keepMaps: keepMaps,
 	})}
+	for _, t := range s.tried {
+		if equal(t.bare, bare.Object) {
+			return t.filled, nil
+		}
+	}
 	filled, err := s.defaults.Default(bare)
 	if err != nil {
 		return nil, fmt.Errorf("defaults: %w", err)
 	}
+	s.tried = append(s.tried, trial{bare.Object, filled.Object})
 	return filled.Object, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -18,7 +19,7 @@ func Prune(obj *unstructured.Unstructured, defaults Defaulter) (json.RawMessage,
 	if err != nil {
 		return nil, fmt.Errorf("prune %s %s/%s: %w", obj.GetKind(), obj.GetNamespace(), obj.GetName(), err)
 	}
-	live := obj.DeepCopy()
+	live := withoutRecords(obj)
 	last := lastApplied(obj)
 	aliases(live, tree, last)
 	clean(live, loose)
@@ -51,6 +52,29 @@ func Prune(obj *unstructured.Unstructured, defaults Defaulter) (json.RawMessage,
 		return nil, fmt.Errorf("prune %s %s/%s: %w", obj.GetKind(), obj.GetNamespace(), obj.GetName(), err)
 	}
 	return out, nil
+}
+
+// withoutRecords is a copy of the template without what the API server notes about it: its
+// status and who owns which field, which may be the larger half.
+func withoutRecords(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	live := make(map[string]any, len(obj.Object))
+	for name, v := range obj.Object {
+		meta, ok := v.(map[string]any)
+		switch {
+		case name == "status":
+		case name == "metadata" && ok:
+			kept := make(map[string]any, len(meta))
+			for name, v := range meta {
+				if name != "managedFields" {
+					kept[name] = runtime.DeepCopyJSONValue(v)
+				}
+			}
+			live[name] = kept
+		default:
+			live[name] = runtime.DeepCopyJSONValue(v)
+		}
+	}
+	return &unstructured.Unstructured{Object: live}
 }
 
 // statedMetadata keeps labels, annotations and finalizers that users wrote.
