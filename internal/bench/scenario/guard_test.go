@@ -45,7 +45,9 @@ func TestAProcessThatEndsEndsTheScenario(t *testing.T) {
 	}
 	ctx, release := s.guard(t.Context())
 	defer release()
-	said := func(ctx context.Context) (bool, error) { return strings.Contains(breaks.LastLines(), "out of cheese"), nil }
+	said := func(ctx context.Context) (bool, error) {
+		return strings.Contains(breaks.LastLines(), "out of cheese"), nil
+	}
 	if err := until(ctx, "it has something to say", 10*time.Millisecond, time.Minute, said); err != nil {
 		t.Fatal(err)
 	}
