@@ -17,7 +17,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command.New().ExecuteContext(ctx); err != nil {
+	switch err := command.New().ExecuteContext(ctx); {
+	case err == nil:
+	case command.IsAnswer(err):
+		os.Exit(2)
+	default:
 		fmt.Fprintln(os.Stderr, "atoll: "+err.Error())
 		os.Exit(1)
 	}

@@ -53,6 +53,8 @@ type Options struct {
 	Properties func() []string
 	// Sets gives the table of ClusterSets, false until it is there. nil: never.
 	Sets func() (Sets, bool)
+	// Foretell what a dry run of a policy would change; nil: nobody does.
+	Foretell Foretell
 	// Clock for the times that taints were added; default: the real one.
 	Clock clock.PassiveClock
 }
@@ -112,8 +114,17 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	return p.hold(a)
 }
 
-// Validate refuses what could not be honoured, and what the writer may not do.
+// Validate refuses what could not be honoured, and what the writer may not do. The dry
+// run of a policy that passes says what would change.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if err := p.validate(ctx, a, o); err != nil {
+		return err
+	}
+	p.foretell(ctx, a)
+	return nil
+}
+
+func (p *Plugin) validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if p.Own(a.GetUserInfo()) && !collects(a) {
 		return nil
 	}

@@ -120,7 +120,7 @@ type Binder struct {
 	claims   *claims
 	inbox    *inbox
 	queue    workqueue.TypedRateLimitingInterface[claim.BundleID]
-	quiet    *debouncer[claim.BundleID]
+	quiet    toucher
 	reports  *reporter
 	unread   *waits[schema.GroupKind]
 	homeless *waits[claim.BundleID]
@@ -133,6 +133,12 @@ type Binder struct {
 	told       map[string]string        // which namespaces there are and what members are told of them, as last seen
 	seen       map[atoll.ItemKey]looked // templates, as last looked at
 	decided    map[string]string        // of held removals, by Bundle UID
+}
+
+// toucher is told which Bundles to plan.
+type toucher interface {
+	touch(claim.BundleID)
+	stop()
 }
 
 // New makes a Binder over tables that need not have anything yet. It subscribes to

@@ -55,30 +55,18 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 			return err
 		}
 	}
-	from, claimed := b.claims.known(id)
-	intent, unplaced := b.intent(id, from), b.unplacedSource(id, from)
+	p, err := b.prepare(ctx, id, bundle, exists)
+	if err != nil {
+		return err
+	}
+	in, from, unplaced := p.in, p.from, b.unplacedSource(id, p.from)
 	if !exists && unplaced != "" {
 		return nil // the policy says so, and the Placement's coming touches the Bundle
 	}
-	in := claim.PlanInput{
-		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.prints.of, World: world{b, id}, Limits: limits{},
-		ClusterOverrides: b.Policies.ClusterOverrides(),
+	if p.homeless() {
+		return b.awaitNamespace(ctx, id, bundle, from, in.Claimed)
 	}
-	if id.Namespace != "" {
-		in.Overrides = b.Policies.Overrides(id.Namespace)
-		in.Namespace = b.namespaceMeta(id.Namespace)
-		if in.Namespace == nil && len(claimed) > 0 {
-			return b.awaitNamespace(ctx, id, bundle, from, claimed)
-		}
-		b.homeless.end(id)
-	}
-	if exists {
-		var err error
-		if in.Previous, in.Number, err = b.previous(ctx, bundle.Ref.UID); err != nil {
-			return fmt.Errorf("read the content that bundle %s has: %w", id, err)
-		}
-		in.Confirmed = b.confirmed(bundle.Ref.UID)
-	}
+	b.homeless.end(id)
 	if kind, unread := b.unsynced(in); unread {
 		b.claims.block(id, true)
 		return b.await(ctx, id, bundle, from, kind)
@@ -89,17 +77,39 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 			return err
 		}
 	}
-	out := claim.Plan(in)
-	b.claims.wants(id, out.Wants)
-	b.claims.await(id, out.Waiting)
+	p.out = claim.Plan(in)
+	b.claims.wants(id, p.out.Wants)
+	b.claims.await(id, p.out.Waiting)
 	if b.ReadOnly {
 		return nil
 	}
-	b.reports.problems(id, reasonCannotSend, out.Problems)
-	if err := b.tell(ctx, bundle, from, unplaced, out.Problems); err != nil {
+	b.reports.problems(id, reasonCannotSend, p.out.Problems)
+	if err := b.tell(ctx, bundle, from, unplaced, p.out.Problems); err != nil {
 		return err
 	}
-	return b.carryOut(ctx, id, bundle, exists, plan{in, out, from, intent})
+	return b.carryOut(ctx, id, bundle, exists, p)
+}
+
+// prepare what the plan of a Bundle follows from.
+func (b *Binder) prepare(ctx context.Context, id claim.BundleID, bundle state.Bundle, exists bool) (plan, error) {
+	from, claimed := b.claims.known(id)
+	intent := b.intent(id, from)
+	in := claim.PlanInput{
+		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.prints.of, World: world{b, id}, Limits: limits{},
+		ClusterOverrides: b.Policies.ClusterOverrides(),
+	}
+	if id.Namespace != "" {
+		in.Overrides = b.Policies.Overrides(id.Namespace)
+		in.Namespace = b.namespaceMeta(id.Namespace)
+	}
+	if exists {
+		var err error
+		if in.Previous, in.Number, err = b.previous(ctx, bundle.Ref.UID); err != nil {
+			return plan{}, fmt.Errorf("read the content that bundle %s has: %w", id, err)
+		}
+		in.Confirmed = b.confirmed(bundle.Ref.UID)
+	}
+	return plan{in: in, from: from, intent: intent, namespaced: id.Namespace != ""}, nil
 }
 
 // confirmed tells of tombstones that the Bundle's latest Revision carries whether all
@@ -124,6 +134,23 @@ type plan struct {
 	out    claim.PlanOutput
 	from   origin
 	intent *claim.Intent
+	// namespaced: the Bundle is in a namespace.
+	namespaced bool
+}
+
+// homeless tells whether nothing is known of the namespace of what is claimed.
+func (p plan) homeless() bool {
+	return p.namespaced && p.in.Namespace == nil && len(p.in.Claimed) > 0
+}
+
+// spec that the Bundle is to have, in place of the old one.
+func (p plan) spec(old v1alpha1.BundleSpec) v1alpha1.BundleSpec {
+	old.Source, old.Group = p.from.source, p.from.group
+	if p.intent != nil {
+		s := p.intent.Spec
+		old.Placement, old.ConflictResolution, old.Removal, old.WhenUnfit = s.Placement, s.ConflictResolution, s.Removal, s.WhenUnfit
+	}
+	return old
 }
 
 func (b *Binder) carryOut(ctx context.Context, id claim.BundleID, bundle state.Bundle, exists bool, p plan) error {
@@ -232,12 +259,7 @@ func (b *Binder) unsynced(in claim.PlanInput) (schema.GroupKind, bool) {
 
 // writeBundle makes the Bundle, or brings its spec to what the source wants.
 func (b *Binder) writeBundle(ctx context.Context, id claim.BundleID, old state.Bundle, p plan) (state.Bundle, error) {
-	spec := old.Spec
-	spec.Source, spec.Group = p.from.source, p.from.group
-	if p.intent != nil {
-		s := p.intent.Spec
-		spec.Placement, spec.ConflictResolution, spec.Removal, spec.WhenUnfit = s.Placement, s.ConflictResolution, s.Removal, s.WhenUnfit
-	}
+	spec := p.spec(old.Spec)
 	if old.Ref.UID == "" {
 		if p.intent == nil {
 			return old, errMoved

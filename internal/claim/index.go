@@ -3,6 +3,7 @@ package claim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +76,33 @@ func (x *Index) SetCluster(policies []*v1alpha1.ClusterPropagationPolicy) {
 		set.add(Compile(v1alpha1.SourceClusterPropagationPolicy, &p.ObjectMeta, &p.Spec))
 	}
 	x.cluster = set
+}
+
+// Clone gives an index of the same policies that changes apart from this one.
+func (x *Index) Clone() Index {
+	out := Index{cluster: x.cluster.clone()}
+	for ns, set := range x.namespaced {
+		if out.namespaced == nil {
+			out.namespaced = make(map[string]*policySet, len(x.namespaced))
+		}
+		out.namespaced[ns] = set.clone()
+	}
+	return out
+}
+
+func (s *policySet) clone() *policySet {
+	if s == nil {
+		return nil
+	}
+	out := &policySet{all: maps.Clone(s.all), kinds: make(map[schema.GroupKind]*choosers, len(s.kinds))}
+	for gk, c := range s.kinds {
+		one := &choosers{open: maps.Clone(c.open), named: make(map[string]map[string]*Policy, len(c.named))}
+		for name, set := range c.named {
+			one.named[name] = maps.Clone(set)
+		}
+		out.kinds[gk] = one
+	}
+	return out
 }
 
 // Set the policy of that kind and name, or take it out when now is nil, and give what it

@@ -7,6 +7,8 @@
 package command
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"atoll.dev/atoll/internal/command/accept"
@@ -16,13 +18,19 @@ import (
 	"atoll.dev/atoll/internal/command/explain"
 	"atoll.dev/atoll/internal/command/get"
 	"atoll.dev/atoll/internal/command/join"
+	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/command/remove"
 	"atoll.dev/atoll/internal/command/restore"
+	"atoll.dev/atoll/internal/command/schedule"
 	"atoll.dev/atoll/internal/command/tenant"
 	"atoll.dev/atoll/internal/command/token"
 	"atoll.dev/atoll/internal/command/version"
 	"atoll.dev/atoll/internal/profile"
 )
+
+// IsAnswer tells whether the error is none, but an answer that has been printed and has
+// an exit code of its own, 2: something would change.
+func IsAnswer(err error) bool { return errors.Is(err, plan.Changes) }
 
 // New makes the command `atoll`.
 func New() *cobra.Command {
@@ -45,7 +53,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		look:     {get.NewCommand(flags), explain.NewCommand(flags)},
+		look:     {get.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand()},
 		clusters: {token.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {

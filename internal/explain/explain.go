@@ -535,11 +535,11 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 		if content == nil || view.Name == "" || row.Spec.Phase == atoll.RowRemoving {
 			continue
 		}
-		rules, variant := render.Rules(content, view)
+		_, variant := render.Rules(content, view)
 		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals})
 		p, ok := known[key]
 		if !ok {
-			_, p = render.Render(content, render.Input{Rules: rules, Cluster: &view, Assigned: row.Spec.Assigned, Ordinals: row.Spec.Ordinals})
+			_, p, _ = render.Row(content, row.Spec, view)
 			known[key] = p
 		}
 		out[cluster] = p

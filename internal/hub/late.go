@@ -18,7 +18,7 @@ type lateParts struct {
 func newLateParts() *lateParts {
 	l := &lateParts{}
 	l.plugin = admission.New(admission.Options{
-		Own: apiserver.Own,
+		Own: apiserver.Own, Foretell: l.foretell,
 		Hub: func() (admission.Hub, bool) {
 			p, ok := l.parts.Get()
 			if !ok {
@@ -58,6 +58,10 @@ func (l *lateParts) handlers(next http.Handler) http.Handler {
 		}
 		if r.URL.Path == explainPath {
 			l.serveExplain(w, r)
+			return
+		}
+		if r.URL.Path == planPath {
+			l.servePlan(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -46,6 +46,10 @@ var layers = []layer{
 		why: "who places what is asked by the hub and on laptops alike: a core that stands on render and interpret",
 	},
 	{
+		name: "plan", packages: []string{"internal/plan", "internal/offline"}, below: []string{"api", "vocabulary", "cores", "claim"},
+		why: "what would be is said by the functions that act, on a hub and on a laptop: nothing here reads or writes anything",
+	},
+	{
 		name: "trust", packages: []string{"internal/trust/..."}, below: []string{"api", "vocabulary", "wire"},
 		why: "tokens and certificates are used by hub, agent and CLI alike",
 	},
@@ -91,7 +95,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "trust", "state", "explain", "reconcilers", "gateway", "peer", "apiserver", "admission", "agent"},
+		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "gateway", "peer", "apiserver", "admission", "agent"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
@@ -103,8 +107,12 @@ var layers = []layer{
 		why: "the command is a thin shell over the agent",
 	},
 	{
-		name: "client", packages: []string{"internal/command/client", "internal/command/output"}, below: []string{"api", "vocabulary"},
+		name: "client", packages: []string{"internal/command/client", "internal/command/output", "internal/command/files"}, below: []string{"api", "vocabulary"},
 		why: "what the commands share: how to reach a cluster and how to print",
+	},
+	{
+		name: "planning commands", packages: []string{"internal/command/plan", "internal/command/schedule"}, below: []string{"api", "vocabulary", "cores", "claim", "plan", "client"},
+		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
 		name: "commands", packages: []string{"internal/command/..."}, below: []string{"api", "vocabulary", "trust", "client", "deploy"},
@@ -115,7 +123,7 @@ var layers = []layer{
 		why: "manifests, embedded",
 	},
 	{
-		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "agent command", "client", "profile"},
+		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "agent command", "client", "profile"},
 		why: "the root only mounts",
 	},
 	{

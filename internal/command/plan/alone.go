@@ -1,0 +1,24 @@
+package plan
+
+import (
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/offline"
+	"atoll.dev/atoll/internal/plan"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// changeOf a Bundle that comes of nothing: every cluster that is chosen gets a row.
+func changeOf(b *offline.Bundle) plan.Change {
+	c := plan.Change{
+		ID: b.ID, Source: b.Source, New: true, Revision: "files", Content: b.Content,
+		After: map[string]atoll.RowSpec{}, Decision: b.Decision, Problems: b.Problems,
+	}
+	for i := range b.Decision.Verdicts {
+		v := &b.Decision.Verdicts[i]
+		if v.Outcome == schedule.Placed {
+			share := b.Shares.Shares[v.Cluster]
+			c.After[v.Cluster] = atoll.RowSpec{Revision: c.Revision, Phase: atoll.RowActive, Assigned: share.Replicas, Ordinals: share.Ordinals}
+		}
+	}
+	return c
+}

@@ -1,0 +1,197 @@
+// Package plan is the command `atoll plan`: what would change if files were applied or
+// deleted.
+//
+// Contract: nothing is written. With --state live every object is offered to the hub as a
+// dry run, as the user who asks and as kubectl would apply it, so that what would be
+// refused is refused in the hub's words, and the hub then answers with the functions that
+// act. Without, files alone are decided over, as `atoll schedule` does.
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/files"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/offline"
+	"atoll.dev/atoll/internal/plan"
+)
+
+// path under which the hub answers.
+const path = "/atoll/v1alpha1/plan"
+
+// Changes is the error of a plan that changes something, or of which something is
+// refused. It is no failure, and has its own exit code.
+var Changes = errors.New("something would change")
+
+type options struct {
+	flags  *client.Flags
+	files  files.Names
+	delete files.Names
+	format output.Format
+	state  string
+	all    bool
+}
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE|DIR... [--state live]",
+		Short: "Tell what would change in which cluster, before anything is written",
+		Long: `Tell what would change in which cluster, before anything is written.
+
+The files hold templates, policies, overrides and Clusters as they would be. With
+--state live they are laid over what the hub has: each is offered to the hub as a dry
+run, so that what would be refused is told, and the hub answers what would come of the
+rest, with the functions that act: rows added (+), removed (-) and changed (~), replicas
+and fields in each cluster, and removals that would wait for a confirmation. It is
+foretold as if every cluster that can be reached did what it is told and were healthy
+with it. You are told of what you may get. Values of Secrets are never shown.
+
+Without --state nothing is asked: the plan is that of the files alone, over nothing.
+
+--delete names objects that would be deleted, in files as for -f; an object in -f that
+has a metadata.deletionTimestamp counts as deleted too.
+
+The exit code is 0 if nothing would change, 2 if something would or is refused, and 1 if
+the plan could not be made.`,
+		Example: `  atoll plan -f shop/ --state live
+  atoll plan -f policy.yaml --state live -o json
+  atoll plan --delete old.yaml --state live
+  atoll plan -f fleet/ -R`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	o.files.AddTo(cmd.Flags())
+	o.delete.AddAs(cmd.Flags(), "delete", "files or directories of objects that would be deleted; may be given more than once")
+	cmd.Flags().StringVar(&o.state, "state", "", "live: over what the hub has (default: over nothing)")
+	cmd.Flags().BoolVar(&o.all, "all", false, "leave nothing of a large fleet to a count")
+	o.format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
+	if o.state != "" && o.state != "live" {
+		return fmt.Errorf("--state %s: it is live, or left out", o.state)
+	}
+	objects, deleted, err := o.read(in)
+	if err != nil {
+		return err
+	}
+	if o.state == "live" {
+		return o.live(ctx, out, objects, deleted)
+	}
+	if len(deleted) > 0 {
+		return errors.New("what would be deleted is planned over what is there: add --state live")
+	}
+	p, err := o.alone(objects)
+	if err != nil {
+		return err
+	}
+	return o.print(out, p, func() string { return p.Text(o.all) })
+}
+
+func (o *options) read(in io.Reader) (objects, deleted []*unstructured.Unstructured, err error) {
+	if !o.delete.Given() || o.files.Given() {
+		if objects, err = o.files.Read(in); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.delete.Given() {
+		if deleted, err = o.delete.Read(in); err != nil {
+			return nil, nil, err
+		}
+	}
+	kept := objects[:0]
+	for _, u := range objects {
+		if u.GetDeletionTimestamp() != nil {
+			deleted = append(deleted, u)
+		} else {
+			kept = append(kept, u)
+		}
+	}
+	return kept, deleted, nil
+}
+
+// alone is the plan of the files over nothing.
+func (o *options) alone(objects []*unstructured.Unstructured) (plan.Plan, error) {
+	namespace := o.flags.Namespace
+	if namespace == "" {
+		namespace = "default"
+	}
+	w, err := offline.New(objects, namespace)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	bundles, unplaced, err := w.Decide(time.Time{})
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	in := plan.Input{ViewsAfter: map[string]atoll.ClusterView{}}
+	for _, c := range w.Clusters() {
+		in.ViewsAfter[c.Name] = atoll.ViewOf(c)
+	}
+	for i := range bundles {
+		in.Bundles = append(in.Bundles, changeOf(&bundles[i]))
+	}
+	for _, u := range unplaced {
+		if u.Key.Kind != "Namespace" {
+			in.Unplaced = append(in.Unplaced, plan.Unplaced(u))
+		}
+	}
+	return plan.Of(in), nil
+}
+
+// print the plan, and tell by the error whether it changes anything.
+func (o *options) print(out io.Writer, p plan.Plan, text func() string) error {
+	done, err := o.format.Structured(out, p)
+	if !done {
+		_, err = io.WriteString(out, text())
+	}
+	if err == nil && (p.Changes || len(p.Refused) > 0) {
+		return Changes
+	}
+	return err
+}
+
+// live is the plan over what the hub has.
+func (o *options) live(ctx context.Context, out io.Writer, objects, deleted []*unstructured.Unstructured) error {
+	c, err := o.flags.Connect()
+	if err != nil {
+		return err
+	}
+	body, err := (&trial{cluster: c, mapper: c.Mapper()}).run(ctx, objects, deleted)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("ask for the plan: %w", err)
+	}
+	answer, err := c.Kube.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Raw()
+	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
+		return fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
+	}
+	if err != nil {
+		return c.Explain(err)
+	}
+	var p plan.Plan
+	if err := json.Unmarshal(answer, &p); err != nil {
+		return fmt.Errorf("%s answered with what is no plan; is this the kubeconfig of a hub? %w", c.Config.Host, err)
+	}
+	return o.print(out, p, func() string { return p.Text(o.all) })
+}

@@ -1,0 +1,81 @@
+// Package schedule is the command `atoll schedule`: where files alone would be placed.
+//
+// Contract: no hub is asked and nothing is written; the functions that act on a hub
+// decide. Equal files give equal output, byte for byte, whatever their order.
+package schedule
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"atoll.dev/atoll/internal/command/files"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/offline"
+)
+
+type options struct {
+	files     files.Names
+	format    output.Format
+	namespace string
+	at        string
+}
+
+// NewCommand makes the command.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "schedule -f FILE|DIR...",
+		Short: "Tell from files alone where they would be placed, as JSON",
+		Long: `Tell from files alone where they would be placed, as JSON.
+
+The files hold Clusters, policies, overrides and templates. No hub is asked: the same
+functions decide that decide on a hub. Equal files give equal output, so that it can be
+compared in a pipeline with what was approved.
+
+A Cluster that does not say spec.accepted counts as accepted. What only a hub can tell is
+not looked at: who may write what, and what members report. Among clusters of equal
+claims a hub may choose another one, since it breaks ties by UIDs that files do not have.`,
+		Example: `  atoll schedule -f clusters.yaml -f shop/
+  atoll schedule -f fleet/ -R | jq '.bundles[].clusters[] | select(.outcome == "Placed")'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.InOrStdin(), cmd.OutOrStdout()) },
+	}
+	o.files.AddTo(cmd.Flags())
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	cmd.Flags().StringVar(&o.at, "at", "", "decide as of this time, RFC 3339 (default: before anything expires)")
+	o.format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func (o *options) run(in io.Reader, out io.Writer) error {
+	var now time.Time
+	if o.at != "" {
+		var err error
+		if now, err = time.Parse(time.RFC3339, o.at); err != nil {
+			return fmt.Errorf("--at: %w", err)
+		}
+	}
+	objects, err := o.files.Read(in)
+	if err != nil {
+		return err
+	}
+	w, err := offline.New(objects, o.namespace)
+	if err != nil {
+		return err
+	}
+	bundles, unplaced, err := w.Decide(now)
+	if err != nil {
+		return err
+	}
+	result := offline.ResultOf(bundles, unplaced)
+	if !o.format.Is("yaml") {
+		if err := o.format.Set("json"); err != nil {
+			return err
+		}
+	}
+	_, err = o.format.Structured(out, result)
+	return err
+}

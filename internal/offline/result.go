@@ -1,0 +1,122 @@
+package offline
+
+import (
+	"slices"
+	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// Result of `atoll schedule`: what programs read, and golden files hold.
+type Result struct {
+	// Bundles by namespace and name.
+	Bundles []BundleResult `json:"bundles"`
+	// Unplaced templates, by key.
+	Unplaced []UnplacedResult `json:"unplaced,omitempty"`
+}
+
+// BundleResult is one Bundle and where it goes.
+type BundleResult struct {
+	// Namespace is empty for a ClusterBundle.
+	Namespace string       `json:"namespace,omitempty"`
+	Name      string       `json:"name"`
+	Source    SourceResult `json:"source"`
+	// Items by key.
+	Items []ItemResult `json:"items"`
+	// NoFit: no cluster fits. Unmet says which minimum of the spread cannot be had.
+	NoFit bool   `json:"noFit,omitempty"`
+	Unmet string `json:"unmet,omitempty"`
+	// Clusters, all of them, by name.
+	Clusters []ClusterResult `json:"clusters"`
+	// Unscheduled replicas that have no place, by item.
+	Unscheduled map[string]int64 `json:"unscheduled,omitempty"`
+}
+
+// SourceResult is the policy or annotation that a Bundle comes from.
+type SourceResult struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// ItemResult is one object of a Bundle.
+type ItemResult struct {
+	Key string `json:"key"`
+	// Why the source places it; empty for a dependency.
+	Why        string `json:"why,omitempty"`
+	Dependency bool   `json:"dependency,omitempty"`
+	// Problem says why it cannot be sent.
+	Problem string `json:"problem,omitempty"`
+}
+
+// ClusterResult is the verdict on one cluster.
+type ClusterResult struct {
+	Cluster string           `json:"cluster"`
+	Outcome schedule.Outcome `json:"outcome"`
+	// Filter that refuses the cluster, and why.
+	Filter string `json:"filter,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Score of a cluster among which was chosen, of 1,000,000.
+	Score int64 `json:"score,omitempty"`
+	// Replicas by item, of items whose replicas are divided.
+	Replicas map[string]int64 `json:"replicas,omitempty"`
+}
+
+// UnplacedResult is a template that nobody places, and why.
+type UnplacedResult struct {
+	Key string `json:"key"`
+	Why string `json:"why"`
+}
+
+// ResultOf what a World came to.
+func ResultOf(bundles []Bundle, unplaced []Unplaced) Result {
+	out := Result{Bundles: []BundleResult{}}
+	for i := range bundles {
+		out.Bundles = append(out.Bundles, resultOf(&bundles[i]))
+	}
+	for _, u := range unplaced {
+		out.Unplaced = append(out.Unplaced, UnplacedResult{Key: u.Key.String(), Why: u.Why})
+	}
+	return out
+}
+
+func resultOf(b *Bundle) BundleResult {
+	out := BundleResult{
+		Namespace: b.ID.Namespace, Name: b.ID.Name, Source: SourceResult{Kind: b.Source.Kind, Name: b.Source.Name},
+		NoFit: b.Decision.NoFit, Unmet: b.Decision.Unmet, Items: b.items(), Clusters: []ClusterResult{},
+	}
+	for i := range b.Decision.Verdicts {
+		v := &b.Decision.Verdicts[i]
+		c := ClusterResult{Cluster: v.Cluster, Outcome: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Score}
+		if v.Outcome == schedule.Placed {
+			c.Replicas = b.Shares.Shares[v.Cluster].Replicas
+		}
+		out.Clusters = append(out.Clusters, c)
+	}
+	for _, s := range b.Shares.Short {
+		if out.Unscheduled == nil {
+			out.Unscheduled = map[string]int64{}
+		}
+		out.Unscheduled[s.Key.String()] = s.Unplaced
+	}
+	return out
+}
+
+// items of the content, and what cannot be one.
+func (b *Bundle) items() []ItemResult {
+	problems := map[atoll.ItemKey]string{}
+	for _, p := range b.Problems {
+		problems[p.Key] = p.Err.Error()
+	}
+	out := []ItemResult{}
+	for i := range b.Content.Items {
+		item := &b.Content.Items[i]
+		out = append(out, ItemResult{Key: item.Key.String(), Why: b.Why[item.Key], Dependency: item.Dependency, Problem: problems[item.Key]})
+		delete(problems, item.Key)
+	}
+	for key, problem := range problems {
+		out = append(out, ItemResult{Key: key.String(), Why: b.Why[key], Problem: problem})
+	}
+	slices.SortFunc(out, func(a, b ItemResult) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}

@@ -1,0 +1,118 @@
+package offline
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/crds"
+)
+
+// schemas of Atoll's kinds, by kind, as the hub installs them.
+type schemas map[string]kindSchema
+
+type kindSchema struct {
+	namespaced bool
+	schema     spec.Schema
+}
+
+func readSchemas() (schemas, error) {
+	files, err := fs.Glob(crds.Files, "atoll.dev_*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("read Atoll's schemas: %w", err)
+	}
+	out := schemas{}
+	for _, f := range files {
+		var crd struct {
+			Spec struct {
+				Names    struct{ Kind string }
+				Scope    string
+				Versions []struct {
+					Schema struct {
+						OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
+					}
+				}
+			}
+		}
+		text, err := crds.Files.ReadFile(f)
+		if err == nil {
+			err = yaml.Unmarshal(text, &crd)
+		}
+		if err != nil || len(crd.Spec.Versions) != 1 {
+			return nil, fmt.Errorf("read Atoll's schema %s: %d versions, %w", f, len(crd.Spec.Versions), err)
+		}
+		one := kindSchema{namespaced: crd.Spec.Scope == "Namespaced"}
+		raw, err := utiljson.Marshal(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
+		if err == nil {
+			err = utiljson.Unmarshal(raw, &one.schema)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read Atoll's schema %s: %w", f, err)
+		}
+		out[crd.Spec.Names.Kind] = one
+	}
+	return out, nil
+}
+
+// typed reads an object of Atoll's API as a T, as the hub would store it: with defaults,
+// and with an error that names every field that is unknown or has no valid value.
+func typed[T any](s schemas, u *unstructured.Unstructured) (*T, error) {
+	k, ok := s[u.GetKind()]
+	if !ok {
+		return nil, fmt.Errorf("atoll.dev has no kind %s", u.GetKind())
+	}
+	obj := runtime.DeepCopyJSON(u.Object)
+	fill(obj, &k.schema)
+	var errs []error
+	for _, err := range validate.NewSchemaValidator(&k.schema, nil, "", strfmt.Default).Validate(obj).Errors {
+		errs = append(errs, err)
+	}
+	var out T
+	if len(errs) == 0 {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj, &out, true); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", u.GetKind(), strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), err)
+	}
+	return &out, nil
+}
+
+// fill in what the schema says is there when it is not stated.
+func fill(v any, s *spec.Schema) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, p := range s.Properties {
+			if _, has := v[name]; !has && p.Default != nil {
+				v[name] = runtime.DeepCopyJSONValue(p.Default)
+			}
+			if child, has := v[name]; has {
+				fill(child, &p)
+			}
+		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+			for name := range v {
+				fill(v[name], s.AdditionalProperties.Schema)
+			}
+		}
+	case []any:
+		if s.Items == nil || s.Items.Schema == nil {
+			return
+		}
+		for i := range v {
+			fill(v[i], s.Items.Schema)
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// Input is what is, and what would be, of every Bundle that would be touched.
+type Input struct {
+	Bundles []Change
+	// Visible tells what items the asker may read, and Known what Bundles; nil: all.
+	Visible func(atoll.ItemKey) bool
+	Known   func(claim.BundleID) bool
+	// Views of clusters as they are and as they would be, by name.
+	ViewsBefore, ViewsAfter map[string]atoll.ClusterView
+	// Unplaced templates among those that would be written, and why.
+	Unplaced []Unplaced
+	// More Bundles that were not looked at.
+	More int
+	// Holding is why the hub holds after a rewind; empty: it does not.
+	Holding string
+}
+
+// Change of one Bundle.
+type Change struct {
+	ID     claim.BundleID
+	Source v1alpha1.BundleSource
+	New    bool
+	// Revision that rows are to reach, and its content.
+	Revision string
+	Content  *atoll.Content
+	// Contents of the revisions that rows are at, by name.
+	Contents      map[string]*atoll.Content
+	Before, After map[string]atoll.RowSpec
+	Decision      schedule.Decision
+	Held          *rollout.Plan
+	Waiting       []rollout.Wait
+	Problems      []claim.Problem
+	// Waits says why nothing more is known.
+	Waits string
+}
+
+// Plan is what would change.
+type Plan struct {
+	// Changes: something would.
+	Changes bool     `json:"changes"`
+	Bundles []Bundle `json:"bundles"`
+	// Hidden counts Bundles that would change and that the asker may not know.
+	Hidden int `json:"hidden,omitempty"`
+	// More Bundles were not looked at, since there are too many.
+	More     int        `json:"more,omitempty"`
+	Unplaced []Unplaced `json:"unplaced,omitempty"`
+	// Refused objects: the hub would not take them.
+	Refused []Refusal `json:"refused,omitempty"`
+	// Unchecked objects were not offered to the hub's admission, and why.
+	Unchecked []Refusal `json:"unchecked,omitempty"`
+	// Holding is why the hub would carry nothing out now.
+	Holding string `json:"holding,omitempty"`
+}
+
+// Refusal of an object.
+type Refusal struct {
+	Object string `json:"object"`
+	Why    string `json:"why"`
+}
+
+// Unplaced is a template that nobody would place.
+type Unplaced struct {
+	Key atoll.ItemKey `json:"key"`
+	Why string        `json:"why"`
+}
+
+// Bundle that would change.
+type Bundle struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Source such as "PropagationPolicy web".
+	Source string `json:"source"`
+	New    bool   `json:"new,omitempty"`
+	// Rows that would change, by cluster, and how many would not.
+	Rows      []Row `json:"rows,omitempty"`
+	Unchanged int   `json:"unchanged,omitempty"`
+	// NoFit: no cluster would fit; what runs is kept. Unmet says which minimum of the
+	// spread could not be had.
+	NoFit bool   `json:"noFit,omitempty"`
+	Unmet string `json:"unmet,omitempty"`
+	// Held removals would wait for a confirmation.
+	Held []string `json:"held,omitempty"`
+	// Problems with items that could not be sent.
+	Problems []Refusal `json:"problems,omitempty"`
+	Waits    string    `json:"waits,omitempty"`
+}
+
+// RowChange says what would become of a row.
+type RowChange string
+
+// The changes.
+const (
+	Added   RowChange = "Added"
+	Removed RowChange = "Removed"
+	Changed RowChange = "Changed"
+)
+
+// Row of a Bundle in one cluster.
+type Row struct {
+	Cluster string    `json:"cluster"`
+	Change  RowChange `json:"change"`
+	// Why the cluster is chosen or left.
+	Why string `json:"why,omitempty"`
+	// Orphaned: what is removed is only forgotten.
+	Orphaned bool `json:"orphaned,omitempty"`
+	// Waits for something even when all that can be reached does what it is told.
+	Waits string `json:"waits,omitempty"`
+	// Replicas assigned, by item, where they would change.
+	Replicas map[string]Replicas `json:"replicas,omitempty"`
+	// Items that would come, change or go in a cluster that stays.
+	Items []Item `json:"items,omitempty"`
+}
+
+// Replicas before and after; nil: there is no such share.
+type Replicas struct {
+	Before *int64 `json:"before,omitempty"`
+	After  *int64 `json:"after,omitempty"`
+}
+
+// Item that would change in one cluster.
+type Item struct {
+	Key    atoll.ItemKey `json:"key"`
+	Change RowChange     `json:"change"`
+	Fields []Field       `json:"fields,omitempty"`
+	// Error says why it could not be rendered: the cluster would keep what it has.
+	Error string `json:"error,omitempty"`
+}
+
+// Of what would be, what changes.
+func Of(in Input) Plan {
+	p := Plan{Bundles: []Bundle{}, More: in.More, Holding: in.Holding}
+	for _, u := range in.Unplaced {
+		if in.sees(u.Key) {
+			p.Unplaced = append(p.Unplaced, u)
+		}
+	}
+	for i := range in.Bundles {
+		c := &in.Bundles[i]
+		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}}).bundle()
+		switch {
+		case len(b.Rows)+len(b.Held)+len(b.Problems) == 0 && b.Waits == "" && !b.NoFit:
+		case in.Known != nil && !in.Known(c.ID):
+			p.Hidden++
+			p.Changes = p.Changes || len(b.Rows) > 0
+		default:
+			p.Bundles = append(p.Bundles, b)
+			p.Changes = p.Changes || len(b.Rows) > 0
+		}
+	}
+	slices.SortFunc(p.Bundles, func(a, b Bundle) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return p
+}
+
+func (in *Input) sees(key atoll.ItemKey) bool { return in.Visible == nil || in.Visible(key) }
+
+// comparing of one Bundle.
+type comparing struct {
+	*Change
+	in *Input
+	// known comparisons of rows, by what is rendered on both sides.
+	known map[string][]Item
+}
+
+func (c *comparing) bundle() Bundle {
+	b := Bundle{
+		Namespace: c.ID.Namespace, Name: c.ID.Name, Source: c.Source.Kind + " " + c.Source.Name, New: c.New,
+		NoFit: c.Decision.NoFit && c.Content != nil && len(c.Content.Items) > 0, Unmet: c.Decision.Unmet, Waits: c.Waits,
+	}
+	for _, p := range c.Problems {
+		if p.Key.Kind == "" || c.in.sees(p.Key) && !p.Key.IsSecret() {
+			b.Problems = append(b.Problems, Refusal{strings.TrimPrefix(p.Key.Kind+"/"+p.Key.Name, "/"), p.Err.Error()})
+		} else {
+			b.Problems = append(b.Problems, Refusal{"an object", "cannot be sent; an Event on it would say why"})
+		}
+	}
+	if c.Held != nil {
+		b.Held = c.held()
+	}
+	waits := map[string]string{}
+	for _, w := range c.Waiting {
+		waits[w.Cluster] = w.For
+	}
+	clusters := maps.Clone(c.Before)
+	if clusters == nil {
+		clusters = map[string]atoll.RowSpec{}
+	}
+	maps.Copy(clusters, c.After)
+	for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
+		if row, changes := c.row(cluster); changes {
+			if c.seesAll() {
+				row.Waits = waits[cluster]
+			}
+			b.Rows = append(b.Rows, row)
+		} else {
+			b.Unchanged++
+		}
+	}
+	return b
+}
+
+// seesAll tells whether the asker may read all that the Bundle would hold or remove.
+func (c *comparing) seesAll() bool {
+	if c.Content == nil {
+		return true
+	}
+	return !slices.ContainsFunc(c.Content.Items, func(i atoll.Item) bool { return !c.in.sees(i.Key) }) &&
+		!slices.ContainsFunc(c.Content.Tombstones, func(t atoll.Tombstone) bool { return !c.in.sees(t.Key) })
+}
+
+// held removals, as far as the asker may read what they are of.
+func (c *comparing) held() []string {
+	if c.seesAll() {
+		return c.Held.Lines
+	}
+	return []string{atoll.RowRemovalHeld + ": removals of items that you may not all read"}
+}
+
+// going tells rows that are on their way out, or out already.
+func going(row atoll.RowSpec, has bool) bool {
+	return !has || row.Phase == atoll.RowRemoving || row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld
+}
+
+func (c *comparing) row(cluster string) (Row, bool) {
+	was, had := c.Before[cluster]
+	is, has := c.After[cluster]
+	out := Row{Cluster: cluster}
+	if v, ok := c.Decision.Verdict(cluster); ok {
+		out.Why = v.Reason
+	}
+	switch gone, goes := going(was, had), going(is, has); {
+	case gone && goes:
+		return out, false
+	case goes:
+		out.Change, out.Orphaned = Removed, c.Content != nil && c.Content.Removal == v1alpha1.RemoveOrphan
+		out.Replicas = c.replicas(was, atoll.RowSpec{})
+		return out, true
+	case gone:
+		out.Change, out.Why = Added, ""
+		out.Replicas, out.Items = c.replicas(atoll.RowSpec{}, is), c.items(cluster, nil, &is)
+		return out, true
+	}
+	out.Change, out.Replicas, out.Items = Changed, c.replicas(was, is), c.items(cluster, &was, &is)
+	return out, len(out.Replicas)+len(out.Items) > 0
+}
+
+func (c *comparing) replicas(was, is atoll.RowSpec) (out map[string]Replicas) {
+	for item := range was.Assigned {
+		c.share(&out, item, was, is)
+	}
+	for item := range is.Assigned {
+		c.share(&out, item, was, is)
+	}
+	return out
+}
+
+func (c *comparing) share(out *map[string]Replicas, item string, was, is atoll.RowSpec) {
+	key, err := atoll.ParseItemKey(item)
+	before, had := was.Assigned[item]
+	after, has := is.Assigned[item]
+	if err != nil || !c.in.sees(key) || had && has && before == after {
+		return
+	}
+	var r Replicas
+	if had {
+		r.Before = &before
+	}
+	if has {
+		r.After = &after
+	}
+	if *out == nil {
+		*out = map[string]Replicas{}
+	}
+	(*out)[item] = r
+}
+
+// items that a row would change in its cluster. Rows that render the same on both sides
+// share the result.
+func (c *comparing) items(cluster string, was, is *atoll.RowSpec) []Item {
+	before, beforeKey := c.side(was, c.in.ViewsBefore[cluster])
+	after, afterKey := c.side(is, c.in.ViewsAfter[cluster])
+	if out, ok := c.known[beforeKey+" "+afterKey]; ok {
+		return out
+	}
+	out := c.compare(before, after)
+	c.known[beforeKey+" "+afterKey] = out
+	return out
+}
+
+// side of a comparison: what the row renders, and what that follows from.
+func (c *comparing) side(row *atoll.RowSpec, view atoll.ClusterView) ([]atoll.Rendered, string) {
+	if row == nil {
+		return nil, ""
+	}
+	content := c.Contents[row.Revision]
+	if row.Revision == c.Revision {
+		content = c.Content
+	}
+	if content == nil {
+		return nil, ""
+	}
+	items, _, _ := render.Row(content, *row, view)
+	hashes := make([]string, 0, len(items))
+	for i := range items {
+		hashes = append(hashes, items[i].Key.String(), items[i].Hash)
+	}
+	return items, atoll.HashJSON(hashes)
+}
+
+func (c *comparing) compare(before, after []atoll.Rendered) (out []Item) {
+	old := map[atoll.ItemKey]*atoll.Rendered{}
+	for i := range before {
+		old[before[i].Key] = &before[i]
+	}
+	for i := range after {
+		now := &after[i]
+		was := old[now.Key]
+		delete(old, now.Key)
+		switch {
+		case !c.in.sees(now.Key) || was != nil && was.Hash == now.Hash:
+		case was == nil:
+			out = append(out, Item{Key: now.Key, Change: Added, Error: now.Error})
+		case now.Error != "":
+			out = append(out, Item{Key: now.Key, Change: Changed, Error: now.Error})
+		default:
+			out = append(out, Item{Key: now.Key, Change: Changed, Fields: fieldsOf(was, now)})
+		}
+	}
+	for key := range old {
+		if c.in.sees(key) {
+			out = append(out, Item{Key: key, Change: Removed})
+		}
+	}
+	slices.SortFunc(out, func(a, b Item) int { return a.Key.Compare(b.Key) })
+	return out
+}

@@ -1,0 +1,11 @@
+package render
+
+import "atoll.dev/atoll/internal/atoll"
+
+// Row gives what a cluster gets of the content by a row of its own, as Render does, and
+// the variant that the row is of now.
+func Row(content *atoll.Content, row atoll.RowSpec, c atoll.ClusterView) (items []atoll.Rendered, notes []Provenance, variant string) {
+	rules, variant := Rules(content, c)
+	items, notes = Render(content, Input{Rules: rules, Cluster: &c, Assigned: row.Assigned, Ordinals: row.Ordinals})
+	return items, notes, variant
+}
