@@ -71,9 +71,9 @@ func TestWhatIsForeseenComesAbout(t *testing.T) {
 					e.bundle(&b)
 				}
 				b.Spec.Placement = divided(b.Spec.Placement)
-				s := Supposed{Bundle: b, Revision: "web-r1", Content: m.contents["web-r1"]}
+				s := Supposed{Bundle: b, Revision: "web-1-r1", Content: m.contents["web-1-r1"]}
 				if e.content != nil {
-					s.Revision, s.Content = "web-r2", e.content
+					s.Revision, s.Content = "web-2-r2", e.content
 				}
 				with := With{Clusters: memClusters{m}, Changed: map[string]*v1alpha1.Cluster{}}
 				mark := func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"new": "yes"} }
@@ -134,7 +134,7 @@ func TestAHoldIsForeseen(t *testing.T) {
 		m.holding = true
 		b, _ := memBundles{m}.Get("web")
 		b.Spec.Placement = names("b")
-		got, err := r.Foresee(t.Context(), nil, []Supposed{{Bundle: b, Revision: "web-r1", Content: &atoll.Content{}}})
+		got, err := r.Foresee(t.Context(), nil, []Supposed{{Bundle: b, Revision: "web-1-r1", Content: &atoll.Content{}}})
 		if err != nil || !got[0].Holding || shown(got[0].After) != "a Active" {
 			t.Errorf("%v: %+v", err, got)
 		}
