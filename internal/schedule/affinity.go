@@ -192,15 +192,17 @@ func (a *selectors) expressed(c *Cluster, say bool) (refusal, bool) {
 	if a.cel == nil {
 		return r, true
 	}
-	ok, err := a.cel.Match(expr.Cluster{ClusterView: &c.ClusterView, Sets: c.Sets})
-	if ok {
+	seen := expr.Cluster{ClusterView: &c.ClusterView, Sets: c.Sets}
+	if a.cel.True(seen) {
 		return refusal{}, false
 	}
 	r.reported = len(a.cel.Properties()) > 0
-	switch {
-	case say && err != nil:
+	if !say {
+		return r, true
+	}
+	if _, err := a.cel.Match(seen); err != nil {
 		r.reason = fmt.Sprintf("the expression fails on it: %v", err)
-	case say:
+	} else {
 		r.reason = fmt.Sprintf("not true of it: %s", a.cel)
 	}
 	return r, true

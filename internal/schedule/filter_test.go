@@ -189,6 +189,7 @@ func TestRefusingAllocatesNothing(t *testing.T) {
 		"number": {Placement: fields("nodes", corev1.NodeSelectorOpGt, "1000")},
 		"apis":   {Placement: wanting("none/v1", "")},
 		"kinds":  {Kinds: []string{"none/v1/None"}},
+		"cel":    {Placement: asking("cluster.labels['env'] == 'none' || 'none' in cluster.sets")},
 	} {
 		f := terms.Compile()
 		in := Input{Bundle: "b", Placement: terms.Placement, Filter: f, Clusters: fleet, Terse: true, Now: now}
