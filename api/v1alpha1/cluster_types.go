@@ -58,8 +58,9 @@ type ClusterSpec struct {
 	Provider string `json:"provider,omitempty"`
 
 	// Taints repel placements that do not tolerate them. NoSchedule keeps new
-	// Bundles away; NoExecute also moves those that are there, after their
-	// toleration, replacements first.
+	// Bundles away; PreferNoSchedule lowers the cluster's score where a placement
+	// chooses among clusters, and does nothing where all that fit are taken; NoExecute
+	// also moves those that are there, after their toleration, replacements first.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
@@ -144,7 +145,7 @@ type Taint struct {
 	// +kubebuilder:validation:MaxLength=63
 	Value string `json:"value,omitempty"`
 	// Effect on placements that do not tolerate the taint.
-	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
 	// TimeAdded is when a NoExecute taint was added, from which tolerationSeconds
 	// count. The hub sets it when it is missing.
@@ -181,12 +182,39 @@ type ClusterStatus struct {
 	// Resources of the member, summed over its ready nodes.
 	// +optional
 	Resources ResourceSummary `json:"resources,omitempty"`
+	// Properties that the agent reports, by name: version.atoll.dev, nodes.atoll.dev,
+	// and, guessed from its nodes, provider.atoll.dev and region.atoll.dev; and the
+	// member's ClusterProperty objects (about.k8s.io), if it has any. At most 64. None
+	// steers placement unless the hub's HubSettings lists it.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	Properties []ClusterProperty `json:"properties,omitempty"`
 	// Conditions: Accepted, Joined, Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// ClusterProperty is one property; KEP-2149's name and value.
+type ClusterProperty struct {
+	// Name of the property.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Value of the property.
+	// +kubebuilder:validation:MaxLength=256
+	Value string `json:"value"`
+}
+
+// The bounds of what is kept of an agent's properties.
+const (
+	MaxProperties    = 64
+	MaxPropertyName  = 253
+	MaxPropertyValue = 256
+)
 
 // NodeSummary counts nodes.
 type NodeSummary struct {

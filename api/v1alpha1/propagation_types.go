@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -221,6 +223,21 @@ type PlacementSpec struct {
 	// ClusterAffinity narrows the clusters. Without one, all.
 	// +optional
 	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`
+	// ClusterAffinities are groups of clusters in order of preference; excludes
+	// clusterAffinity. The first group in which a cluster fits gets the Bundle, and
+	// keeps it while anything of it stays there; the next is used where all of it has
+	// to leave and nothing else fits. Which group a row came by is remembered, and
+	// failback says when a better one is used again. Where no group has a cluster that
+	// fits, what runs is kept. Other parts of the placement hold in every group.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=affinityName
+	ClusterAffinities []ClusterAffinityTerm `json:"clusterAffinities,omitempty"`
+	// Failback says when a group of clusterAffinities that comes earlier is used again.
+	// Not in Karmada, which never goes back by itself.
+	// +optional
+	Failback *Failback `json:"failback,omitempty"`
 	// ClusterSets, of which a cluster is in one at least. Empty: any cluster that the
 	// namespace may use. Not in Karmada.
 	// +optional
@@ -283,6 +300,74 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	ReplicaScheduling ReplicaScheduling `json:"replicaScheduling,omitempty"`
+}
+
+// ClusterAffinityTerm is one group of clusters.
+type ClusterAffinityTerm struct {
+	// AffinityName of the group. Rows remember it: a group that is renamed is another.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	AffinityName string `json:"affinityName"`
+
+	ClusterAffinity `json:",inline"`
+
+	// ClusterSets, of which a cluster of the group is in one at least. Empty: any.
+	// Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	ClusterSets []string `json:"clusterSets,omitempty"`
+	// CELSelector that is true of the group's clusters, as the placement's is. Not in
+	// Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	CELSelector string `json:"celSelector,omitempty"`
+}
+
+// Failback to a group that comes earlier.
+type Failback struct {
+	// Policy: Never (default) stays in the group that is in use as long as anything
+	// stays there; WhenHealthy goes back once a cluster of an earlier group has fitted
+	// and been in touch for holdTime. What runs leaves after its replacement is
+	// healthy.
+	// +optional
+	// +kubebuilder:default=Never
+	// +kubebuilder:validation:Enum=Never;WhenHealthy
+	Policy FailbackPolicy `json:"policy,omitempty"`
+	// HoldTime for WhenHealthy, from 0s to 24h. It begins anew when the hub starts
+	// again. Default 5m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="holdTime must be a duration from 0s to 24h, such as 5m"
+	HoldTime *metav1.Duration `json:"holdTime,omitempty"`
+}
+
+// FailbackPolicy of a placement.
+type FailbackPolicy string
+
+// The failback policies.
+const (
+	FailbackNever       FailbackPolicy = "Never"
+	FailbackWhenHealthy FailbackPolicy = "WhenHealthy"
+)
+
+// DefaultHoldTime is how long an earlier group has to be well when nobody says.
+const DefaultHoldTime = 5 * time.Minute
+
+// Hold is how long an earlier group has to be well before it is used again; false:
+// it is not.
+func (f *Failback) Hold() (time.Duration, bool) {
+	switch {
+	case f == nil || f.Policy != FailbackWhenHealthy:
+		return 0, false
+	case f.HoldTime == nil:
+		return DefaultHoldTime, true
+	}
+	return f.HoldTime.Duration, true
 }
 
 // ServedAPI is a kind, or all of an API version, that a cluster serves.

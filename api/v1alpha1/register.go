@@ -12,7 +12,7 @@ var GroupVersion = schema.GroupVersion{Group: "atoll.dev", Version: "v1alpha1"}
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
-		&Cluster{}, &ClusterList{},
+		&Cluster{}, &ClusterList{}, &HubSettings{}, &HubSettingsList{},
 		&PropagationPolicy{}, &PropagationPolicyList{},
 		&ClusterPropagationPolicy{}, &ClusterPropagationPolicyList{},
 		&OverridePolicy{}, &OverridePolicyList{},

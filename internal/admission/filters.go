@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,8 +23,34 @@ func (p *Plugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.
 	errs := checkSets(pl.ClusterSets, at.Child("clusterSets"))
 	errs = append(errs, p.checkCEL(pl.CELSelector, at.Child("celSelector"))...)
 	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)
+	errs = append(errs, p.checkGroups(pl, at)...)
 	if pl.ClusterAffinity != nil {
 		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), p.listed)...)
+	}
+	return errs
+}
+
+// checkGroups of fall-back.
+func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	in := at.Child("clusterAffinities")
+	if pl.ClusterAffinity != nil && len(pl.ClusterAffinities) > 0 {
+		errs = append(errs, field.Forbidden(in, "clusterAffinity and clusterAffinities exclude each other: give one of them"))
+	}
+	for i := range pl.ClusterAffinities {
+		g, one := &pl.ClusterAffinities[i], in.Index(i)
+		errs = append(errs, checkAffinity(&g.ClusterAffinity, one)...)
+		errs = append(errs, checkFieldKeys(g.FieldSelector, one.Child("fieldSelector"), p.listed)...)
+		errs = append(errs, checkSets(g.ClusterSets, one.Child("clusterSets"))...)
+		errs = append(errs, p.checkCEL(g.CELSelector, one.Child("celSelector"))...)
+	}
+	if pl.Failback != nil && len(pl.ClusterAffinities) < 2 {
+		errs = append(errs, field.Forbidden(at.Child("failback"), "there is nothing to go back to: it needs two or more clusterAffinities"))
+	}
+	if hold, back := pl.Failback.Hold(); hold < 0 || hold > 24*time.Hour {
+		errs = append(errs, field.Invalid(at.Child("failback", "holdTime"), hold.String(), "must be from 0s to 24h"))
+	} else if !back && pl.Failback != nil && pl.Failback.HoldTime != nil {
+		errs = append(errs, field.Forbidden(at.Child("failback", "holdTime"), "is for policy WhenHealthy"))
 	}
 	return errs
 }

@@ -35,6 +35,14 @@ func TestFiltersAreRefused(t *testing.T) {
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Lt, values: ['1', '2']}]}}", "operator Lt needs exactly one"},
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Exists}, {key: nodes, operator: DoesNotExist}]}}", "contradicts itself"},
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: Near, values: [x]}]}}", "Unsupported value"},
+		{"{clusterAffinities: [{affinityName: own, clusterNames: [a]}, {affinityName: cloud, celSelector: \"cluster.provider == 'aws'\", clusterSets: [burst]}], failback: {policy: WhenHealthy, holdTime: 1m}}", ""},
+		{"{clusterAffinity: {clusterNames: [a]}, clusterAffinities: [{affinityName: own}]}", "placement.clusterAffinities: Forbidden: clusterAffinity and clusterAffinities exclude each other"},
+		{"clusterAffinities: [{affinityName: own, labelSelector: {}}]", "placement.clusterAffinities[0].labelSelector: Required value"},
+		{"clusterAffinities: [{affinityName: own, celSelector: cluster.name}]", "placement.clusterAffinities[0].celSelector: Invalid value"},
+		{"clusterAffinities: [{affinityName: own}, {affinityName: b, clusterSets: [B]}]", "placement.clusterAffinities[1].clusterSets[0]: Invalid value"},
+		{"clusterAffinities: [{affinityName: own, fieldSelector: {matchExpressions: [{key: gpus, operator: Exists}]}}]", "placement.clusterAffinities[0].fieldSelector.matchExpressions[0].key: Invalid value"},
+		{"{clusterAffinities: [{affinityName: own}], failback: {policy: WhenHealthy}}", "placement.failback: Forbidden: there is nothing to go back to"},
+		{"{clusterAffinities: [{affinityName: a}, {affinityName: b}], failback: {policy: Never, holdTime: 1m}}", "placement.failback.holdTime: Forbidden: is for policy WhenHealthy"},
 		{"replicaScheduling: {weightPreference: {staticWeightList: [{weight: 1, targetCluster: {fieldSelector: {matchExpressions: [{key: gpus, operator: Exists}]}}}]}}", "staticWeightList[0].targetCluster.fieldSelector.matchExpressions[0].key"},
 	} {
 		t.Run(tc.placement, func(t *testing.T) {
@@ -59,5 +67,24 @@ func TestOverridesSeeNoProperties(t *testing.T) {
 	errs := checkFieldKeys(s, field.NewPath("fieldSelector"), unseen)
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "fieldSelector.matchExpressions[1].key") || !strings.Contains(errs[0].Error(), "label the Cluster") {
 		t.Errorf("errors %v", errs)
+	}
+}
+
+// A tenant reaches no further through a group of fall-back than through the placement
+// itself.
+func TestReachOfGroups(t *testing.T) {
+	pl := v1alpha1.PlacementSpec{ClusterAffinities: []v1alpha1.ClusterAffinityTerm{
+		{AffinityName: "own"},
+		{AffinityName: "cloud", ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo"}}, ClusterSets: []string{"burst"}},
+	}}
+	var got []string
+	for _, r := range reachOf(&pl, field.NewPath("placement")) {
+		if r.path != nil {
+			got = append(got, r.kind+r.name+" "+r.path.String())
+		}
+	}
+	want := "cluster/tokyo placement.clusterAffinities[1].clusterNames[0], set/burst placement.clusterAffinities[1].clusterSets[0]"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("reaches %q, want %s", got, want)
 	}
 }

@@ -231,9 +231,10 @@ func checkToleration(t corev1.Toleration, at *field.Path) field.ErrorList {
 		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 	}
 	switch t.Effect {
-	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute:
+	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 	default:
-		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}))
+		errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect,
+			[]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}))
 	}
 	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
 		errs = append(errs, field.Invalid(at.Child("tolerationSeconds"), *t.TolerationSeconds, "needs effect NoExecute"))

@@ -16,6 +16,8 @@ const (
 	// RowMoved: the placement lets what runs move to clusters that score better, and the
 	// one that comes does.
 	RowMoved = "MovedToBetter"
+	// RowGroupLeft: an earlier group of clusterAffinities is used again.
+	RowGroupLeft = "GroupLeft"
 	// RowEvicted: a NoExecute taint is not tolerated, or not any more.
 	RowEvicted = "Evicted"
 	// RowBundleDeleted: the Bundle, or the namespace of its templates, is deleted.

@@ -139,6 +139,12 @@ type BundleExplanation struct {
 	// NoFit: no cluster fits the placement. Nowhere: it names none, on purpose.
 	NoFit   bool `json:"noFit,omitempty"`
 	Nowhere bool `json:"nowhere,omitempty"`
+	// Group of clusterAffinities that is in use, and the earlier one that is to be used
+	// again, from when on if it stays well; without a time it is not well now.
+	Group     string     `json:"group,omitempty"`
+	FailsBack bool       `json:"failsBack,omitempty"`
+	Better    string     `json:"better,omitempty"`
+	BetterAt  *time.Time `json:"betterAt,omitempty"`
 	// Holders are the clusters that have yet to confirm that the object, which was
 	// deleted or moved away, is gone there.
 	Holders []string `json:"holders,omitempty"`
@@ -301,6 +307,10 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		Revision: b.Latest, Number: b.Numbers[b.Latest], NoFit: b.Decision.NoFit, Item: in.item(b),
 	}
 	out.Nowhere = atoll.IsNowhere(b.Spec.Placement)
+	out.Group, out.FailsBack, out.Better = b.Decision.Group, b.Decision.FailsBack, b.Decision.Better.Group
+	if out.Better != "" && !b.Decision.BetterAt.IsZero() {
+		out.BetterAt = &b.Decision.BetterAt
+	}
 	if b.Content != nil {
 		for _, i := range b.Content.Items {
 			if in.sees(i.Key) {

@@ -386,3 +386,24 @@ func TestRoomIsTold(t *testing.T) {
 		t.Errorf("of another object: %v", room)
 	}
 }
+
+// Which group of clusterAffinities is in use, and when an earlier one is again.
+func TestGroupInUse(t *testing.T) {
+	at := now.Add(5 * time.Minute)
+	for _, tc := range []struct {
+		decision schedule.Decision
+		want     string
+	}{
+		{schedule.Decision{}, ""},
+		{schedule.Decision{Group: "own"}, "Group own of its clusterAffinities is in use.\n"},
+		{schedule.Decision{Group: "cloud", FailsBack: true}, "Group cloud of its clusterAffinities is in use; one that comes before is used again once a cluster of it fits and has been in touch for the hold time.\n"},
+		{schedule.Decision{Group: "cloud", FailsBack: true, Better: schedule.Better{Group: "own", Since: now}, BetterAt: at}, "is in use; own, which comes before, is used again from " + at.UTC().Format(time.RFC3339) + " on if it stays well.\n"},
+	} {
+		x := Input{}.bundle(Bundle{Ref: enginev1.BundleRef{Namespace: "shop", Name: "web"}, Decision: tc.decision})
+		var b strings.Builder
+		Explanation{Bundles: []BundleExplanation{x}}.bundle(&b, x, false)
+		if got := b.String(); !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clusterAffinities") {
+			t.Errorf("says %q, want %q", got, tc.want)
+		}
+	}
+}

@@ -148,6 +148,9 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	if x.NoFit {
 		b.WriteString("  No cluster fits the placement; what runs is kept.\n")
 	}
+	if x.Group != "" {
+		b.WriteString("  " + x.group() + "\n")
+	}
 	for _, s := range x.Short {
 		fmt.Fprintf(b, "  %d of %d replicas of %s have no place: every cluster that fits is at its bounds; to act: the policy's owner.\n", s.Unplaced, s.Replicas, s.Item)
 	}
@@ -447,4 +450,16 @@ func (e Explanation) leftOut(b *strings.Builder) {
 	for _, s := range e.Skipped {
 		fmt.Fprintf(b, "  %s/%s: %s\n", s.Key.Kind, s.Key.Name, s.Why)
 	}
+}
+
+// group that is in use, in a sentence.
+func (x BundleExplanation) group() string {
+	s := fmt.Sprintf("Group %s of its clusterAffinities is in use", x.Group)
+	switch {
+	case x.BetterAt != nil:
+		s += fmt.Sprintf("; %s, which comes before, is used again from %s on if it stays well", x.Better, x.BetterAt.UTC().Format(time.RFC3339))
+	case x.FailsBack:
+		s += "; one that comes before is used again once a cluster of it fits and has been in touch for the hold time"
+	}
+	return s + "."
 }

@@ -37,6 +37,7 @@ type Cluster struct {
 type Selector struct {
 	text       string
 	program    cel.Program
+	quick      quick // nil: only the program knows
 	properties []string
 }
 
@@ -97,7 +98,9 @@ func compile(text string) (*Selector, error) {
 		return nil, fmt.Errorf("cannot be run: %w", err)
 	}
 	slices.Sort(r.properties)
-	return &Selector{text: text, program: program, properties: slices.Compact(r.properties)}, nil
+	return &Selector{
+		text: text, program: program, quick: quicken(checked.NativeRep().Expr()), properties: slices.Compact(r.properties),
+	}, nil
 }
 
 // firstIssue in one line.
@@ -121,6 +124,25 @@ func (s *Selector) String() string { return s.text }
 // cluster alone: it lacks a key that the expression takes for granted, or costs too
 // much.
 func (s *Selector) Match(c Cluster) (bool, error) {
+	if s.quick != nil {
+		if is := s.quick(c); is != fails {
+			return is == yes, nil
+		}
+	}
+	return s.evaluate(c)
+}
+
+// True is Match without the error's words; where expressions are simple, it allocates
+// nothing.
+func (s *Selector) True(c Cluster) bool {
+	if s.quick != nil {
+		return s.quick(c) == yes
+	}
+	ok, _ := s.evaluate(c)
+	return ok
+}
+
+func (s *Selector) evaluate(c Cluster) (bool, error) {
 	a := activations.Get().(*activation)
 	a.Cluster = c
 	v, _, err := s.program.Eval(a)
@@ -137,7 +159,10 @@ type activation struct{ Cluster }
 
 var activations = sync.Pool{New: func() any { return &activation{} }}
 
-const nameProperties = "cluster.properties"
+const (
+	nameProperties = "cluster.properties"
+	nameSets       = "cluster.sets"
+)
 
 // ResolveName is for the interpreter.
 func (a *activation) ResolveName(name string) (any, bool) {
@@ -152,7 +177,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return a.Zone, true
 	case "cluster.provider":
 		return a.Provider, true
-	case "cluster.sets":
+	case nameSets:
 		return a.Sets, true
 	case nameProperties:
 		return a.Properties, true

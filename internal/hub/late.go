@@ -33,6 +33,13 @@ func newLateParts() *lateParts {
 			}
 			return p.state.Sets, true
 		},
+		Properties: func() []string {
+			p, ok := l.parts.Get()
+			if !ok {
+				return nil
+			}
+			return p.state.Views.Listed()
+		},
 	})
 	return l
 }

@@ -2,7 +2,10 @@ package inventory
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -54,6 +57,7 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 			Summary: fmt.Sprintf("%d/%d", i.GetNodesReady(), i.GetNodesTotal()),
 		}
 		s.Resources = v1alpha1.ResourceSummary{Allocatable: quantities(i.GetAllocatable()), Requested: quantities(i.GetRequested()), Room: roomOf(i.GetRoom())}
+		s.Properties = properties(i.GetProperties())
 	}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
@@ -87,6 +91,23 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 		}
 	}
 	return s
+}
+
+// properties that an agent reports, by name: as many as the API admits, and of none more
+// than that.
+func properties(reported map[string]string) []v1alpha1.ClusterProperty {
+	var out []v1alpha1.ClusterProperty
+	for _, name := range slices.Sorted(maps.Keys(reported)) {
+		value := reported[name]
+		if name == "" || len(name) > v1alpha1.MaxPropertyName || len(value) > v1alpha1.MaxPropertyValue ||
+			!utf8.ValidString(name) || !utf8.ValidString(value) {
+			continue
+		}
+		if out = append(out, v1alpha1.ClusterProperty{Name: name, Value: value}); len(out) == v1alpha1.MaxProperties {
+			break
+		}
+	}
+	return out
 }
 
 // ready is the condition Ready. What is not known yet keeps the last word.

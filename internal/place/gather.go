@@ -92,7 +92,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
 		Load: r.loads(snap.reserved), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
-		Handed: handed(content, clusters),
+		Handed: handed(content, clusters), Better: v.better, Healthy: r.healthy,
 		Fits: func(c *schedule.Cluster) (int64, bool) {
 			return r.rooms.fits(c.Name, workloads, specs[c.Name].Assigned)
 		},
@@ -323,7 +323,7 @@ func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, erro
 	if err != nil {
 		return Preview{}, err
 	}
-	v := view{filter: terms.Compile(), placement: atoll.PlacementHash(b.Spec.Placement), explain: true}
+	v := view{filter: terms.Compile(), placement: atoll.PlacementHash(b.Spec.Placement), better: r.index.better(b.Ref.UID), explain: true}
 	for _, c := range r.Clusters.List() {
 		v.fleet = append(v.fleet, r.Views.Of(c))
 	}

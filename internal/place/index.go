@@ -39,6 +39,10 @@ type index struct {
 	movable  map[string]struct{} // Bundles that have a standing
 	kinds    *lru.Cache          // revision → []string, the kinds that it asks clusters for
 	filters  *lru.Cache          // hash of terms → compiled
+	// failing Bundles are to go back to an earlier group; well are the clusters in touch,
+	// as last compared.
+	failing map[string]struct{}
+	well    map[string]bool
 }
 
 type entry struct {
@@ -72,13 +76,14 @@ type entry struct {
 	placed int
 	// awaited clusters: something waits for their rows. During a step over all rows
 	// anything may become awaited: stirred are the clusters whose rows change then.
-	awaited map[string]bool
-	stirred map[string]bool
-	busy    bool
-	rows    int
-	plan    string
-	recall  string
-	intent  *intent
+	awaited  map[string]bool
+	stirred  map[string]bool
+	busy     bool
+	rows     int
+	plan     string
+	recall   string
+	intent   *intent
+	failback failback
 }
 
 // intent is what a Bundle's table entry says to place.
@@ -107,6 +112,7 @@ type view struct {
 	// reserve, with the rows and what was touched, is all that has to be looked at for one
 	// that chooses: as long as that comes to as many as are wanted.
 	reserve []string
+	better  schedule.Better
 	// explain: a verdict on every cluster is asked for.
 	explain bool
 }
@@ -115,6 +121,7 @@ func newIndex() *index {
 	return &index{
 		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
 		items: lru.New(1024), kinds: lru.New(4096), filters: lru.New(1024), reserved: map[string]int64{}, movable: map[string]struct{}{},
+		failing: map[string]struct{}{}, well: map[string]bool{},
 	}
 }
 
@@ -131,9 +138,10 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 		e = x.entry(b.Ref.UID)
 		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, c.placement
 		e.filter, e.complete, e.whole, e.reserve = c.filter, false, true, nil
+		x.noteFailback(e, failback{})
 	}
 	v := view{
-		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete,
+		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete, better: e.failback.better,
 		touched: make(map[string]bool, len(e.touched)), change: e.change, asked: e.asked,
 		part: e.complete && !e.whole && (e.due.IsZero() || now.Before(e.due)),
 	}
@@ -254,6 +262,7 @@ type written struct {
 	standing *schedule.Standing
 	bundle   state.Bundle
 	reserve  []string
+	failback failback
 }
 
 // done notes that a step over all rows was written. again: a row changed meanwhile
@@ -273,11 +282,12 @@ func (x *index) done(v view, w written) (after time.Duration, again bool) {
 	if e.stirred = nil; w.out.Plan == nil {
 		e.plan = ""
 	}
-	e.due, e.complete, e.hungry = w.out.RequeueAt, w.could && !e.filter.Chooses(), w.hungry
+	e.due, e.complete, e.hungry = w.out.RequeueAt, w.could && !e.filter.Chooses() && !e.filter.Grouped(), w.hungry
 	x.stands(e, w)
-	if v.reserve == nil {
+	if v.reserve == nil && !e.filter.Grouped() {
 		e.reserve, e.reserveAt = w.reserve, time.Now()
 	}
+	x.noteFailback(e, w.failback)
 	if e.whole = e.asked != v.asked || !w.could || !w.out.Quiet; w.could {
 		e.forgetTouches(v)
 	}
@@ -392,6 +402,7 @@ func (x *index) forget(uid string) {
 	defer x.mu.Unlock()
 	delete(x.entries, uid)
 	delete(x.movable, uid)
+	delete(x.failing, uid)
 }
 
 // seen notes a cluster as it is and gives what it was.
@@ -458,6 +469,7 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
 	}
 	r.reachable(is)
+	r.failback(is)
 	if known && same(was, is) {
 		if !slices.Equal(was.Resources, is.Resources) {
 			r.rescore(is)
@@ -544,7 +556,7 @@ func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
 
 // concerns tells whether the change of a cluster without a row could give it one.
 func (e *entry) concerns(was, is schedule.Cluster) bool {
-	if e.filter.Chooses() && !e.hungry && !e.whole {
+	if e.filter.Chooses() && !e.hungry && !e.whole && !e.filter.Grouped() {
 		return false
 	}
 	if e.filter.Admits(&is) {

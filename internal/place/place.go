@@ -347,11 +347,16 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	}
 	r.waitForRoom(snap, out)
 	r.report(b, snap.in.Recalled, out)
-	if after, again := r.index.done(view, written{out, snap.rowsAfter(out), snap.placed(), snap.in.Revision != "" && !snap.in.Holding, snap.in.Decision.Hungry, snap.in.Decision.Standing, b, snap.in.Decision.Reserve}); again {
+	d := snap.in.Decision
+	w := written{
+		out: out, rows: snap.rowsAfter(out), placed: snap.placed(), could: snap.in.Revision != "" && !snap.in.Holding,
+		hungry: d.Hungry, standing: d.Standing, bundle: b, reserve: d.Reserve, failback: failbackOf(d),
+	}
+	if after, again := r.index.done(view, w); again {
 		r.add(uid, priorityUser, after)
 	}
 	r.at(uid, out.RequeueAt)
-	r.at(uid, snap.in.Decision.LookAt)
+	r.at(uid, d.LookAt)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -16,13 +17,19 @@ type selectors struct {
 	names, exclude map[string]bool
 	labels         labels.Selector
 	labelsReason   string
-	fields         []v1alpha1.FieldRequirement
-	sets           map[string]bool
-	setsReason     string
-	cel            *expr.Selector
-	celError       string
+	// equal are the requirements that one key has one value, which most selectors are
+	// made of; whole: there are no others.
+	equal      []pair
+	whole      bool
+	fields     []v1alpha1.FieldRequirement
+	sets       map[string]bool
+	setsReason string
+	cel        *expr.Selector
+	celError   string
 
 	labelPrint, fieldPrint, setsPrint, celPrint string
+	// own: of a group, whose sets and expression are remembered beside the placement's.
+	own bool
 }
 
 func compileAffinity(from *v1alpha1.ClusterAffinity) (a selectors) {
@@ -38,6 +45,7 @@ func compileAffinity(from *v1alpha1.ClusterAffinity) (a selectors) {
 		} else {
 			a.labels, a.labelsReason = sel, fmt.Sprintf("labels do not match %q", sel)
 			a.labelPrint = print8(sel.String())
+			a.equal, a.whole = equalities(sel)
 		}
 	}
 	if from.FieldSelector != nil {
@@ -64,6 +72,14 @@ func (a *selectors) useCEL(text string) {
 	if a.cel = sel; err != nil {
 		a.celError = fmt.Sprintf("celSelector is malformed: %v", err)
 	}
+}
+
+// at a place of what rows remember.
+func (a *selectors) at(common, own int) int {
+	if a.own {
+		return own
+	}
+	return common
 }
 
 // first refusal by all but the expression, which costs most and is asked last.
@@ -103,15 +119,49 @@ func (a *selectors) inSets(c *Cluster, say bool) (refusal, bool) {
 	if a.sets == nil || anyOf(a.sets, c.Sets) {
 		return refusal{}, false
 	}
-	r := refusal{filter: FilterSets, print: a.setsPrint, place: printSets}
+	r := refusal{filter: FilterSets, print: a.setsPrint, place: a.at(printSets, printOwnSets)}
 	if r.reason = a.setsReason; say && len(c.Sets) > 0 {
 		r.reason += ", but in " + list(c.Sets)
 	}
 	return r, true
 }
 
+// pair of a label.
+type pair struct{ key, value string }
+
+// equalities of a selector, and whether that is all of it.
+func equalities(sel labels.Selector) (list []pair, whole bool) {
+	requirements, selectable := sel.Requirements()
+	if whole = selectable; !selectable {
+		return nil, false
+	}
+	for i := range requirements {
+		r := &requirements[i]
+		values := r.ValuesUnsorted()
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			if len(values) == 1 {
+				list = append(list, pair{r.Key(), values[0]})
+				continue
+			}
+		}
+		whole = false
+	}
+	return list, whole
+}
+
+// matchLabels is the selector's answer, found sooner where one label decides.
+func (a *selectors) matchLabels(have map[string]string) bool {
+	for i := range a.equal {
+		if v, ok := have[a.equal[i].key]; !ok || v != a.equal[i].value {
+			return false
+		}
+	}
+	return a.whole || a.labels.Matches(labels.Set(have))
+}
+
 func (a *selectors) selected(c *Cluster) (refusal, bool) {
-	if a.labels == nil || a.labels.Matches(labels.Set(c.Labels)) {
+	if a.labels == nil || a.matchLabels(c.Labels) {
 		return refusal{}, false
 	}
 	return refusal{filter: FilterLabels, reason: a.labelsReason, print: a.labelPrint, place: printLabels}, true
@@ -138,19 +188,21 @@ func (a *selectors) expressed(c *Cluster, say bool) (refusal, bool) {
 	if a.celPrint == "" {
 		return refusal{}, false
 	}
-	r := refusal{filter: FilterCEL, reason: a.celError, print: a.celPrint, place: printCEL}
+	r := refusal{filter: FilterCEL, reason: a.celError, print: a.celPrint, place: a.at(printCEL, printOwnCEL)}
 	if a.cel == nil {
 		return r, true
 	}
-	ok, err := a.cel.Match(expr.Cluster{ClusterView: &c.ClusterView, Sets: c.Sets})
-	if ok {
+	seen := expr.Cluster{ClusterView: &c.ClusterView, Sets: c.Sets}
+	if a.cel.True(seen) {
 		return refusal{}, false
 	}
 	r.reported = len(a.cel.Properties()) > 0
-	switch {
-	case say && err != nil:
+	if !say {
+		return r, true
+	}
+	if _, err := a.cel.Match(seen); err != nil {
 		r.reason = fmt.Sprintf("the expression fails on it: %v", err)
-	case say:
+	} else {
 		r.reason = fmt.Sprintf("not true of it: %s", a.cel)
 	}
 	return r, true

@@ -53,6 +53,9 @@ const (
 	FilterKinds    = "kinds"
 	FilterCEL      = "celSelector"
 	FilterTaints   = "taints"
+	// FilterGroups: the cluster is in no group of clusterAffinities, or another group is
+	// in use.
+	FilterGroups = "clusterAffinities"
 )
 
 // Terms are all that decides which clusters may hold a Bundle.
@@ -69,6 +72,8 @@ type Terms struct {
 // Filter is Terms made ready to be asked about many clusters.
 type Filter struct {
 	selectors
+	// common are the sets and the expression that hold in every group.
+	common      selectors
 	bound       map[string]bool
 	boundReason string
 	apis        []string
@@ -79,6 +84,10 @@ type Filter struct {
 	groups      []decisionGroup
 	// print of the selectors and of the choice, as rows remember it.
 	print string
+	// fallbacks are the groups of clusterAffinities, each a Filter that tells its name and
+	// knows all of them; nil where there are none.
+	fallbacks []*Filter
+	term      string
 }
 
 // Compile a placement alone.
@@ -88,27 +97,61 @@ func Compile(p v1alpha1.PlacementSpec) *Filter { return Terms{Placement: p}.Comp
 // reason; admission keeps that out.
 func (t Terms) Compile() *Filter {
 	p := &t.Placement
-	f := &Filter{selectors: compileAffinity(p.ClusterAffinity), tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p), groups: compileGroups(p.DecisionGroups)}
-	f.useSets(p.ClusterSets)
-	f.useCEL(p.CELSelector)
+	base := Filter{
+		tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p), groups: compileGroups(p.DecisionGroups),
+	}
+	base.common.useSets(p.ClusterSets)
+	base.common.useCEL(p.CELSelector)
 	if t.Bound != nil {
-		f.bound = make(map[string]bool, len(t.Bound))
+		base.bound = make(map[string]bool, len(t.Bound))
 		for _, s := range t.Bound {
-			f.bound[s] = true
+			base.bound[s] = true
 		}
-		f.boundReason = boundReason(t.Bound)
+		base.boundReason = boundReason(t.Bound)
 	}
 	for _, a := range p.APIs {
-		f.apis = append(f.apis, nameAPI(a))
+		base.apis = append(base.apis, nameAPI(a))
 	}
-	if len(f.apis) > 0 {
-		f.apisPrint = print8(slices.Sorted(slices.Values(f.apis)))
+	if len(base.apis) > 0 {
+		base.apisPrint = print8(slices.Sorted(slices.Values(base.apis)))
 	}
-	f.print = printOf(f.labelPrint, f.fieldPrint, f.celPrint, f.setsPrint, f.apisPrint)
-	if f.choice != nil {
-		f.print = withChoice(f.print, f.choice.print)
+	if len(p.ClusterAffinities) == 0 {
+		f := base
+		f.selectors = compileAffinity(p.ClusterAffinity)
+		f.print = f.prints()
+		if f.choice != nil {
+			f.print = withChoice(f.print, f.choice.print)
+		}
+		return &f
 	}
-	return f
+	groups := make([]*Filter, 0, len(p.ClusterAffinities))
+	for i := range p.ClusterAffinities {
+		term := &p.ClusterAffinities[i]
+		g := base
+		g.selectors = compileAffinity(&term.ClusterAffinity)
+		g.own = true
+		g.useSets(term.ClusterSets)
+		g.useCEL(term.CELSelector)
+		g.term = term.AffinityName
+		g.print = g.prints() + groupMark + g.term
+		if g.choice != nil {
+			g.print = withChoice(g.print, g.choice.print)
+		}
+		groups = append(groups, &g)
+	}
+	for _, g := range groups {
+		g.fallbacks = groups
+	}
+	base.fallbacks = groups
+	return &base
+}
+
+// prints of all selectors, as rows remember them.
+func (f *Filter) prints() string {
+	if f.own {
+		return printOf(f.labelPrint, f.fieldPrint, f.common.celPrint, f.common.setsPrint, f.apisPrint, f.celPrint, f.setsPrint)
+	}
+	return printOf(f.labelPrint, f.fieldPrint, f.common.celPrint, f.common.setsPrint, f.apisPrint)
 }
 
 func boundReason(bound []string) string {
@@ -147,7 +190,12 @@ const (
 	printCEL
 	printSets
 	printAPIs
+	printOwnCEL
+	printOwnSets
 )
+
+// groupMark stands before the name of the group in what a row remembers.
+const groupMark = "@"
 
 // printOf selectors, in the order of the places. The first two are always there if any
 // is, as they were before there were others.
@@ -163,7 +211,8 @@ func printOf(prints ...string) string {
 }
 
 // printAt gives the print at a place of what a row remembers.
-func printAt(prints string, place int) string {
+func printAt(remembered string, place int) string {
+	prints, _, _ := strings.Cut(printOfFilters(remembered), groupMark)
 	for ; place > 0; place-- {
 		_, prints, _ = strings.Cut(prints, ".")
 	}
@@ -171,15 +220,22 @@ func printAt(prints string, place int) string {
 	return first
 }
 
-// Fits tells whether a cluster that does not hold the Bundle yet may get it, and
-// if not, which filter refuses it and why.
+// Fits tells whether a cluster that does not hold the Bundle yet may get it, in
+// whichever group, and if not, which filter refuses it and why.
 func (f *Filter) Fits(c Cluster) (ok bool, filter, reason string) {
+	if f.Grouped() {
+		r, refused := f.inNoGroup(&c)
+		return !refused, r.filter, r.reason
+	}
 	r, refused := f.first(&c, true)
 	return !refused, r.filter, r.reason
 }
 
 // Admits is Fits without a reason: it allocates nothing, but for what expressions do.
 func (f *Filter) Admits(c *Cluster) bool {
+	if f.Grouped() {
+		return slices.ContainsFunc(f.fallbacks, func(g *Filter) bool { return g.Admits(c) })
+	}
 	_, refused := f.first(c, false)
 	return !refused
 }
@@ -187,6 +243,17 @@ func (f *Filter) Admits(c *Cluster) bool {
 // Names of the clusters that the placement names; nil when it names none, so that any
 // may fit.
 func (f *Filter) Names() []string {
+	if f.Grouped() {
+		var all []string
+		for _, g := range f.fallbacks {
+			if g.names == nil {
+				return nil
+			}
+			all = append(all, g.Names()...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
 	if f.names == nil {
 		return nil
 	}
@@ -213,6 +280,9 @@ func (f *Filter) first(c *Cluster, say bool) (r refusal, refused bool) {
 	if r, refused = f.inBounds(c); refused {
 		return r, true
 	}
+	if r, refused = f.common.inSets(c, say); refused {
+		return r, true
+	}
 	if r, refused = f.selectors.first(c, say); refused {
 		return r, true
 	}
@@ -223,6 +293,9 @@ func (f *Filter) first(c *Cluster, say bool) (r refusal, refused bool) {
 		return r, true
 	}
 	if r, refused = f.serveKinds(c, say); refused {
+		return r, true
+	}
+	if r, refused = f.common.expressed(c, say); refused {
 		return r, true
 	}
 	return f.expressed(c, say)
@@ -239,11 +312,13 @@ func (f *Filter) refusals(c *Cluster) (out []refusal) {
 	add(f.admitted(c, true))
 	add(f.named(c))
 	add(f.inBounds(c))
+	add(f.common.inSets(c, true))
 	add(f.inSets(c, true))
 	add(f.selected(c))
 	add(f.fielded(c, true))
 	add(f.serves(c, true))
 	add(f.serveKinds(c, true))
+	add(f.common.expressed(c, true))
 	add(f.expressed(c, true))
 	add(f.tainted(c, false, true))
 	return out

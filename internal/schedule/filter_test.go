@@ -2,10 +2,13 @@ package schedule
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -186,6 +189,7 @@ func TestRefusingAllocatesNothing(t *testing.T) {
 		"number": {Placement: fields("nodes", corev1.NodeSelectorOpGt, "1000")},
 		"apis":   {Placement: wanting("none/v1", "")},
 		"kinds":  {Kinds: []string{"none/v1/None"}},
+		"cel":    {Placement: asking("cluster.labels['env'] == 'none' || 'none' in cluster.sets")},
 	} {
 		f := terms.Compile()
 		in := Input{Bundle: "b", Placement: terms.Placement, Filter: f, Clusters: fleet, Terse: true, Now: now}
@@ -213,5 +217,39 @@ func BenchmarkFilter(b *testing.B) {
 				Schedule(Input{Bundle: "b", Placement: p, Filter: f, Clusters: fleet, Terse: true, Now: now})
 			}
 		})
+	}
+}
+
+// The quick answer about labels is the selector's own.
+func TestLabelsAreTheSelectors(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 9))
+	keys, values := []string{"a", "b"}, []string{"", "x", "y"}
+	pick := func(list []string) string { return list[r.IntN(len(list))] }
+	for range 20000 {
+		s := &metav1.LabelSelector{}
+		if r.IntN(2) == 0 {
+			s.MatchLabels = map[string]string{pick(keys): pick(values)}
+		}
+		for range r.IntN(3) {
+			e := metav1.LabelSelectorRequirement{Key: pick(keys), Operator: metav1.LabelSelectorOperator(pick([]string{"In", "NotIn", "Exists", "DoesNotExist"}))}
+			if e.Operator == "In" || e.Operator == "NotIn" {
+				for range 1 + r.IntN(2) {
+					e.Values = append(e.Values, pick(values))
+				}
+			}
+			s.MatchExpressions = append(s.MatchExpressions, e)
+		}
+		have := map[string]string{}
+		for range r.IntN(3) {
+			have[pick(keys)] = pick(values)
+		}
+		sel, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := compileAffinity(&v1alpha1.ClusterAffinity{LabelSelector: s})
+		if got, want := a.matchLabels(have), sel.Matches(labels.Set(have)); got != want {
+			t.Fatalf("%s of %v: %t, want %t", sel, have, got, want)
+		}
 	}
 }

@@ -46,7 +46,22 @@ type Input struct {
 	Handed map[string]map[string]int64
 	// Rows by cluster name.
 	Rows map[string]atoll.RowSpec
-	Now  time.Time
+	// Better is what the last decision said of it.
+	Better Better
+	// Healthy tells of a cluster that fits whether it is in touch, for failback; nil:
+	// all are. It answers the same while Schedule runs.
+	Healthy func(c *Cluster) bool `json:"-"`
+	Now     time.Time
+}
+
+// row that a cluster holds of the Bundle; nil: none, or one that is on its way out, or
+// another cluster's of that name.
+func (in *Input) row(c *Cluster) *atoll.RowSpec {
+	r, has := in.Rows[c.Name]
+	if !has || r.UID != c.UID || r.Phase == atoll.RowRemoving && !c.Deleting {
+		return nil
+	}
+	return &r
 }
 
 // Outcome for one cluster.
@@ -109,10 +124,18 @@ type Decision struct {
 	Reserve []string
 	// EvictAt is when the first eviction is due; zero: none is.
 	EvictAt time.Time
-	// LookAt is when a dwell ends that keeps a better place from being taken; zero: none
-	// does. Standing is how scores stood where the Bundle may move; nil: it may not now.
+	// LookAt is when a dwell ends that keeps a better place from being taken, or a hold
+	// time that keeps an earlier group from being used again; zero: none does. Standing is
+	// how scores stood where the Bundle may move; nil: it may not now.
 	LookAt   time.Time
 	Standing *Standing
+	// Group of clusterAffinities that is in use; empty where there are none.
+	Group string
+	// Better group that is to be used again at BetterAt, if it stays well; the next Input
+	// says it again. FailsBack: one will be, once it is well.
+	Better    Better
+	BetterAt  time.Time
+	FailsBack bool
 
 	seed       string
 	scheduling v1alpha1.ReplicaScheduling
@@ -133,6 +156,14 @@ func Schedule(in Input) Decision {
 	if f == nil {
 		f = Compile(in.Placement)
 	}
+	if f.Grouped() {
+		return f.decideGroups(in)
+	}
+	return f.decide(in)
+}
+
+// decide by a placement, or by one of its groups.
+func (f *Filter) decide(in Input) Decision {
 	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads, handed: in.Handed}
 	if len(in.Workloads) > 0 {
 		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
@@ -237,22 +268,29 @@ func (d *Decision) keepAll(part func(*Verdict, *Cluster), in Input) {
 	}
 }
 
-// Judge one cluster by itself, whatever others there are: as if all that fit were chosen.
-// row is its row of the Bundle, nil if it has none; now decides on evictions.
+// Judge one cluster by itself, whatever others there are: as if all that fit were chosen,
+// in whichever group. row is its row of the Bundle, nil if it has none; now decides on
+// evictions.
 func (f *Filter) Judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	if row != nil && (row.UID != c.UID || row.Phase == atoll.RowRemoving && !c.Deleting) {
 		row = nil
 	}
+	if f.Grouped() {
+		return f.judgeByHome(c, row, unfit, now)
+	}
 	return f.judge(c, row, unfit, now)
 }
 
-// judge one cluster; row is what it holds of the Bundle, nil if nothing.
-func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+// judgeAlone judges one cluster as if there were no other group; row is what it holds of
+// the Bundle, nil if nothing.
+func (f *Filter) judgeAlone(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	v := Verdict{Cluster: c.Name, UID: c.UID}
 	if row == nil {
 		r, refused := f.first(c, true)
 		if v.Outcome = Out; !refused {
 			v.Outcome, v.Placement = Placed, f.print
+		} else if f.term != "" {
+			r = f.notInUse(c, r)
 		}
 		v.Filter, v.Reason = r.filter, r.reason
 		return v
@@ -300,7 +338,7 @@ func edited(r refusal, row atoll.RowSpec) bool {
 	case FilterExclude, FilterNames:
 		return true
 	}
-	return r.print != "" && r.print != printAt(printOfFilters(row.Placement), r.place)
+	return r.print != "" && r.print != printAt(row.Placement, r.place)
 }
 
 // Verdict on one cluster by name; false when the decision knows none.

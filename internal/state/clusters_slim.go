@@ -39,6 +39,10 @@ func (s *slimmer) slim(obj any) (any, error) {
 	} {
 		share(w)
 	}
+	for i := range c.Status.Properties {
+		share(&c.Status.Properties[i].Name)
+		share(&c.Status.Properties[i].Value)
+	}
 	for i := range c.Status.Conditions {
 		cond := &c.Status.Conditions[i]
 		share(&cond.Type)

@@ -130,6 +130,7 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&enginev1.Revision{}, s.Revisions},
 		{&enginev1.HubState{}, s.Hub},
 		{&enginev1.APISet{}, s.Views},
+		{&v1alpha1.HubSettings{}, s.Views},
 		{&corev1.Namespace{}, s.Namespaces},
 		{&v1alpha1.PropagationPolicy{}, s.Policies},
 		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},

@@ -2,6 +2,7 @@ package state
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,4 +40,46 @@ func TestViewsTellOfAPISets(t *testing.T) {
 	if v.Of(b).APIs != nil {
 		t.Error("b serves what another's APISet lists")
 	}
+}
+
+// Of what agents report only the listed properties are seen, and a change of the list is
+// told of the Clusters that have one of those that came or went.
+func TestListedPropertiesAreSeen(t *testing.T) {
+	clusters := newClusters()
+	v := newViews(clusters)
+	for name, properties := range map[string][]v1alpha1.ClusterProperty{
+		"a": {{Name: "nodes", Value: "3"}, {Name: "zone", Value: "z"}}, "b": {{Name: "zone", Value: "z"}}, "c": nil,
+	} {
+		clusters.put(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u-" + name)}, Status: v1alpha1.ClusterStatus{Properties: properties}})
+	}
+	told := map[string]int{}
+	v.Subscribe(func(name string) { told[name]++ })
+	a, _ := clusters.Get("a")
+	settings := func(name string, placementProperties ...string) *v1alpha1.HubSettings {
+		return &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.HubSettingsSpec{PlacementProperties: placementProperties}}
+	}
+	check := func(what string, seen map[string]string, changed map[string]int, listed ...string) {
+		t.Helper()
+		if got := v.Of(a).Properties; !reflect.DeepEqual(got, seen) {
+			t.Errorf("%s: of a is seen %v, want %v", what, got, seen)
+		}
+		if !reflect.DeepEqual(told, changed) {
+			t.Errorf("%s: told of %v, want %v", what, told, changed)
+		}
+		if !slices.Equal(v.Listed(), listed) {
+			t.Errorf("%s: listed are %v, want %v", what, v.Listed(), listed)
+		}
+		clear(told)
+	}
+	check("without settings", nil, map[string]int{})
+	v.put(settings("other", "nodes"))
+	check("another name", nil, map[string]int{})
+	v.put(settings("hub", "nodes", "gpus"))
+	check("listed", map[string]string{"nodes": "3"}, map[string]int{"a": 1}, "gpus", "nodes")
+	v.put(settings("hub", "nodes", "gpus"))
+	check("again", map[string]string{"nodes": "3"}, map[string]int{}, "gpus", "nodes")
+	v.put(settings("hub", "zone", "nodes"))
+	check("one more", map[string]string{"nodes": "3", "zone": "z"}, map[string]int{"a": 1, "b": 1}, "nodes", "zone")
+	v.drop(settings("hub"))
+	check("the settings are deleted", nil, map[string]int{"a": 1, "b": 1})
 }

@@ -49,6 +49,8 @@ type Snapshot struct {
 	Allocatable, Requested map[string]string
 	// Room that nodes have left, in lines of atoll.Room; nil: not counted yet.
 	Room []string
+	// Properties of the member by name, see properties.go.
+	Properties map[string]string
 	// Answers: the member's API answers the agent; Trouble says why not.
 	Answers bool
 	Trouble string
@@ -70,15 +72,18 @@ type Inventory struct {
 	core rest.Interface
 	wake chan struct{}
 	look chan struct{}
+	// served says that the member serves other APIs than before.
+	served chan struct{}
 
 	mu      sync.Mutex
 	version string
 	trouble string
 	nodes   map[string]node
 	pods    map[string]pod
-	used    map[string]*use // by node
-	total   amounts         // allocatable
-	asked   amounts         // requested
+	used    map[string]*use   // by node
+	total   amounts           // allocatable
+	asked   amounts           // requested
+	stated  map[string]string // by ClusterProperty objects
 	told    Snapshot
 	// counted: the kinds that were listed. toldRoom and toldAt are about told.Room.
 	counted  map[string]bool
@@ -100,9 +105,9 @@ func New(o Options) (*Inventory, error) {
 		return nil, err
 	}
 	return &Inventory{
-		o: o, core: core, wake: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		o: o, core: core, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), served: make(chan struct{}, 1),
 		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{},
-		counted: map[string]bool{},
+		stated: map[string]string{}, counted: map[string]bool{},
 	}, nil
 }
 
@@ -143,6 +148,7 @@ func (i *Inventory) Run(ctx context.Context) {
 	for _, kind := range definitions {
 		running.Go(func() { i.watchDefinitions(ctx, kind) })
 	}
+	running.Go(func() { i.watchProperties(ctx) })
 	running.Go(func() { i.discover(ctx) })
 	defer func() {
 		i.mu.Lock()
@@ -197,11 +203,12 @@ func (i *Inventory) tell() bool {
 			signal(i.wake)
 		})
 	}
+	s.Properties = i.properties()
 	old := i.told
 	i.told = s
 	return s.Version != old.Version || s.APIsHash != old.APIsHash || s.Nodes != old.Nodes || s.Ready != old.Ready ||
 		s.Answers != old.Answers || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested) ||
-		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room)
+		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room) || !maps.Equal(s.Properties, old.Properties)
 }
 
 // lookAgain are the times after a change of definitions at which the member is
@@ -222,6 +229,7 @@ func (i *Inventory) discover(ctx context.Context) {
 			}
 			if i.ask(ctx) {
 				i.o.Served()
+				signal(i.served)
 				signal(i.wake)
 			}
 		}

@@ -22,6 +22,8 @@ type node struct {
 	ready       bool
 	cordoned    bool
 	taints      []v1alpha1.Taint
+	// provider and region that it says it is of; empty: it does not.
+	provider, region string
 }
 
 func (i *Inventory) watchNodes(ctx context.Context) {
@@ -34,7 +36,10 @@ func (i *Inventory) nodeSums() *sums {
 		if !ok {
 			return
 		}
-		now := node{allocatable: amountsOf(n.Status.Allocatable), cordoned: n.Spec.Unschedulable, taints: taintsOf(n)}
+		now := node{
+			allocatable: amountsOf(n.Status.Allocatable), cordoned: n.Spec.Unschedulable, taints: taintsOf(n),
+			provider: providerOf(n), region: n.Labels[corev1.LabelTopologyRegion],
+		}
 		for _, c := range n.Status.Conditions {
 			now.ready = now.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}

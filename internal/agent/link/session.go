@@ -266,7 +266,7 @@ func (l *Link) inventory(withAPIs bool) *pb.FromAgent {
 		KubernetesVersion: s.Version, AgentVersion: l.o.Version, ApisHash: s.APIsHash,
 		NodesTotal: int32(s.Nodes), NodesReady: int32(s.Ready),
 		Allocatable: s.Allocatable, Requested: s.Requested,
-		MemberReady: s.Answers, MemberMessage: s.Trouble,
+		MemberReady: s.Answers, MemberMessage: s.Trouble, Properties: s.Properties,
 	}
 	if s.Room != nil {
 		inv.Room = &pb.Room{Classes: s.Room}

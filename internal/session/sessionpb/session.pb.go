@@ -1548,7 +1548,9 @@ type Inventory struct {
 	MemberReady   bool   `protobuf:"varint,9,opt,name=member_ready,json=memberReady,proto3" json:"member_ready,omitempty"`
 	MemberMessage string `protobuf:"bytes,10,opt,name=member_message,json=memberMessage,proto3" json:"member_message,omitempty"`
 	// What nodes have left for pods. Absent: the agent does not count it, or not yet.
-	Room          *Room `protobuf:"bytes,11,opt,name=room,proto3" json:"room,omitempty"`
+	Room *Room `protobuf:"bytes,11,opt,name=room,proto3" json:"room,omitempty"`
+	// Properties by name. The hub keeps 64 at most, of up to 256 bytes.
+	Properties    map[string]string `protobuf:"bytes,12,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1656,6 +1658,13 @@ func (x *Inventory) GetMemberMessage() string {
 func (x *Inventory) GetRoom() *Room {
 	if x != nil {
 		return x.Room
+	}
+	return nil
+}
+
+func (x *Inventory) GetProperties() map[string]string {
+	if x != nil {
+		return x.Properties
 	}
 	return nil
 }
@@ -2251,7 +2260,7 @@ const file_session_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\fR\x06status\"8\n" +
 	"\fReportStored\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x03R\x03seq\"\xe0\x04\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\"\xec\x05\n" +
 	"\tInventory\x12-\n" +
 	"\x12kubernetes_version\x18\x01 \x01(\tR\x11kubernetesVersion\x12#\n" +
 	"\ragent_version\x18\x02 \x01(\tR\fagentVersion\x12\x12\n" +
@@ -2266,11 +2275,17 @@ const file_session_proto_rawDesc = "" +
 	"\fmember_ready\x18\t \x01(\bR\vmemberReady\x12%\n" +
 	"\x0emember_message\x18\n" +
 	" \x01(\tR\rmemberMessage\x12*\n" +
-	"\x04room\x18\v \x01(\v2\x16.atoll.session.v1.RoomR\x04room\x1a>\n" +
+	"\x04room\x18\v \x01(\v2\x16.atoll.session.v1.RoomR\x04room\x12K\n" +
+	"\n" +
+	"properties\x18\f \x03(\v2+.atoll.session.v1.Inventory.PropertiesEntryR\n" +
+	"properties\x1a>\n" +
 	"\x10AllocatableEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eRequestedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
+	"\x0fPropertiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\" \n" +
 	"\x04Room\x12\x18\n" +
@@ -2320,7 +2335,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),         // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),           // 1: atoll.session.v1.JoinReply
@@ -2353,6 +2368,7 @@ var file_session_proto_goTypes = []any{
 	nil,                         // 28: atoll.session.v1.Objects.ObjectsEntry
 	nil,                         // 29: atoll.session.v1.Inventory.AllocatableEntry
 	nil,                         // 30: atoll.session.v1.Inventory.RequestedEntry
+	nil,                         // 31: atoll.session.v1.Inventory.PropertiesEntry
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
@@ -2383,16 +2399,17 @@ var file_session_proto_depIdxs = []int32{
 	29, // 25: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
 	30, // 26: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
 	19, // 27: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
-	27, // 28: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 29: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 30: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	3,  // 31: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 32: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	31, // [31:33] is the sub-list for method output_type
-	29, // [29:31] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	31, // 28: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
+	27, // 29: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 30: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 31: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	3,  // 32: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 33: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	32, // [32:34] is the sub-list for method output_type
+	30, // [30:32] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2429,7 +2446,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,41 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// HubSettingsName is the name of the one HubSettings.
+const HubSettingsName = "hub"
+
+// HubSettings is one object, named "hub", with what the hub's admin decides for all.
+// Without it everything has its default.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,path=hubsettings,singular=hubsettings,categories=atoll
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'hub'",message="there is one HubSettings, and its name is hub"
+type HubSettings struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec HubSettingsSpec `json:"spec,omitempty"`
+}
+
+// HubSettingsSpec is the admin's.
+type HubSettingsSpec struct {
+	// PlacementProperties are the names of those properties, of all that agents report,
+	// which placements may read, in fieldSelector and celSelector. Who runs a member can
+	// draw applications to it by a property that is listed here. Default none.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	PlacementProperties []string `json:"placementProperties,omitempty"`
+}
+
+// HubSettingsList is a list of HubSettings.
+//
+// +kubebuilder:object:root=true
+type HubSettingsList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HubSettings `json:"items"`
+}

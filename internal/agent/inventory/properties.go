@@ -1,0 +1,143 @@
+package inventory
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Properties that the agent finds out itself. No object of the member replaces them.
+const (
+	propertyVersion  = "version.atoll.dev"
+	propertyNodes    = "nodes.atoll.dev"
+	propertyProvider = "provider.atoll.dev"
+	propertyRegion   = "region.atoll.dev"
+
+	ownProperties = ".atoll.dev"
+)
+
+// properties as they are now; the caller holds the lock. Provider and region are what most
+// nodes say.
+func (i *Inventory) properties() map[string]string {
+	out := make(map[string]string, len(i.stated)+4)
+	maps.Copy(out, i.stated)
+	if i.version != "" {
+		out[propertyVersion] = i.version
+	}
+	if len(i.nodes) == 0 {
+		return out
+	}
+	out[propertyNodes] = strconv.Itoa(len(i.nodes))
+	providers, regions := map[string]int{}, map[string]int{}
+	for _, n := range i.nodes {
+		providers[n.provider]++
+		regions[n.region]++
+	}
+	for name, counts := range map[string]map[string]int{propertyProvider: providers, propertyRegion: regions} {
+		if most := most(counts); most != "" {
+			out[name] = most
+		}
+	}
+	return out
+}
+
+// most frequent value that is not empty; of several the first by the alphabet.
+func most(counts map[string]int) (most string) {
+	for v, n := range counts {
+		if v != "" && (most == "" || n > counts[most] || n == counts[most] && v < most) {
+			most = v
+		}
+	}
+	return most
+}
+
+// providerOf a node is the scheme of its provider ID, as in aws:///eu-west-1a/i-0123.
+func providerOf(n *corev1.Node) string {
+	provider, _, ok := strings.Cut(n.Spec.ProviderID, "://")
+	if !ok {
+		return ""
+	}
+	return provider
+}
+
+var clusterProperty = schema.GroupVersionKind{Group: "about.k8s.io", Version: "v1alpha1", Kind: "ClusterProperty"}
+
+// watchProperties watches the member's ClusterProperty objects while it serves them.
+func (i *Inventory) watchProperties(ctx context.Context) {
+	end := func() {}
+	defer func() { end() }()
+	for watched := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-i.served:
+		}
+		apis := i.o.Client.APIs()
+		if apis == nil {
+			continue
+		}
+		resource, there := apis.Lookup(clusterProperty)
+		switch {
+		case there && !watched:
+			end, watched = i.begin(ctx, resource.GroupVersionResource), true
+		case !there && watched && !apis.Silent(clusterProperty.Group):
+			end()
+			end, watched = func() {}, false
+			i.mu.Lock()
+			clear(i.stated)
+			i.mu.Unlock()
+			signal(i.wake)
+		}
+	}
+}
+
+// begin to watch; end returns when nothing is noted any more.
+func (i *Inventory) begin(ctx context.Context, resource schema.GroupVersionResource) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.watchStated(ctx, resource)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+func (i *Inventory) watchStated(ctx context.Context, resource schema.GroupVersionResource) {
+	at := i.o.Client.Dynamic().Resource(resource)
+	source := &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return at.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return at.Watch(ctx, o) },
+	}
+	into := &sums{
+		Inventory: i, put: i.state,
+		drop:  func(name string) { delete(i.stated, name) },
+		clear: func() { clear(i.stated) },
+	}
+	cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, into,
+		cache.ReflectorOptions{Name: "atoll", TypeDescription: resource.Resource}).RunWithContext(ctx)
+}
+
+// state notes a ClusterProperty; the caller holds the lock.
+func (i *Inventory) state(obj any) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || strings.HasSuffix(u.GetName(), ownProperties) {
+		return
+	}
+	value, _, err := unstructured.NestedString(u.Object, "spec", "value")
+	if err != nil {
+		return // of another shape than KEP-2149's
+	}
+	i.stated[u.GetName()] = value
+}

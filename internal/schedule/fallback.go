@@ -1,0 +1,248 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Better is an earlier group of clusterAffinities that is about to be used again.
+type Better struct {
+	// Group that it is; empty: none.
+	Group string
+	// Since when, as far as the caller remembers, a healthy cluster of it fits.
+	Since time.Time
+}
+
+// Grouped tells whether the placement has clusterAffinities and the Filter is not one of
+// them.
+func (f *Filter) Grouped() bool { return f.fallbacks != nil && f.term == "" }
+
+// Earlier tells whether the cluster fits in a group that comes before the named one.
+func (f *Filter) Earlier(group string, c *Cluster) bool {
+	for _, g := range f.fallbacks {
+		if g.term == group {
+			return false
+		}
+		if g.Admits(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// rememberedGroup of a row; empty: none.
+func rememberedGroup(remembered string) string {
+	_, group, _ := strings.Cut(printOfFilters(remembered), groupMark)
+	return group
+}
+
+// named group; nil: there is none.
+func (f *Filter) byName(group string) *Filter {
+	for _, g := range f.fallbacks {
+		if g.term == group {
+			return g
+		}
+	}
+	return nil
+}
+
+// inNoGroup refuses a newcomer that no group takes. What all groups say is said once.
+func (f *Filter) inNoGroup(c *Cluster) (refusal, bool) {
+	var all refusal
+	var reasons []string
+	for i, g := range f.fallbacks {
+		r, refused := g.first(c, true)
+		if !refused {
+			return refusal{}, false
+		}
+		if i == 0 {
+			all = r
+		} else if r.filter != all.filter || r.reason != all.reason {
+			all = refusal{filter: FilterGroups}
+		}
+		reasons = append(reasons, g.term+": "+r.reason)
+	}
+	if all.filter == FilterGroups {
+		all.reason = "in no group: " + strings.Join(reasons, "; ")
+	}
+	return all, true
+}
+
+// pick is which group is used.
+type pick struct {
+	group int
+	// held: something of the Bundle stays in it, so that no later one is tried.
+	held bool
+	// better group that will be used at some time.
+	better Better
+	at     time.Time
+	// waits: an earlier group would be used, were it well.
+	waits bool
+}
+
+// decideGroups decides by the group that is in use, or else by the first that can be.
+func (f *Filter) decideGroups(in Input) Decision {
+	p := f.pick(&in)
+	used := p.group
+	d := f.fallbacks[used].decide(in)
+	for next := used + 1; d.NoFit && !p.held && next < len(f.fallbacks); next++ {
+		if other := f.fallbacks[next].decide(in); !other.NoFit {
+			d, used = other, next
+			break
+		}
+	}
+	d.Group, d.Better, d.BetterAt, d.FailsBack = f.fallbacks[used].term, p.better, p.at, p.waits
+	if d.LookAt.IsZero() || !p.at.IsZero() && p.at.Before(d.LookAt) {
+		d.LookAt = p.at
+	}
+	return d
+}
+
+// standing of what a Bundle has in a group.
+type standing struct{ placed, kept, leaves bool }
+
+func (f *Filter) pick(in *Input) (p pick) {
+	stands := make([]standing, len(f.fallbacks))
+	for i := range in.Clusters {
+		if row := in.row(&in.Clusters[i]); row != nil {
+			f.stand(stands, &in.Clusters[i], row, in)
+		}
+	}
+	current := -1
+	for g, s := range stands {
+		// What only stays for want of a better place does not keep a group that others
+		// have to leave, and that nothing fits in.
+		if s.placed || s.kept && (!s.leaves || f.fallbacks[g].admitsAny(in.Clusters)) {
+			current = g
+			break
+		}
+	}
+	if current < 0 {
+		for g := range f.fallbacks {
+			if f.fallbacks[g].admitsAny(in.Clusters) {
+				return pick{group: g}
+			}
+		}
+		return pick{}
+	}
+	p = pick{group: current, held: true}
+	hold, back := in.Placement.Failback.Hold()
+	if p.waits = back && current > 0; !p.waits {
+		return p
+	}
+	for g := range current {
+		if !f.fallbacks[g].admitsHealthy(in) {
+			continue
+		}
+		p.better = Better{Group: f.fallbacks[g].term, Since: in.Now}
+		if in.Better.Group == p.better.Group {
+			p.better.Since = in.Better.Since
+		}
+		if p.at = p.better.Since.Add(hold); !in.Now.Before(p.at) {
+			p = pick{group: g, better: p.better, waits: g > 0}
+		}
+		break
+	}
+	return p
+}
+
+// stand notes what becomes of a row in the group that it came by, or where it remembers
+// none in the first in which its cluster fits.
+func (f *Filter) stand(stands []standing, c *Cluster, row *atoll.RowSpec, in *Input) {
+	name := rememberedGroup(row.Placement)
+	for g, home := range f.fallbacks {
+		if name != "" && home.term != name {
+			continue
+		}
+		v := home.judgeAlone(c, row, in.WhenUnfit, in.Now)
+		switch {
+		case v.Outcome == Placed:
+			stands[g].placed = true
+		case name == "":
+			continue
+		case v.Outcome == Kept:
+			stands[g].kept = true
+		case v.Outcome == Leaves:
+			stands[g].leaves = true
+		}
+		return
+	}
+}
+
+func (f *Filter) admitsAny(clusters []Cluster) bool {
+	for i := range clusters {
+		if f.Admits(&clusters[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Filter) admitsHealthy(in *Input) bool {
+	for i := range in.Clusters {
+		c := &in.Clusters[i]
+		if f.Admits(c) && (in.Healthy == nil || in.Healthy(c)) {
+			return true
+		}
+	}
+	return false
+}
+
+// judge a cluster by the group that is in use. What came by another group, and is not in
+// this one too, leaves where its own would keep it: that group is not in use any more.
+func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+	v := f.judgeAlone(c, row, unfit, now)
+	if row == nil || f.term == "" || v.Outcome == Placed || v.Outcome == Gone {
+		return v
+	}
+	home := f.byName(rememberedGroup(row.Placement))
+	if home == nil || home == f {
+		return v
+	}
+	if v = home.judgeAlone(c, row, unfit, now); v.Outcome == Placed {
+		v.Outcome, v.Word, v.Filter = Leaves, atoll.RowGroupLeft, FilterGroups
+		v.Reason = fmt.Sprintf("group %s is used again, which comes before %s", f.term, home.term)
+		v.EvictAt, v.Placement = time.Time{}, ""
+	}
+	return v
+}
+
+// notInUse says of a newcomer that the group in use refuses whether another would take it.
+func (f *Filter) notInUse(c *Cluster, r refusal) refusal {
+	for _, g := range f.fallbacks {
+		if g != f && g.Admits(c) {
+			return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.term, f.term)}
+		}
+	}
+	if all, refused := f.inNoGroup(c); refused {
+		return all
+	}
+	return r
+}
+
+// judgeByHome judges a cluster by the group that its row came by, or where it remembers
+// none by the first in which it fits; a newcomer by all.
+func (f *Filter) judgeByHome(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) (v Verdict) {
+	if row == nil {
+		v = Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed}
+		if r, refused := f.inNoGroup(c); refused {
+			v.Outcome, v.Filter, v.Reason = Out, r.filter, r.reason
+		}
+		return v
+	}
+	if home := f.byName(rememberedGroup(row.Placement)); home != nil {
+		return home.judgeAlone(c, row, unfit, now)
+	}
+	for i, g := range f.fallbacks {
+		if other := g.judgeAlone(c, row, unfit, now); i == 0 || other.Outcome == Placed {
+			if v = other; v.Outcome == Placed {
+				break
+			}
+		}
+	}
+	return v
+}
