@@ -47,7 +47,7 @@ const mostSteps = 12
 // Run takes. Nothing is written. A nil clusters stands for those that there are.
 func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supposed) ([]Foreseen, error) {
 	s := &supposition{Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{}, rows: map[string]map[string]state.Row{}}
-	f := &Reconciler{Config: r.Config, index: newIndex()}
+	f := &Reconciler{Config: r.Config, index: newIndex(), rooms: r.rooms}
 	f.Rows, f.Revisions = supposedRows{s}, supposedRevisions{s}
 	if clusters != nil {
 		f.Clusters = clusters
