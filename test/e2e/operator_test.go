@@ -234,7 +234,8 @@ func (s *sharedHub) knows(t *testing.T, p *provider) {
 	}
 }
 
-// audited: what users and the hub write is there, and no Secret's value.
+// audited: what users write is there, and no Secret's value. What the hub makes of it, such
+// as Bundles and Revisions, passes the log by.
 func audited(t *testing.T, file string) {
 	var raw []byte
 	eventually(t, converge, "the audit log", func(context.Context) string {
@@ -242,7 +243,7 @@ func audited(t *testing.T, file string) {
 		if raw, err = os.ReadFile(file); err != nil {
 			return err.Error()
 		}
-		for _, want := range []string{`"resource":"secrets"`, `"resource":"revisions"`, `"resource":"bundles"`, `"username":"atoll-admin"`} {
+		for _, want := range []string{`"resource":"secrets"`, `"username":"atoll-admin"`} {
 			if !bytes.Contains(raw, []byte(want)) {
 				return "it lacks " + want
 			}
