@@ -83,17 +83,17 @@ func TestReplacementThatIsNeverHealthy(t *testing.T) {
 				m.move("web", "b")
 				m.report("web", "b", state)
 				time.Sleep(10*time.Minute - time.Second)
-				if p := m.plan(t, "web"); p != "" || len(m.warnings) > 0 {
-					t.Fatalf("asked too early: %s %q", p, m.warnings)
+				if p := m.plan(t, "web"); p != "" || len(m.told()) > 0 {
+					t.Fatalf("asked too early: %s %q", p, m.told())
 				}
 				time.Sleep(2 * time.Second)
-				if m.plan(t, "web") == "" || len(m.warnings) != 1 || !strings.Contains(m.warnings[0], "atoll confirm bundle/web -n shop --plan") {
-					t.Fatalf("not asked after ten minutes: %q", m.warnings)
+				if m.plan(t, "web") == "" || len(m.told()) != 1 || !strings.Contains(m.told()[0], "atoll confirm bundle/web -n shop --plan") {
+					t.Fatalf("not asked after ten minutes: %q", m.told())
 				}
 				time.Sleep(100 * time.Hour)
 				want(t, m, "web", "a Leaving r1, b Active r1")
-				if len(m.warnings) != 1 {
-					t.Errorf("asked again and again: %q", m.warnings)
+				if len(m.told()) != 1 {
+					t.Errorf("asked again and again: %q", m.told())
 				}
 				m.report("web", "b", atoll.RowReady)
 				want(t, m, "web", "a Removing r1, b Active r1")
@@ -136,8 +136,8 @@ func TestSeveralLeaveForSeveral(t *testing.T) {
 		want(t, m, "web", "a Leaving r1, b Leaving r1, c Active r1, d Active r1, e Active r1")
 		time.Sleep(rollout.Patience + time.Second)
 		plan := m.plan(t, "web")
-		if plan == "" || !strings.Contains(m.warnings[0], "2 removals wait") {
-			t.Fatalf("plan %q, warnings %q", plan, m.warnings)
+		if plan == "" || !strings.Contains(m.told()[0], "2 removals wait") {
+			t.Fatalf("plan %q, warnings %q", plan, m.told())
 		}
 		// A third that is to go makes another plan: the answer to the first is none.
 		m.move("web", "d", "e")

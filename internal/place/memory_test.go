@@ -251,6 +251,13 @@ func (m memEvents) Warn(b enginev1.BundleRef, reason, message string) {
 	m.warnings = append(m.warnings, b.Name+" "+reason+": "+message)
 }
 
+// told are the warnings so far.
+func (m *memory) told() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.warnings)
+}
+
 // What users, members and other parts of the hub do.
 
 func (m *memory) cluster(name string, change func(*v1alpha1.Cluster)) {

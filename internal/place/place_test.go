@@ -84,8 +84,8 @@ func TestMoveToAClusterThatIsAwayAsks(t *testing.T) {
 		want(t, m, "web", "a Leaving r1, b Active r1")
 		row, _ := (memRows{m}).Get("web", "a")
 		plan := atoll.ParseRowReason(row.Spec.Reason)
-		if plan.Word != atoll.RowReplacementsNotReady || plan.Plan == "" || len(m.warnings) != 1 {
-			t.Fatalf("reason %q, warnings %q", row.Spec.Reason, m.warnings)
+		if plan.Word != atoll.RowReplacementsNotReady || plan.Plan == "" || len(m.told()) != 1 {
+			t.Fatalf("reason %q, warnings %q", row.Spec.Reason, m.told())
 		}
 		m.bundle("web", func(b *state.Bundle) { b.Meta.Annotations = map[string]string{atoll.AnnotationConfirm: "other"} })
 		want(t, m, "web", "a Leaving r1, b Active r1")
@@ -187,8 +187,8 @@ func TestDeletedClusterIsGivenUp(t *testing.T) {
 		m.settle("web")
 		m.deleteCluster("b")
 		want(t, m, "web", "a Active r1")
-		if len(m.warnings) != 1 || !strings.Contains(m.warnings[0], "cluster b is deleted") {
-			t.Errorf("warnings %q", m.warnings)
+		if len(m.told()) != 1 || !strings.Contains(m.told()[0], "cluster b is deleted") {
+			t.Errorf("warnings %q", m.told())
 		}
 		m.cluster("b", func(c *v1alpha1.Cluster) { c.UID = "another" })
 		want(t, m, "web", "a Active r1, b Active r1")

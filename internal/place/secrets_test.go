@@ -32,10 +32,10 @@ func TestHeldRemovalsNameNoSecret(t *testing.T) {
 		"remove from a: " + atoll.Tombstone{Key: secret, UID: "u1"}.ID() + ", " + atoll.Tombstone{Key: web, UID: "u2"}.ID(),
 		"remove from b: " + atoll.Tombstone{Key: secret, UID: "u1"}.ID(),
 	}}})
-	if len(m.warnings) != 2 {
-		t.Fatalf("told %q", m.warnings)
+	if len(m.told()) != 2 {
+		t.Fatalf("told %q", m.told())
 	}
-	for _, told := range m.warnings {
+	for _, told := range m.told() {
 		if strings.Contains(told, "tls-of-bank") || strings.Contains(told, "u1") || !strings.Contains(told, "a Secret") || !strings.Contains(told, "web") {
 			t.Errorf("told %q", told)
 		}
