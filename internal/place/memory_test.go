@@ -410,6 +410,9 @@ func runWith(t *testing.T, m *memory, change func(*Config), test func(t *testing
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()
 		test(t, r)
+		// A queue that is shut down while it hands something out goes on waiting for a
+		// worker to take it.
+		synctest.Wait()
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatal(err)
