@@ -125,7 +125,7 @@ var badPlacements = []refusal{
 	{"an unknown answer to what does not fit", propagation + deployments + "whenUnfit: Wait", "spec.whenUnfit", "Unsupported value"},
 	{"a malformed taint", registering + "taints: [{key: 'a b', effect: NoSchedule}]", "spec.taints[0].key", "name part must consist"},
 	{"a malformed value of a taint", registering + "taints: [{key: a, value: 'b c', effect: NoSchedule}]", "spec.taints[0].value", "valid label must"},
-	{"an unknown effect of a taint", registering + "taints: [{key: a, effect: PreferNoSchedule}]", "spec.taints[0].effect", "Unsupported value"},
+	{"an unknown effect of a taint", registering + "taints: [{key: a, effect: Sometimes}]", "spec.taints[0].effect", "Unsupported value"},
 	{"a taint twice", registering + "taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]", "spec.taints[1]", "Duplicate"},
 	{"an annotation of no clusters", annotating("Tokyo_1"), "metadata.annotations[atoll.dev/clusters]", "not the name of a cluster"},
 	{"an annotation of all and one", annotating("*,tokyo"), "metadata.annotations[atoll.dev/clusters]", "not the name of a cluster"},
