@@ -116,18 +116,20 @@ func exclude[K comparable](x map[K]map[claim.BundleID]bool, key K, id claim.Bund
 }
 
 // holder gives the Bundle that places the key, or the one whose content has it as
-// an item of its own.
+// an item of its own; none before it is in any content. Policies and templates come by
+// watches of their own: who applied a policy and then an object means that policy, also
+// where the object is heard of first.
 func (c *claims) holder(key atoll.ItemKey) (claim.BundleID, *v1alpha1.BundleSource) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	id, ok := c.placed[key]
-	for _, h := range c.held.of(key) {
-		if !ok && c.bundles[h].items[key] {
-			id, ok = h, true
-		}
-	}
-	if !ok {
+	id, placed := c.placed[key]
+	by := c.held.of(key)
+	i := slices.IndexFunc(by, func(h claim.BundleID) bool { return c.bundles[h].items[key] })
+	if i < 0 {
 		return claim.BundleID{}, nil
+	}
+	if !placed {
+		id = by[i]
 	}
 	source := c.bundles[id].origin.source
 	return id, &source
