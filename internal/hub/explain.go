@@ -42,18 +42,24 @@ type explainer struct {
 // serveExplain answers, or refuses with a Status as the API does.
 func (l *lateParts) serveExplain(w http.ResponseWriter, r *http.Request) {
 	e, q, err := l.explained(r)
+	reply(w, e, q, err)
+}
+
+// reply with what was asked for by the query, as text or as JSON, or refuse with a Status
+// as the API does.
+func reply(w http.ResponseWriter, answer interface{ Text(all bool) string }, q url.Values, err error) {
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	if q.Get("output") == "text" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprint(w, e.Text(q.Get("all") == "true"))
+		fmt.Fprint(w, answer.Text(q.Get("all") == "true"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// The only error left is that the asker has gone.
-	_ = json.NewEncoder(w).Encode(e)
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func (l *lateParts) explained(r *http.Request) (explain.Explanation, url.Values, error) {

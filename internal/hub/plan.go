@@ -59,18 +59,7 @@ const (
 // servePlan answers, or refuses with a Status as the API does.
 func (l *lateParts) servePlan(w http.ResponseWriter, r *http.Request) {
 	p, q, err := l.planned(w, r)
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	if q.Get("output") == "text" {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprint(w, p.Text(q.Get("all") == "true"))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	// The only error left is that the asker has gone.
-	_ = json.NewEncoder(w).Encode(p)
+	reply(w, p, q, err)
 }
 
 func (l *lateParts) planned(w http.ResponseWriter, r *http.Request) (plan.Plan, url.Values, error) {
