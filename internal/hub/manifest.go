@@ -51,7 +51,7 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 			return atoll.Manifest{}, fmt.Errorf("cluster %s changed since its row of bundle %s/%s was written; the row is about to follow", row.Cluster, row.Bundle.Namespace, row.Bundle.Name)
 		}
 		in.Rules = rules
-		in.Items, _ = render.Render(content, render.Input{Rules: rules, Cluster: &view, Assigned: row.Spec.Assigned, Ordinals: row.Spec.Ordinals})
+		in.Items, _ = render.Render(content, render.InputOf(row.Spec, rules, &view))
 	}
 	if ns := row.Bundle.Namespace; ns != "" {
 		if r.doomed(ns) {

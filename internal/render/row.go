@@ -6,6 +6,11 @@ import "atoll.dev/atoll/internal/atoll"
 // the variant that the row is of now.
 func Row(content *atoll.Content, row atoll.RowSpec, c atoll.ClusterView) (items []atoll.Rendered, notes []Provenance, variant string) {
 	rules, variant := Rules(content, c)
-	items, notes = Render(content, Input{Rules: rules, Cluster: &c, Assigned: row.Assigned, Ordinals: row.Ordinals})
+	items, notes = Render(content, InputOf(row, rules, &c))
 	return items, notes, variant
+}
+
+// InputOf a row is what Render takes of it, with the rules that match its cluster.
+func InputOf(row atoll.RowSpec, rules []int, c *atoll.ClusterView) Input {
+	return Input{Rules: rules, Cluster: c, Assigned: row.Assigned, Ordinals: row.Ordinals}
 }
