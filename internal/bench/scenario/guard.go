@@ -46,8 +46,8 @@ func (c *cast) missing() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.must {
-		if state, _ := p.State(); state != process.Running {
-			return fmt.Errorf("%s ended in the middle of the scenario; its log %s ends with:\n%s", p.Name, p.Log, p.LastLines())
+		if err := p.Ended(); err != nil {
+			return fmt.Errorf("in the middle of the scenario: %w", err)
 		}
 	}
 	return nil

@@ -121,8 +121,8 @@ func (h *ownHub) serves(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if state, _ := h.State(); state != process.Running {
-				return fmt.Errorf("the hub of this fleet ended; its log %s ends with:\n%s", h.Log, h.LastLines())
+			if err := h.Ended(); err != nil {
+				return fmt.Errorf("the hub of this fleet: %w", err)
 			}
 		}
 	}

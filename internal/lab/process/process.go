@@ -170,6 +170,14 @@ func (s Spec) state() (State, identity) {
 	return Running, id
 }
 
+// Ended is an error where the process does not run, with its name and the end of its log.
+func (s Spec) Ended() error {
+	if state, _ := s.State(); state == Running {
+		return nil
+	}
+	return fmt.Errorf("%s ended; its log %s ends with:\n%s", s.Name, s.Log, s.LastLines())
+}
+
 // Kill sends SIGKILL and returns once the process is gone. It is no error if
 // the process does not run.
 func (s Spec) Kill(ctx context.Context) error {
