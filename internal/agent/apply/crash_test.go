@@ -32,6 +32,8 @@ type line struct {
 	after  bool
 	dead   bool
 	died   chan struct{}
+	// late is called when the member has answered a write, before the answer goes on.
+	late func(*http.Request)
 }
 
 var errDead = errors.New("the agent was killed")
@@ -84,7 +86,11 @@ func (e *end) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	l.writes++
 	if l.dies == nil || !l.dies(r) {
-		return e.next.RoundTrip(r)
+		resp, err := e.next.RoundTrip(r)
+		if l.late != nil {
+			l.late(r)
+		}
+		return resp, err
 	}
 	l.dead = true
 	defer close(l.died)

@@ -24,7 +24,7 @@ func (e *Engine) established(ctx context.Context, p plan, res member.Resource) *
 			return explain(err, p.Key)
 		case isEstablished(crd):
 			e.mu.Lock()
-			e.views[p.Key] = observe.Of(crd)
+			e.took(observe.Of(crd))
 			e.mu.Unlock()
 			e.o.Client.Learn(served(crd)...)
 			e.Served()

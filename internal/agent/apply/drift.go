@@ -42,7 +42,7 @@ func (e *Engine) correct(ctx context.Context, p plan) *Failure {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	after := e.views[p.Key]
+	after, _ := e.viewOf(p.Key)
 	if !was || before.Version == after.Version {
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -58,7 +57,7 @@ type Engine struct {
 
 	mu    sync.Mutex
 	book  *claims.Book
-	views map[atoll.ItemKey]observe.View
+	views map[atoll.ItemKey]view
 	tasks map[atoll.ItemKey]*task
 	// scaled are the objects that HPAs of each Bundle target.
 	scaled map[string]map[atoll.ItemKey]bool
@@ -87,7 +86,7 @@ type task struct {
 func New(o Options, stored store.Contents) *Engine {
 	e := &Engine{
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
-		book: claims.NewBook(), views: map[atoll.ItemKey]observe.View{}, tasks: map[atoll.ItemKey]*task{},
+		book: claims.NewBook(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, foreign: map[string]bool{},
 	}
 	for _, r := range stored.Records {
@@ -224,44 +223,6 @@ type Held struct {
 	Bundle     string
 	Generation int64
 	Content    string
-}
-
-// Seen takes the view of an object that carries our label.
-func (e *Engine) Seen(v observe.View) {
-	e.mu.Lock()
-	r, known := e.book.Record(v.Key)
-	if !known {
-		e.mu.Unlock()
-		return
-	}
-	if r.UID == v.UID {
-		e.views[v.Key] = v
-		if r.Owned != "" && (v.Owned != r.Owned || v.Label != r.Label) && !v.Deleting {
-			e.task(v.Key).correct = true
-			e.soon(v.Key)
-		}
-		if v.Deleting {
-			e.soon(v.Key)
-		}
-	} else if !e.task(v.Key).busy {
-		e.task(v.Key).check = true
-		e.soon(v.Key)
-	}
-	e.mu.Unlock()
-	e.changed(r)
-	e.nudge()
-}
-
-// Left is told that an object left the watch: it is gone, or lost our label.
-func (e *Engine) Left(v observe.View) {
-	e.mu.Lock()
-	if r, known := e.book.Record(v.Key); known && r.UID == v.UID {
-		e.views[v.Key] = v
-		e.task(v.Key).check = true
-		e.due(v.Key)
-	}
-	e.mu.Unlock()
-	e.nudge()
 }
 
 // Listed is told what a watch found when it started: whatever else of that kind

@@ -83,7 +83,7 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	v := observe.Of(obj)
 	e.mu.Lock()
 	e.book.MadeNamespace(ns, claims.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
-	e.views[key] = v
+	e.took(v)
 	e.mu.Unlock()
 	e.o.Watch.Start(res)
 	if r.UID == "" {

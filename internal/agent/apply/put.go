@@ -154,7 +154,7 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 		UID: v.UID, APIVersion: p.Item.APIVersion, Template: p.Item.UID,
 		Hash: p.Item.Hash, Label: p.Owner, Owned: v.Owned, Left: s.left, Adopted: s.adopt,
 	})
-	e.views[p.Key] = v
+	e.took(v)
 	e.mu.Unlock()
 	e.o.Watch.Start(res)
 	if s.uid == "" {

@@ -52,8 +52,7 @@ func (e *Engine) Bundles() []string {
 func (e *Engine) item(bundle string, it *atoll.Rendered, prev *atoll.RowStatus) report.Item {
 	out := report.Item{Key: it.Key, RenderError: it.Error}
 	r, _ := e.book.Record(it.Key)
-	v, seen := e.views[it.Key]
-	if seen && v.UID == r.UID {
+	if v, seen := e.viewOf(it.Key); seen {
 		out.Observed, out.Health, out.Why, out.Text, out.Reflected = true, v.Health, v.Reason, v.Message, v.Reflected
 	}
 	out.Applied = r.UID != "" && r.Template == it.UID && (r.Owner != bundle || r.Applied == it.Hash)

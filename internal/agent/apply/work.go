@@ -46,7 +46,7 @@ func (p plan) deletes() bool {
 // plan for the key. The caller holds mu.
 func (e *Engine) plan(key atoll.ItemKey) plan {
 	p := plan{Step: e.book.Next(key)}
-	p.view, p.hasView = e.views[key]
+	p.view, p.hasView = e.viewOf(key)
 	r := &p.Record
 	if p.Item != nil {
 		p.left = e.stillScaled(r, e.left(p.Item))
