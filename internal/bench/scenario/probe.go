@@ -1,8 +1,11 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +26,7 @@ const (
 type probe struct {
 	stage   *stage
 	calls   measure.Distribution
+	slowest slowCalls
 	failed  atomic.Int64
 	applied atomic.Int64
 	first   atomic.Pointer[error]
@@ -104,7 +108,9 @@ func (p *probe) call(ctx context.Context, i int) {
 	if ctx.Err() != nil {
 		return // the scenario is over
 	}
-	p.calls.Add(time.Since(begin))
+	took := time.Since(begin)
+	p.calls.Add(took)
+	p.slowest.add(slowCall{after: begin.Sub(p.began), took: took})
 	if err != nil {
 		p.failed.Add(1)
 		p.first.CompareAndSwap(nil, &err)
@@ -123,7 +129,7 @@ func (p *probe) stop(name string) measure.Writes {
 	r.Check("user calls were made as often as they were due ("+name+")", called(len(values), due), "%d calls, %.0f were due", len(values), due)
 	r.Distribution(name, values)
 	r.Within("p99 of user calls ("+name+")", measure.Quantile(values, 0.99), 1, "s")
-	detail := fmt.Sprintf("%d calls", len(values))
+	detail := fmt.Sprintf("%d calls, the slowest: %s", len(values), &p.slowest)
 	if err := p.first.Load(); err != nil {
 		detail += fmt.Sprintf(", %d failed, first: %v", p.failed.Load(), *err)
 	}
@@ -133,3 +139,35 @@ func (p *probe) stop(name string) measure.Writes {
 
 // called tells whether so many calls show what it was like.
 func called(calls int, due float64) bool { return calls > 0 && float64(calls) >= 0.9*due }
+
+// slowCall took so long, and began so long after the first.
+type slowCall struct{ after, took time.Duration }
+
+// slowCalls remembers the slowest few: when they were made tells what they waited for.
+// It is safe for concurrent use; the zero value is ready.
+type slowCalls struct {
+	mu    sync.Mutex
+	calls []slowCall // slowest first
+}
+
+// slowCallsKept at most.
+const slowCallsKept = 5
+
+func (s *slowCalls) add(c slowCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, _ := slices.BinarySearchFunc(s.calls, c, func(a, b slowCall) int { return cmp.Compare(b.took, a.took) })
+	s.calls = slices.Insert(s.calls, at, c)
+	s.calls = s.calls[:min(len(s.calls), slowCallsKept)]
+}
+
+// String tells them, slowest first.
+func (s *slowCalls) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var said []string
+	for _, c := range s.calls {
+		said = append(said, fmt.Sprintf("%.2f s after %.1f s", c.took.Seconds(), c.after.Seconds()))
+	}
+	return strings.Join(said, ", ")
+}
