@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"atoll.dev/atoll/internal/bench/progress"
 	"atoll.dev/atoll/internal/bench/scenario"
@@ -53,6 +55,9 @@ func (o *scenarioOptions) runScenario(ctx context.Context, name string, out, err
 	if err != nil {
 		return err
 	}
+	// What clients in this process log of connections that are tried again would tear the
+	// bar apart; what fails in the end is an error, and the scenario says it.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	bar := progress.New(errOut)
 	o.Progress = bar
 	r, runErr := s.Run(ctx, o.Options)

@@ -74,6 +74,9 @@ func (h *hub) fleet() int {
 // Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
 // shares that with other hubs and stands for election.
 func Run(ctx context.Context, o Options) error {
+	if err := enoughFiles(); err != nil {
+		return err
+	}
 	h := &hub{o: o, log: o.API.Logger, late: newLateParts(), began: time.Now()}
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
 	h.o.API.NoControllers = h.several()
