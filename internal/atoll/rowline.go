@@ -80,6 +80,8 @@ func (r RowSpec) EncodeWith(words *Words) string {
 	l.counts('d', r.Ordinals)
 	l.number('w', r.Grown, 0)
 	l.number('k', r.Moving, 0)
+	l.list('n', r.NotHere)
+	l.list('f', r.NotYet)
 	if r.Recall != nil {
 		l.tag('b')
 		l.inner(func() {
@@ -182,6 +184,10 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 			r.Grown = f.number()
 		case 'k':
 			r.Moving = f.number()
+		case 'n':
+			r.NotHere = f.list()
+		case 'f':
+			r.NotYet = f.list()
 		case 'b':
 			r.Recall = f.recall()
 		}

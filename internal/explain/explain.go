@@ -546,7 +546,7 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 			continue
 		}
 		_, variant := render.Rules(content, view)
-		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals})
+		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals, row.Spec.NotYet})
 		p, ok := known[key]
 		if !ok {
 			_, p, _ = render.Row(content, row.Spec, view)

@@ -63,6 +63,9 @@ func (p *parcels) keyOf(r state.Row) string {
 	if len(r.Spec.Ordinals) > 0 {
 		key += "|" + atoll.HashJSON(r.Spec.Ordinals)
 	}
+	if len(r.Spec.NotYet) > 0 {
+		key += "|notYet " + atoll.HashJSON(r.Spec.NotYet)
+	}
 	if p.salt != nil {
 		key += "|" + p.salt(r)
 	}
