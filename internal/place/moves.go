@@ -44,34 +44,28 @@ func (r *Reconciler) movesAway(ctx context.Context, target string, content *atol
 	return out, nil
 }
 
-// unwanted lists, by cluster that has a row, what override rules of the target keep out
-// of it, and which of that the row has.
+// unwanted lists, by cluster, what override rules of the target keep out of it, and which
+// of that the row there has.
 func (r *Reconciler) unwanted(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec) (map[string][]rollout.Unwanted, error) {
 	if content == nil || !slices.ContainsFunc(content.Rules, func(r atoll.Rule) bool { return r.Overriders.NotHere != nil }) {
 		return nil, nil
 	}
-	out := map[string][]rollout.Unwanted{}
+	targets, out := render.TargetsOf(content), map[string][]rollout.Unwanted{}
 	for i := range clusters {
 		c := &clusters[i]
-		row, has := rows[c.Name]
-		if !has || row.UID != c.UID {
-			continue
-		}
-		rules, _ := render.Rules(content, c.ClusterView)
-		keys := render.Unwanted(content, rules)
+		keys := targets.Unwanted(content, c.ClusterView)
 		if len(keys) == 0 {
 			continue
 		}
-		uids, err := r.hasOf(ctx, row, c.ClusterView)
-		if err != nil {
-			return nil, err
+		var uids map[atoll.ItemKey]string
+		if row, has := rows[c.Name]; has && row.UID == c.UID && row.Phase != atoll.RowRemoving && content.Removal != v1alpha1.RemoveOrphan {
+			var err error
+			if uids, err = r.hasOf(ctx, row, c.ClusterView); err != nil {
+				return nil, err
+			}
 		}
 		for _, key := range keys {
-			u := rollout.Unwanted{Key: key.String(), UID: uids[key]}
-			if content.Removal == v1alpha1.RemoveOrphan || row.Phase == atoll.RowRemoving {
-				u.UID = "" // nothing is taken out of anything
-			}
-			out[c.Name] = append(out[c.Name], u)
+			out[c.Name] = append(out[c.Name], rollout.Unwanted{Key: key.String(), UID: uids[key]})
 		}
 	}
 	return out, nil

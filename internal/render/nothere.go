@@ -25,6 +25,17 @@ func Unwanted(content *atoll.Content, rules []int) []atoll.ItemKey {
 	return keys(content, func(item *atoll.Item) bool { return kept[item.Key] != nil })
 }
 
+// Unwanted gives what Unwanted gives for the cluster, worked out once for each variant.
+func (t *Targets) Unwanted(content *atoll.Content, c atoll.ClusterView) []atoll.ItemKey {
+	variant := t.Variant(c)
+	out, known := t.unwanted[variant]
+	if !known {
+		out = Unwanted(content, matchingOf(t.key))
+		t.unwanted[variant] = out
+	}
+	return out
+}
+
 func keys(content *atoll.Content, which func(*atoll.Item) bool) (out []atoll.ItemKey) {
 	for i := range content.Items {
 		if item := &content.Items[i]; which(item) {

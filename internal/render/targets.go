@@ -15,12 +15,13 @@ type Targets struct {
 	texts    [][]string                  // of their expressions
 	variants map[string]string           // by the rules that match
 	handed   map[string]map[string]int64 // by variant
+	unwanted map[string][]atoll.ItemKey  // by variant
 	key      []byte
 }
 
 // TargetsOf a content.
 func TargetsOf(content *atoll.Content) *Targets {
-	t := &Targets{rules: make([]*schedule.Target, 0, len(content.Rules)), variants: map[string]string{}, handed: map[string]map[string]int64{}}
+	t := &Targets{rules: make([]*schedule.Target, 0, len(content.Rules)), variants: map[string]string{}, handed: map[string]map[string]int64{}, unwanted: map[string][]atoll.ItemKey{}}
 	for i := range content.Rules {
 		t.rules = append(t.rules, schedule.CompileTarget(content.Rules[i].Target))
 		t.texts = append(t.texts, expressions(&content.Rules[i].Overriders))

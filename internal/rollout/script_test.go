@@ -289,16 +289,16 @@ func (s *stage) input() Input {
 	for c, r := range s.rows {
 		r.Online, r.CheckIn = s.online[c], s.checkIns[c]
 		in.Rows[c], specs[c] = r, r.Spec
-		if item := s.unwanted[c]; item != "" {
-			u := Unwanted{Key: item, UID: "u"}
-			if slices.Contains(r.Spec.NotHere, item) {
-				u.UID = ""
-			}
-			if in.Unwanted == nil {
-				in.Unwanted = map[string][]Unwanted{}
-			}
-			in.Unwanted[c] = []Unwanted{u}
+	}
+	for c, item := range s.unwanted {
+		u := Unwanted{Key: item}
+		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.NotHere, item) && r.Spec.Phase != atoll.RowRemoving {
+			u.UID = "u"
 		}
+		if in.Unwanted == nil {
+			in.Unwanted = map[string][]Unwanted{}
+		}
+		in.Unwanted[c] = []Unwanted{u}
 	}
 	in.RecentDeletes, in.RecentOuts = s.ledger.Deletes("", s.now), s.ledger.Outs("bundle", s.now)
 	var cs []schedule.Cluster
