@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -64,7 +66,7 @@ func (p *parcels) keyOf(r state.Row) string {
 		key += "|" + atoll.HashJSON(r.Spec.Ordinals)
 	}
 	if len(r.Spec.NotYet) > 0 {
-		key += "|notYet " + atoll.HashJSON(r.Spec.NotYet)
+		key += "|notYet " + atoll.HashJSON(slices.Sorted(maps.Keys(r.Spec.NotYet)))
 	}
 	if p.salt != nil {
 		key += "|" + p.salt(r)

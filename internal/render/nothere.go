@@ -84,7 +84,7 @@ func mayKeepOut(r *atoll.Rule, key atoll.ItemKey) bool {
 // out tells whether an item that is not wanted in the cluster is out of the row.
 func (in Input) out(item *atoll.Item) bool {
 	key := item.Key.String()
-	if slices.Contains(in.NotYet, key) {
+	if _, waits := in.NotYet[key]; waits {
 		return false
 	}
 	n, assigned := in.Assigned[key]

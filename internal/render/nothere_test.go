@@ -73,7 +73,7 @@ func TestNotHere(t *testing.T) {
 // what all other rules make of it, and nothing else of the row waits with it.
 func TestNotHereIsOneItemsAlone(t *testing.T) {
 	c := content(rule("OverridePolicy/shop/p", v1alpha1.Overriders{NotHere: ptr(true), Replicas: ptr(int32(9))}, webKey))
-	row := atoll.RowSpec{Generation: 1, Phase: atoll.RowActive, NotYet: []string{webKey.String()}}
+	row := atoll.RowSpec{Generation: 1, Phase: atoll.RowActive, NotYet: map[string]int64{webKey.String(): 1}}
 	in := render.InputOf(row, []int{0}, nil)
 	items, notes := render.Render(c, in)
 	m := render.BuildManifest(render.ManifestInput{Content: c, Row: row, Rules: in.Rules, Items: items})

@@ -26,9 +26,9 @@ type Input struct {
 	Cluster *atoll.ClusterView
 	// Assigned replicas by item key, for items that are divided.
 	Assigned map[string]int64
-	// NotYet lists, by key, the items that rules keep out of the cluster and that stay
-	// until somebody confirms it.
-	NotYet []string
+	// NotYet has, by key, the items that rules keep out of the cluster and that stay until
+	// somebody confirms it.
+	NotYet map[string]int64
 	// Ordinals are where the ranges of StatefulSets begin, by item key, for those
 	// whose ordinals are ranged.
 	Ordinals map[string]int64

@@ -151,7 +151,7 @@ func (s *step) holdRevision(c string, items []string) {
 	if v, ok := s.OwnVariants[c]; ok && v != old.Variant {
 		// Other rules of its own revision target the cluster now. What they keep out
 		// waits with all else.
-		spec.Variant, spec.NotYet = v, unionOf(old.NotYet, s.losing(c))
+		spec.Variant, spec.NotYet = v, s.waiting(c, s.losing(c))
 	}
 	for item, n := range old.Assigned {
 		if _, has := spec.Assigned[item]; !has {
@@ -168,7 +168,7 @@ func (s *step) holdRevision(c string, items []string) {
 			}
 		}
 	}
-	s.plan.items(c, *spec, items)
+	s.plan.items(c, *spec, items, "")
 }
 
 // ask writes the plan's hash into the rows that wait for its confirmation.
@@ -254,10 +254,11 @@ func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64, bl
 	})
 }
 
-func (p *planner) items(c string, spec atoll.RowSpec, deletes []string) {
+// items that are to go; since tells those that wait from the same ones at another time.
+func (p *planner) items(c string, spec atoll.RowSpec, deletes []string, since string) {
 	e := planEntry{
 		cluster: c, word: atoll.RowRemovalHeld, text: strings.Join(deletes, ", "),
-		key:  fmt.Sprintf("items %s %s %q", c, spec.UID, deletes),
+		key:  fmt.Sprintf("items %s %s %q%s", c, spec.UID, deletes, since),
 		line: fmt.Sprintf("remove from %s: %s", c, strings.Join(deletes, ", ")),
 	}
 	if !p.clusters[c] {

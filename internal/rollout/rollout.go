@@ -390,7 +390,7 @@ func (s *step) seal() {
 // sameWork tells whether the agent has nothing to do about the difference.
 func sameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.Ordinals, b.Ordinals) && slices.Equal(a.NotYet, b.NotYet)
+		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.Ordinals, b.Ordinals) && maps.Equal(a.NotYet, b.NotYet)
 }
 
 // sameNotes tells whether rows of the same work also remember the same.

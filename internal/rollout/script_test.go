@@ -389,7 +389,7 @@ func (s *stage) describe(c string, r atoll.RowSpec) string {
 	for _, item := range r.NotHere {
 		out += " without " + item[strings.LastIndexByte(item, '/')+1:]
 	}
-	for _, item := range r.NotYet {
+	for _, item := range slices.Sorted(maps.Keys(r.NotYet)) {
 		out += " still with " + item[strings.LastIndexByte(item, '/')+1:]
 	}
 	reason := atoll.ParseRowReason(r.Reason)

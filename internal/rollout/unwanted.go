@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -71,15 +72,30 @@ func (s *step) losing(c string) (keys []string) {
 
 // unwanted items of a cluster: those that are out of its row, and those that stay until
 // it is confirmed that they go.
-func (s *step) unwanted(c string) (notHere, notYet []string) {
-	notYet = s.notYet[c]
+func (s *step) unwanted(c string) (notHere []string, notYet map[string]int64) {
 	for _, u := range s.Unwanted[c] {
-		if !slices.Contains(notYet, u.Key) {
+		if !slices.Contains(s.notYet[c], u.Key) {
 			notHere = append(notHere, u.Key)
 		}
 	}
 	slices.Sort(notHere)
-	return notHere, notYet
+	return notHere, s.waiting(c, s.notYet[c])
+}
+
+// waiting items, and since when.
+func (s *step) waiting(c string, keys []string) map[string]int64 {
+	if len(keys) == 0 {
+		return nil
+	}
+	out := make(map[string]int64, len(keys))
+	for _, key := range keys {
+		if since, waits := s.Rows[c].Spec.NotYet[key]; waits {
+			out[key] = since
+		} else {
+			out[key] = s.now
+		}
+	}
+	return out
 }
 
 // askUnwanted adds what waits to the plan. Rows that wait themselves are in it as a whole.
@@ -90,16 +106,13 @@ func (s *step) askUnwanted() {
 			continue
 		}
 		var ids []string
+		since := ""
 		for _, u := range s.Unwanted[c] {
-			if slices.Contains(spec.NotYet, u.Key) {
-				ids = append(ids, u.Key+" "+u.UID)
+			if at, waits := spec.NotYet[u.Key]; waits {
+				ids, since = append(ids, u.Key+" "+u.UID), fmt.Sprintf("%s %d", since, at)
 			}
 		}
 		slices.Sort(ids)
-		s.plan.items(c, *spec, ids)
+		s.plan.items(c, *spec, ids, since)
 	}
-}
-
-func unionOf(a, b []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
