@@ -82,9 +82,10 @@ type ClusterOverrideSpec struct {
 
 // RuleWithCluster is what changes in which clusters.
 type RuleWithCluster struct {
-	// TargetCluster in which the rule applies. Without one: in all.
+	// TargetCluster in which the rule applies: what a placement's clusterAffinity,
+	// clusterSets and celSelector select. Without one: in all.
 	// +optional
-	TargetCluster *ClusterAffinity `json:"targetCluster,omitempty"`
+	TargetCluster *ClusterTarget `json:"targetCluster,omitempty"`
 	// OnMissing says what becomes of an overrider that does not apply: its value cannot be
 	// had of the cluster, or the object has no such place. Stop keeps the object as it is
 	// in that cluster; Skip leaves that overrider out, and explain says so. Default Stop.
@@ -100,6 +101,27 @@ type RuleWithCluster struct {
 	Overriders Overriders `json:"overriders"`
 }
 
+// ClusterTarget selects clusters as a placement does: all that is given must hold. It
+// goes by what is set on the hub, and by nothing that agents report.
+type ClusterTarget struct {
+	ClusterAffinity `json:",inline"`
+
+	// ClusterSets, of which a cluster is in one at least. Empty: any. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	ClusterSets []string `json:"clusterSets,omitempty"`
+	// CELSelector is an expression that is true of a cluster, as the placement's is; it
+	// reads no properties. Where it fails, such as by a key that is not there, the rule
+	// does not apply. What all expressions of a policy may cost together is bounded.
+	// Empty: any cluster. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	CELSelector string `json:"celSelector,omitempty"`
+}
+
 // OnMissing is what becomes of an overrider that does not apply.
 type OnMissing string
 
@@ -112,8 +134,9 @@ const (
 // ValueSource is a value that clusters have.
 type ValueSource struct {
 	// CEL expression over the Cluster, such as cluster.labels['dns']. It sees what is set
-	// on the hub: cluster.name, cluster.labels, cluster.region, cluster.zone and
-	// cluster.provider. A label that the cluster does not have is no value.
+	// on the hub: cluster.name, cluster.labels, cluster.region, cluster.zone,
+	// cluster.provider and cluster.sets, the ClusterSets that it is in, by name. A label
+	// that the cluster does not have is no value.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	CEL string `json:"cel"`
@@ -187,8 +210,10 @@ type Overriders struct {
 	Plaintext []PlaintextOverrider `json:"plaintext,omitempty"`
 	// NotHere: the object is not sent to the cluster, and is taken out of it where it is
 	// there (left there under removal mode Orphan). What a cluster loses so counts
-	// against the removal budget, and is held over it. false takes back what an earlier
-	// rule said. Refused on an object whose replicas are Divided. Not in Karmada.
+	// against the removal budget, and is held over it; all else goes on. false takes back
+	// what an earlier rule said. Refused on an object whose replicas are Divided, unless the
+	// placement says replicaOverrides: Allow: then it takes the cluster's share away, and
+	// the object goes once that is 0. Not in Karmada.
 	// +optional
 	NotHere *bool `json:"notHere,omitempty"`
 	// Ordered are applied after all of the above, in the order in which they stand. Not

@@ -72,7 +72,8 @@ type PropagationSpec struct {
 	Priority int32 `json:"priority,omitempty"`
 
 	// Preemption: Always takes objects over from policies of lower priority that
-	// already hold them; Never leaves them where they are.
+	// already hold them; Never leaves them where they are. A policy holds an object
+	// once a cluster has reported on it; until then the best policy gets it.
 	// +optional
 	// +kubebuilder:default=Never
 	// +kubebuilder:validation:Enum=Always;Never

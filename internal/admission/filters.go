@@ -21,7 +21,7 @@ import (
 // them read.
 func (p *Plugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := checkSets(pl.ClusterSets, at.Child("clusterSets"))
-	errs = append(errs, p.checkCEL(pl.CELSelector, at.Child("celSelector"))...)
+	errs = append(errs, checkCEL(pl.CELSelector, at.Child("celSelector"), p.listed)...)
 	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)
 	errs = append(errs, p.checkGroups(pl, at)...)
 	if pl.ClusterAffinity != nil {
@@ -42,7 +42,7 @@ func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 		errs = append(errs, checkAffinity(&g.ClusterAffinity, one)...)
 		errs = append(errs, checkFieldKeys(g.FieldSelector, one.Child("fieldSelector"), p.listed)...)
 		errs = append(errs, checkSets(g.ClusterSets, one.Child("clusterSets"))...)
-		errs = append(errs, p.checkCEL(g.CELSelector, one.Child("celSelector"))...)
+		errs = append(errs, checkCEL(g.CELSelector, one.Child("celSelector"), p.listed)...)
 	}
 	if pl.Failback != nil && len(pl.ClusterAffinities) < 2 {
 		errs = append(errs, field.Forbidden(at.Child("failback"), "there is nothing to go back to: it needs two or more clusterAffinities"))
@@ -65,9 +65,20 @@ func checkSets(names []string, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// checkTarget of an override rule: what a placement selects by, but for properties.
+func checkTarget(t *v1alpha1.ClusterTarget, at *field.Path) field.ErrorList {
+	if t == nil {
+		return nil
+	}
+	errs := checkAffinity(&t.ClusterAffinity, at)
+	errs = append(errs, checkFieldKeys(t.FieldSelector, at.Child("fieldSelector"), unseen)...)
+	errs = append(errs, checkSets(t.ClusterSets, at.Child("clusterSets"))...)
+	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), unseen)...)
+}
+
 // checkCEL compiles the expression, as schedule does, and asks for the properties that
-// it reads.
-func (p *Plugin) checkCEL(text string, at *field.Path) field.ErrorList {
+// it reads: refused tells why one is not to be used.
+func checkCEL(text string, at *field.Path, refused func(key string) string) field.ErrorList {
 	if text == "" {
 		return nil
 	}
@@ -77,7 +88,7 @@ func (p *Plugin) checkCEL(text string, at *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	for _, key := range sel.Properties() {
-		if why := p.listed(key); why != "" {
+		if why := refused(key); why != "" {
 			errs = append(errs, field.Invalid(at, key, why))
 		}
 	}
@@ -115,7 +126,7 @@ func (p *Plugin) listed(key string) string {
 
 // unseen says why overrides may not ask for a property.
 func unseen(string) string {
-	return "overrides see region, zone and provider only: label the Cluster instead"
+	return "is a property that agents report, and overrides go by what is set on the hub: label the Cluster instead"
 }
 
 // checkFieldKeys of fields that are no fields of a Cluster's spec; refused tells why one is

@@ -224,10 +224,7 @@ func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 
 func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, i int, at *field.Path) field.ErrorList {
 	r := &spec.OverrideRules[i]
-	errs := checkAffinity(r.TargetCluster, at.Child("targetCluster"))
-	if r.TargetCluster != nil {
-		errs = append(errs, checkFieldKeys(r.TargetCluster.FieldSelector, at.Child("targetCluster", "fieldSelector"), unseen)...)
-	}
+	errs := checkTarget(r.TargetCluster, at.Child("targetCluster"))
 	o := &r.Overriders
 	in := at.Child("overriders")
 	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {

@@ -20,11 +20,14 @@ type ClusterView struct {
 	Region   string
 	Zone     string
 	Provider string
+	// Sets: names of the ClusterSets that it is in, sorted.
+	Sets []string
 	// Properties that are listed; nil where nothing that agents report counts.
 	Properties map[string]string
 }
 
-// ViewOf a Cluster, without properties. The labels are shared with it.
+// ViewOf a Cluster, without properties, and without sets, which the object alone does not
+// tell. The labels are shared with it.
 func ViewOf(c *v1alpha1.Cluster) ClusterView {
 	return ClusterView{
 		Name: c.Name, Labels: c.Labels,

@@ -132,7 +132,7 @@ type Rule struct {
 	// Index in the policy's overrideRules.
 	Index int `json:"index"`
 	// Target clusters; nil: all.
-	Target *v1alpha1.ClusterAffinity `json:"target,omitempty"`
+	Target *v1alpha1.ClusterTarget `json:"target,omitempty"`
 	// Items that the rule's policy selects.
 	Items []ItemKey `json:"items"`
 	// Overriders of the rule.

@@ -37,7 +37,7 @@ type RowSpec struct {
 	// Revision name.
 	Revision string `json:"r"`
 	// Variant is the hash of the override rules of the revision that target this
-	// cluster; rows of equal revision, variant and assigned render the same.
+	// cluster; rows of equal revision, variant, assigned and notYet render the same.
 	Variant string `json:"v,omitempty"`
 	// Assigned replicas by item, for items that are divided.
 	Assigned map[string]int64 `json:"a,omitempty"`
@@ -67,6 +67,13 @@ type RowSpec struct {
 	// is Leaving, or a smaller share waits until what grows instead is healthy. 0:
 	// it gives way in none.
 	Moving int64 `json:"k,omitempty"`
+	// NotHere lists, by key, the items that override rules keep out of this cluster and
+	// that are out of it, or about to be. It tells what is no removal any more.
+	NotHere []string `json:"n,omitempty"`
+	// NotYet has, by key, the items that override rules keep out of this cluster and that
+	// stay there until somebody confirms it, and since when they wait, in Unix seconds. All
+	// else of the row goes on.
+	NotYet map[string]int64 `json:"f,omitempty"`
 	// Recall, with Removing: the member remembers this removal and the hub, which was
 	// set back, does not. The row stays, although the placement wants it.
 	Recall *Recall `json:"b,omitempty"`
@@ -77,7 +84,7 @@ func (r RowSpec) Equal(o RowSpec) bool {
 	return r.UID == o.UID && r.Generation == o.Generation && r.Revision == o.Revision && r.Variant == o.Variant &&
 		maps.Equal(r.Assigned, o.Assigned) && r.Phase == o.Phase && r.Orphan == o.Orphan && r.Reason == o.Reason &&
 		r.Since == o.Since && r.Placement == o.Placement && slices.Equal(r.Home, o.Home) && maps.Equal(r.Ordinals, o.Ordinals) &&
-		r.Grown == o.Grown && r.Moving == o.Moving && r.Recall.Equal(o.Recall)
+		r.Grown == o.Grown && r.Moving == o.Moving && slices.Equal(r.NotHere, o.NotHere) && maps.Equal(r.NotYet, o.NotYet) && r.Recall.Equal(o.Recall)
 }
 
 // Recall of a row's removal. It is never changed, only replaced.

@@ -21,6 +21,7 @@ var someSpecs = []RowSpec{
 	},
 	{UID: "short", Phase: "A", Recall: &Recall{}},
 	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/StatefulSet/shop/db": 3}, Phase: RowActive, Since: 9, Ordinals: map[string]int64{"apps/StatefulSet/shop/db": 2000}},
+	{UID: lineUID, Generation: 2, Revision: "r", Phase: RowActive, NotHere: []string{"/ConfigMap/shop/a b", "apps/Deployment/shop/web"}, NotYet: map[string]int64{"/Secret/shop/s": 7}},
 	{Phase: "Frozen", Reason: "with \"quotes\" and\nlines\tand é and \xff"},
 }
 
@@ -89,6 +90,9 @@ func TestLinesAreAsDocumented(t *testing.T) {
 	}
 	if got, want := someSpecs[4].EncodeWith(NewWords(nil)), "u"+lineUID+" rr a~0=3 s9 d~0=2000"; got != want {
 		t.Errorf("ordinals: %q, want %q", got, want)
+	}
+	if got, want := someSpecs[5].EncodeWith(NewWords(nil)), "u"+lineUID+" g2 rr n~0,~1 f~2=7"; got != want {
+		t.Errorf("kept out: %q, want %q", got, want)
 	}
 	if got, want := someStatuses[1].EncodeWith(NewWords(nil)), "u3f1f7c0c6f7a g3 c~0 q42 s1790000000 t3"; got != want {
 		t.Errorf("status: %q, want %q", got, want)

@@ -36,8 +36,8 @@ func (b *Binder) Explain(key atoll.ItemKey) (Explanation, bool) {
 		return Explanation{}, false
 	}
 	sub := claim.SubjectFrom(t)
-	_, holder := b.claims.holder(key)
-	e := Explanation{Decision: b.decides(sub, holder)}
+	d, _ := b.who(sub)
+	e := Explanation{Decision: d}
 	if e.Winner != nil {
 		e.Bundle, _ = claim.BundleFor(*e.Winner, sub)
 		for _, o := range e.Others {
@@ -76,9 +76,8 @@ func (b *Binder) Skipped(namespace string) []Skipped {
 // Holds tells whether an object that is being written is placed, or needed by
 // something that is.
 func (b *Binder) Holds(sub claim.Subject) bool {
-	_, holder := b.claims.holder(sub.Key)
-	d := b.decides(sub, holder)
-	if d.Winner != nil && (holder != nil || !atoll.IsNowhere(d.Winner.Spec.Placement)) {
+	d, held := b.who(sub)
+	if d.Winner != nil && (held || !atoll.IsNowhere(d.Winner.Spec.Placement)) {
 		return true
 	}
 	return len(b.claims.touched(sub.Key)) > 0

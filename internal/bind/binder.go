@@ -242,14 +242,17 @@ func (b *Binder) load(ctx context.Context) error {
 // learn what a Bundle's latest Revision has.
 func (b *Binder) learn(ctx context.Context, bundle state.Bundle) error {
 	id := claim.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name}
-	content, _, err := b.previous(ctx, bundle.Ref.UID)
+	content, number, err := b.previous(ctx, bundle.Ref.UID)
 	if err != nil {
 		return fmt.Errorf("learn what bundle %s has: %w", id, err)
 	}
 	if content == nil {
 		content = &atoll.Content{}
 	}
-	b.claims.has(id, bundle.Ref.UID, content)
+	if !b.loaded.Load() {
+		number = 0 // what was there when this hub began to look
+	}
+	b.claims.has(id, bundle.Ref.UID, number, content)
 	b.claims.adopt(id, bundle.Spec.Source, bundle.Spec.Group)
 	return nil
 }

@@ -51,9 +51,17 @@ type bundleClaims struct {
 	placed map[atoll.ItemKey]bool
 	// What its latest Revision has.
 	uid     string
-	items   map[atoll.ItemKey]bool // true: chosen, false: a dependency
+	items   map[atoll.ItemKey]held
 	wants   []atoll.ItemKey
 	blocked bool
+}
+
+// held is an item of a Bundle's content.
+type held struct {
+	own bool // chosen; else a dependency
+	// since is the number of the Revision by which it came, for those that this process
+	// has seen come; 0: it was there before.
+	since int64
 }
 
 // sourceName is who wants Bundles, in any namespace.
@@ -124,7 +132,7 @@ func (c *claims) holder(key atoll.ItemKey) (claim.BundleID, *v1alpha1.BundleSour
 	defer c.mu.RUnlock()
 	id, placed := c.placed[key]
 	by := c.held.of(key)
-	i := slices.IndexFunc(by, func(h claim.BundleID) bool { return c.bundles[h].items[key] })
+	i := slices.IndexFunc(by, func(h claim.BundleID) bool { return c.bundles[h].items[key].own })
 	if i < 0 {
 		return claim.BundleID{}, nil
 	}
@@ -133,6 +141,24 @@ func (c *claims) holder(key atoll.ItemKey) (claim.BundleID, *v1alpha1.BundleSour
 	}
 	source := c.bundles[id].origin.source
 	return id, &source
+}
+
+// arrival is in which Bundle an item is as its own, and by which Revision it came there.
+type arrival struct {
+	uid   string
+	since int64
+}
+
+// arrivals of the key, in Bundles that hold it as their own.
+func (c *claims) arrivals(key atoll.ItemKey) (out []arrival) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for id := range c.held[key] {
+		if b := c.bundles[id]; b.items[key].own {
+			out = append(out, arrival{b.uid, b.items[key].since})
+		}
+	}
+	return out
 }
 
 // adopt notes who wants a Bundle that exists, unless that is known already.
@@ -147,8 +173,8 @@ func (c *claims) adopt(id claim.BundleID, source v1alpha1.BundleSource, group st
 	if source.Kind != v1alpha1.SourceAnnotation {
 		return
 	}
-	for key, own := range b.items {
-		if own && key.Name == source.Name {
+	for key, h := range b.items {
+		if h.own && key.Name == source.Name {
 			b.origin.object = key
 		}
 	}
@@ -191,15 +217,21 @@ func (c *claims) touched(key atoll.ItemKey) []claim.BundleID {
 	return slices.SortedFunc(maps.Keys(out), claim.BundleID.Compare)
 }
 
-// has notes what a Bundle's latest Revision has, and gives the keys that are new.
-func (c *claims) has(id claim.BundleID, uid string, content *atoll.Content) (added []atoll.ItemKey) {
+// has notes what a Bundle's latest Revision has, and gives the keys that are new. number
+// is that of the Revision, if it is one that was seen to be cut; else 0.
+func (c *claims) has(id claim.BundleID, uid string, number int64, content *atoll.Content) (added []atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundle(id)
-	items := map[atoll.ItemKey]bool{}
-	for _, item := range content.Items {
-		items[item.Key] = !item.Dependency
-		if _, had := b.items[item.Key]; !had {
+	items := make(map[atoll.ItemKey]held, len(content.Items))
+	for i := range content.Items {
+		item := &content.Items[i]
+		was, had := b.items[item.Key]
+		if !had || b.uid != uid {
+			was.since = number
+		}
+		items[item.Key] = held{own: !item.Dependency, since: was.since}
+		if !had {
 			added = append(added, item.Key)
 		}
 		c.held.add(item.Key, id)
@@ -333,8 +365,8 @@ func (c *claims) chosenBy(kind, ns, name string) []atoll.ItemKey {
 		c.mu.RLock()
 		if b := c.bundles[id]; b != nil {
 			maps.Copy(keys, b.placed)
-			for key, own := range b.items {
-				if own {
+			for key, h := range b.items {
+				if h.own {
 					keys[key] = true
 				}
 			}

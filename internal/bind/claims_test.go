@@ -28,14 +28,14 @@ func TestAClaimIsStickyOnceItHasComeToSomething(t *testing.T) {
 	c.place(key, all, origin{source: v1alpha1.BundleSource{Kind: v1alpha1.SourceClusterPropagationPolicy, Name: "all"}})
 	holds("nothing is cut yet", "")
 	content := &atoll.Content{Items: []atoll.Item{{Key: key}}}
-	c.has(all, "u1", content)
+	c.has(all, "u1", 1, content)
 	holds("it is cut", "all")
 	c.place(key, own, origin{source: v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "own"}})
 	holds("it is about to be taken over", "own")
 	c.unplace(key)
 	holds("nobody selects it any more, and it is in the content", "all")
-	c.has(all, "u1", &atoll.Content{})
+	c.has(all, "u1", 2, &atoll.Content{})
 	holds("it is in no content", "")
-	c.has(all, "u1", &atoll.Content{Items: []atoll.Item{{Key: key, Dependency: true}}})
+	c.has(all, "u1", 2, &atoll.Content{Items: []atoll.Item{{Key: key, Dependency: true}}})
 	holds("it is needed by something else", "")
 }

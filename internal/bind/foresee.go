@@ -177,7 +177,7 @@ func (b *Binder) foresee(ctx context.Context, id claim.BundleID) (Foreseen, bool
 		one.Content = p.in.Previous
 	}
 	b.claims.wants(id, p.out.Wants)
-	for _, key := range b.claims.has(id, one.Bundle.Ref.UID, one.Content) {
+	for _, key := range b.claims.has(id, one.Bundle.Ref.UID, p.in.Number+1, one.Content) {
 		b.touch(slices.DeleteFunc(b.claims.touched(key), func(other claim.BundleID) bool { return other == id })...)
 	}
 	return one, true, nil

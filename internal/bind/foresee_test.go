@@ -154,7 +154,7 @@ func shop(t *testing.T) (*lagoon, *Binder) {
 	}
 	out := claim.Plan(p.in)
 	l.contents["b"] = &out.Content
-	b.claims.has(id, "b", &out.Content)
+	b.claims.has(id, "b", 0, &out.Content)
 	return l, b
 }
 

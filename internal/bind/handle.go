@@ -95,9 +95,8 @@ func (b *Binder) look(t *unstructured.Unstructured) looked {
 
 func (b *Binder) decide(t *unstructured.Unstructured) {
 	sub := claim.SubjectFrom(t)
-	_, holder := b.claims.holder(sub.Key)
-	d := b.decides(sub, holder)
-	if d.Winner == nil || holder == nil && atoll.IsNowhere(d.Winner.Spec.Placement) {
+	d, held := b.who(sub)
+	if d.Winner == nil || !held && atoll.IsNowhere(d.Winner.Spec.Placement) {
 		b.claims.unplace(sub.Key)
 		return
 	}

@@ -181,7 +181,7 @@ func (b *Binder) carryOut(ctx context.Context, id claim.BundleID, bundle state.B
 // cut tells other Bundles what this one has now: some may have waited for it to
 // take an item over.
 func (b *Binder) cut(id claim.BundleID, uid string, p plan) {
-	for _, key := range b.claims.has(id, uid, &p.out.Content) {
+	for _, key := range b.claims.has(id, uid, p.in.Number+1, &p.out.Content) {
 		for _, other := range b.claims.touched(key) {
 			if other != id {
 				b.queue.Add(other)

@@ -116,6 +116,12 @@ func edge(a, b Candidate) string {
 	return "name"
 }
 
+// Outranked tells whether another ranks higher than the winner, which won since it holds
+// the object.
+func (d Decision) Outranked() bool {
+	return d.Winner != nil && slices.ContainsFunc(d.Others, func(c Candidate) bool { return compare(c, *d.Winner) < 0 })
+}
+
 // Lost says why a candidate did not win.
 func Lost(winner, c Candidate) string {
 	switch {

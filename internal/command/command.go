@@ -22,6 +22,7 @@ import (
 	"atoll.dev/atoll/internal/command/remove"
 	"atoll.dev/atoll/internal/command/restore"
 	"atoll.dev/atoll/internal/command/schedule"
+	"atoll.dev/atoll/internal/command/set"
 	"atoll.dev/atoll/internal/command/tenant"
 	"atoll.dev/atoll/internal/command/token"
 	"atoll.dev/atoll/internal/command/version"
@@ -54,7 +55,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand()},
-		clusters: {token.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
+		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -529,6 +530,8 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 		return "moves to the latest revision"
 	case next.Variant != is.Variant:
 		return "gets other overrides"
+	case len(next.NotYet) < len(is.NotYet):
+		return "loses what is not wanted there"
 	case next.Generation != is.Generation:
 		return "gets another share"
 	}
@@ -546,7 +549,7 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 			continue
 		}
 		_, variant := render.Rules(content, view)
-		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals})
+		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals, slices.Sorted(maps.Keys(row.Spec.NotYet))})
 		p, ok := known[key]
 		if !ok {
 			_, p, _ = render.Row(content, row.Spec, view)

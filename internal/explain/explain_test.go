@@ -65,7 +65,7 @@ func shop() Bundle {
 		},
 		Rules: []atoll.Rule{{
 			Policy: "ClusterOverridePolicy/asia", Items: []atoll.ItemKey{web, secret},
-			Target:     &v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo"}},
+			Target:     &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo"}}},
 			Overriders: v1alpha1.Overriders{LabelsOverrider: []v1alpha1.LabelAnnotationOverrider{{Operator: v1alpha1.OverrideAdd, Value: map[string]string{"where": "asia"}}}},
 		}},
 	}

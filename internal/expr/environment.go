@@ -14,10 +14,7 @@ import (
 // environment that expressions are checked in.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	texts := cel.MapType(cel.StringType, cel.StringType)
-	return cel.NewEnv(append(stated(),
-		cel.Variable("cluster.sets", cel.ListType(cel.StringType)),
-		cel.Variable(nameProperties, texts),
-	)...)
+	return cel.NewEnv(append(stated(), cel.Variable(nameProperties, texts))...)
 })
 
 // stated is what the hub has set on a Cluster, and the functions.
@@ -28,6 +25,7 @@ func stated() []cel.EnvOption {
 		cel.Variable("cluster.region", cel.StringType),
 		cel.Variable("cluster.zone", cel.StringType),
 		cel.Variable("cluster.provider", cel.StringType),
+		cel.Variable(nameSets, cel.ListType(cel.StringType)),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserRecursionLimit(64),
 		cel.Function("quantity", cel.Overload("quantity_string", []*cel.Type{cel.StringType}, cel.DoubleType,

@@ -95,8 +95,8 @@ func TestQuickIsCEL(t *testing.T) {
 		for range 8 {
 			c := Cluster{ClusterView: &atoll.ClusterView{
 				Name: s.one("a", "ab"), Region: s.one("", "a"), Zone: s.one("b", "ab"), Provider: s.one("", "b"),
-				Labels: s.some(), Properties: s.some(),
-			}, Sets: strings.Fields(s.one("", "a", "a b"))}
+				Labels: s.some(), Properties: s.some(), Sets: strings.Fields(s.one("", "a", "a b")),
+			}}
 			want := "fails"
 			if ok, err := sel.evaluate(c); err == nil {
 				want = fmt.Sprint(ok)

@@ -28,10 +28,7 @@ const (
 )
 
 // Cluster is what an expression sees of one.
-type Cluster struct {
-	*atoll.ClusterView
-	Sets []string
-}
+type Cluster struct{ *atoll.ClusterView }
 
 // Selector is a compiled expression that gives true or false.
 type Selector struct {
@@ -39,6 +36,7 @@ type Selector struct {
 	program    cel.Program
 	quick      quick // nil: only the program knows
 	properties []string
+	cost       uint64
 }
 
 // compiled holds Selectors and errors by text.
@@ -100,6 +98,7 @@ func compile(text string) (*Selector, error) {
 	slices.Sort(r.properties)
 	return &Selector{
 		text: text, program: program, quick: quicken(checked.NativeRep().Expr()), properties: slices.Compact(r.properties),
+		cost: max(cost.Max, 1),
 	}, nil
 }
 
@@ -116,6 +115,9 @@ func firstIssue(issues *cel.Issues) error {
 
 // Properties that the expression reads, sorted.
 func (s *Selector) Properties() []string { return s.properties }
+
+// Cost is what the expression costs at most on a large cluster.
+func (s *Selector) Cost() uint64 { return s.cost }
 
 // String is the text.
 func (s *Selector) String() string { return s.text }

@@ -11,8 +11,8 @@ var tokyo = Cluster{
 	ClusterView: &atoll.ClusterView{
 		Name: "tokyo-1", Labels: map[string]string{"env": "prod", "team": "pay", "atoll.dev/x": "y"}, Region: "ap", Zone: "ap-a", Provider: "aws",
 		Properties: map[string]string{"nodes": "12", "memory": "64Gi", "version": "v1.36.3"},
+		Sets:       []string{"asia", "prod"},
 	},
-	Sets: []string{"asia", "prod"},
 }
 
 func TestMatch(t *testing.T) {

@@ -21,8 +21,8 @@ const MaxValue = 4096
 // maxNesting of what an expression gives.
 const maxNesting = 8
 
-// Value is a compiled expression that gives a value of a cluster. It sees what the hub
-// has set: neither the sets nor the properties of the cluster.
+// Value is a compiled expression that gives a value of a cluster. It sees what is set on
+// the hub, and so not the properties of the cluster.
 type Value struct {
 	text    string
 	program cel.Program

@@ -14,6 +14,7 @@ func TestValues(t *testing.T) {
 	c := &atoll.ClusterView{
 		Name: "tokyo", Region: "ap", Zone: "ap-1", Provider: "aws",
 		Labels: map[string]string{"dns": "10.0.0.10", "n": "3", "long": strings.Repeat("x", 200)}, Properties: map[string]string{"p": "reported"},
+		Sets: []string{"asia", "edge"},
 	}
 	for _, tc := range []struct {
 		text string
@@ -28,6 +29,8 @@ func TestValues(t *testing.T) {
 		{text: `'x' in cluster.labels ? cluster.labels['x'] : cluster.region`, want: "ap"},
 		{text: `[cluster.name, cluster.zone, cluster.provider]`, want: []any{"tokyo", "ap-1", "aws"}},
 		{text: `{'a': {'b': true, 'c': null}}`, want: map[string]any{"a": map[string]any{"b": true, "c": nil}}},
+		{text: `'edge' in cluster.sets ? 'small' : 'large'`, want: "small"},
+		{text: `cluster.sets`, want: []any{"asia", "edge"}},
 		{text: `cluster.labels['none']`, err: "no such key: none"},
 		{text: `int(cluster.labels['dns'])`, err: "type conversion error"},
 		{text: `{1: 2}`, err: "a key that is a int"},
@@ -37,7 +40,6 @@ func TestValues(t *testing.T) {
 		{text: `[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25].map(x, cluster.labels['long'])`, err: "gives more than 4096 bytes"},
 		{text: `duration('1s')`, err: "no value of JSON"},
 		{text: `cluster.properties['p']`, bad: "undeclared reference"},
-		{text: `cluster.sets[0]`, bad: "undeclared reference"},
 		{text: `cluster.labels[`, bad: "line 1"},
 		{text: strings.Repeat("(", 100) + "1" + strings.Repeat(")", 100), bad: "recursion"},
 		{text: "'" + strings.Repeat("x", 2048) + "'", bad: "bytes long"},

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -62,6 +64,9 @@ func (p *parcels) keyOf(r state.Row) string {
 	key := fmt.Sprintf("%s|%s|%s|%s|%t|%t", r.Bundle.UID, r.Spec.Revision, r.Spec.Variant, atoll.HashJSON(r.Spec.Assigned), removing, r.Spec.Orphan)
 	if len(r.Spec.Ordinals) > 0 {
 		key += "|" + atoll.HashJSON(r.Spec.Ordinals)
+	}
+	if len(r.Spec.NotYet) > 0 {
+		key += "|notYet " + atoll.HashJSON(slices.Sorted(maps.Keys(r.Spec.NotYet)))
 	}
 	if p.salt != nil {
 		key += "|" + p.salt(r)

@@ -241,7 +241,7 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 	for _, row := range p.Rows {
 		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: st.Clusters.Online(row.Spec.UID)}
 		if c, ok := st.Clusters.Get(row.Cluster); ok {
-			one.CheckIn, views[row.Cluster] = c.Spec.CheckIn(), atoll.ViewOf(c)
+			one.CheckIn, views[row.Cluster] = c.Spec.CheckIn(), st.Views.Stated(c)
 			if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionTrue {
 				out.Away[row.Cluster] = ready.LastTransitionTime.Time
 			}

@@ -45,7 +45,7 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 		if held := r.heldBack(content); len(held) > 0 {
 			return atoll.Manifest{}, fmt.Errorf("%s was deleted before the hub was restored; the Revision that holds it back is about to follow", held[0])
 		}
-		view := atoll.ViewOf(cluster)
+		view := r.state.Views.Stated(cluster)
 		rules, variant := render.Rules(content, view)
 		if variant != row.Spec.Variant {
 			return atoll.Manifest{}, fmt.Errorf("cluster %s changed since its row of bundle %s/%s was written; the row is about to follow", row.Cluster, row.Bundle.Namespace, row.Bundle.Name)

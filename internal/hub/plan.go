@@ -139,10 +139,14 @@ func (x *explainer) plan(ctx context.Context, in planRequest) (plan.Plan, error)
 		return plan.Plan{}, err
 	}
 	for _, c := range x.parts.state.Clusters.List() {
-		out.ViewsBefore[c.Name] = atoll.ViewOf(c)
+		out.ViewsBefore[c.Name] = x.parts.state.Views.Stated(c)
 	}
 	for _, c := range s.clusters.List() {
-		out.ViewsAfter[c.Name] = atoll.ViewOf(c)
+		view := x.parts.state.Views.Stated(c)
+		if _, changed := s.clusters.Changed[c.Name]; changed {
+			view.Sets = s.clusters.SetsOf(c.Labels)
+		}
+		out.ViewsAfter[c.Name] = view
 	}
 	if why, holding := x.parts.state.Hub.Holding(); holding {
 		out.Holding = why

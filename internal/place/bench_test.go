@@ -45,7 +45,7 @@ func regional(items int) *atoll.Content {
 		c.Items = append(c.Items, atoll.Item{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprint(i)}, Object: []byte(`{}`)})
 	}
 	for i := range 5 {
-		c.Rules = append(c.Rules, atoll.Rule{Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": fmt.Sprint("g", i)}}}})
+		c.Rules = append(c.Rules, atoll.Rule{Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": fmt.Sprint("g", i)}}}}})
 	}
 	return c
 }

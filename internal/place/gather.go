@@ -57,11 +57,16 @@ func (s *snapshot) stays() bool {
 	for _, v := range s.in.Decision.Verdicts {
 		row, has := s.in.Rows[v.Cluster]
 		if v.Outcome == schedule.Leaves || has && (row.Spec.Recall != nil || row.Spec.Phase == atoll.RowLeaving || row.Spec.Phase == atoll.RowHeld ||
-			len(s.in.Deletes[row.Spec.Revision])+len(s.in.MovesAway[v.Cluster]) > 0) {
+			len(row.Spec.NotYet)+len(s.in.Deletes[row.Spec.Revision])+len(s.in.MovesAway[v.Cluster]) > 0 || s.loses(v.Cluster)) {
 			return false
 		}
 	}
 	return !s.in.Deleting && !s.in.Decision.NoFit
+}
+
+// loses tells whether override rules keep something out of the cluster that its row has.
+func (s *snapshot) loses(cluster string) bool {
+	return slices.ContainsFunc(s.in.Unwanted[cluster], func(u rollout.Unwanted) bool { return u.UID != "" })
 }
 
 // gather the input of a step. With a view that is complete only the clusters that
@@ -105,7 +110,8 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	if err != nil {
 		return snapshot{}, err
 	}
-	if moves, err = r.keptOut(ctx, content, clusters, specs, moves); err != nil {
+	unwanted, err := r.unwanted(ctx, content, clusters, specs)
+	if err != nil {
 		return snapshot{}, err
 	}
 	own, err := r.ownVariants(ctx, clusters, specs, func(c string) bool {
@@ -122,7 +128,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 		Removal: b.Spec.Removal.Mode, Budget: b.Spec.Removal.Budget,
 		Confirm: b.Meta.Annotations[atoll.AnnotationConfirm], Keep: b.Meta.Annotations[atoll.AnnotationKeep],
 		Placement: v.placement, Recalled: recalled(b.Ref.UID, content),
-		Deleting: r.deleting(b), Deletes: deletes, MovesAway: moves,
+		Deleting: r.deleting(b), Deletes: deletes, MovesAway: moves, Unwanted: unwanted,
 		Holding: holding, Floor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil

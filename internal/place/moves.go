@@ -7,6 +7,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -43,45 +44,57 @@ func (r *Reconciler) movesAway(ctx context.Context, target string, content *atol
 	return out, nil
 }
 
-// keptOut adds to moves, by cluster, what override rules of the target keep out of a
-// cluster whose row has it.
-func (r *Reconciler) keptOut(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, moves map[string][]string) (map[string][]string, error) {
-	if content == nil || content.Removal == v1alpha1.RemoveOrphan || !slices.ContainsFunc(content.Rules, func(r atoll.Rule) bool { return r.Overriders.NotHere != nil }) {
-		return moves, nil
+// unwanted lists, by cluster, what override rules of the target keep out of it, and which
+// of that the row there has.
+func (r *Reconciler) unwanted(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec) (map[string][]rollout.Unwanted, error) {
+	if content == nil || !slices.ContainsFunc(content.Rules, func(r atoll.Rule) bool { return r.Overriders.NotHere != nil }) {
+		return nil, nil
 	}
+	targets, out := render.TargetsOf(content), map[string][]rollout.Unwanted{}
 	for i := range clusters {
 		c := &clusters[i]
-		row, has := rows[c.Name]
-		if !has || row.UID != c.UID {
+		keys := targets.Unwanted(content, c.ClusterView)
+		if len(keys) == 0 {
 			continue
 		}
-		rules, _ := render.Rules(content, c.ClusterView)
-		out := render.NotHere(content, rules)
-		if len(out) == 0 {
-			continue
-		}
-		old, err := r.Revisions.Content(ctx, row.Revision)
-		if err != nil {
-			return nil, err
-		}
-		var before []atoll.ItemKey
-		if rules, was := render.Rules(old, c.ClusterView); was == row.Variant {
-			before = render.NotHere(old, rules)
-		}
-		var lost []string
-		for _, item := range old.Items {
-			if slices.Contains(out, item.Key) && !slices.Contains(before, item.Key) {
-				lost = append(lost, atoll.Tombstone{Key: item.Key, UID: item.UID}.ID())
+		var uids map[atoll.ItemKey]string
+		if row, has := rows[c.Name]; has && row.UID == c.UID && row.Phase != atoll.RowRemoving && content.Removal != v1alpha1.RemoveOrphan {
+			var err error
+			if uids, err = r.hasOf(ctx, row, c.ClusterView); err != nil {
+				return nil, err
 			}
 		}
-		if moves == nil && len(lost) > 0 {
-			moves = map[string][]string{}
-		}
-		if len(lost) > 0 {
-			moves[c.Name] = slices.Sorted(slices.Values(slices.Concat(moves[c.Name], lost)))
+		for _, key := range keys {
+			out[c.Name] = append(out[c.Name], rollout.Unwanted{Key: key.String(), UID: uids[key]})
 		}
 	}
-	return moves, nil
+	return out, nil
+}
+
+// hasOf gives what a row has, as far as that is known: the UIDs of its items. What rules
+// have kept out is not in it.
+func (r *Reconciler) hasOf(ctx context.Context, row atoll.RowSpec, c atoll.ClusterView) (map[atoll.ItemKey]string, error) {
+	old, err := r.Revisions.Content(ctx, row.Revision)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[atoll.ItemKey]string, len(old.Items))
+	for i := range old.Items {
+		item := &old.Items[i]
+		if !slices.Contains(row.NotHere, item.Key.String()) {
+			out[item.Key] = item.UID
+		}
+	}
+	if len(row.NotHere)+len(row.NotYet) > 0 {
+		return out, nil
+	}
+	// An older hub did not write down what was kept out.
+	if rules, variant := render.Rules(old, c); variant == row.Variant {
+		for _, key := range render.NotHere(old, render.InputOf(row, rules, nil)) {
+			delete(out, key)
+		}
+	}
+	return out, nil
 }
 
 func moved(t atoll.Tombstone) bool { return t.Cause == atoll.CauseMoved && !t.Orphan }

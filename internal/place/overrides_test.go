@@ -1,6 +1,7 @@
 package place
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func ruled(o v1alpha1.Overriders) *atoll.Content {
 		Items: []atoll.Item{{Key: config, UID: "u1", Object: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config","namespace":"shop"}}`)}},
 		Rules: []atoll.Rule{{
 			Policy: "OverridePolicy/shop/p", Items: []atoll.ItemKey{config}, Overriders: o, Meaning: atoll.RuleMeaning,
-			Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"special": "yes"}}},
+			Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"special": "yes"}}}},
 		}},
 	}
 }
@@ -78,31 +79,44 @@ func TestWhatIsKeptOutIsHeldOverTheBudget(t *testing.T) {
 		out := ruled(v1alpha1.Overriders{NotHere: &yes})
 		m.cut("web", out)
 		m.settle("web")
-		want(t, m, "web", "a Active r1, b Active r1, c Active r2")
-		row, _ := memRows{m}.Get("web", "a")
+		want(t, m, "web", "a Active r2, b Active r2, c Active r2")
+		row := func(cluster string) atoll.RowSpec {
+			got, _ := memRows{m}.Get("web", cluster)
+			return got.Spec
+		}
 		plan := m.plan(t, "web")
-		if plan == "" || !strings.Contains(row.Spec.Reason, config.String()) {
-			t.Fatalf("plan %q, reason %q", plan, row.Spec.Reason)
+		if plan == "" || !strings.Contains(row("a").Reason, config.String()) || row("a").NotYet[config.String()] == 0 {
+			t.Fatalf("plan %q, row %+v", plan, row("a"))
+		}
+		// Nothing else of the row waits.
+		next := ruled(v1alpha1.Overriders{NotHere: &yes, Replicas: new(int32)})
+		m.cut("web", next)
+		m.settle("web")
+		want(t, m, "web", "a Active r3, b Active r3, c Active r3")
+		if again := m.plan(t, "web"); again != plan || len(row("a").NotYet) != 1 {
+			t.Fatalf("plan %q, row %+v", again, row("a"))
 		}
 		m.confirm("web", plan)
 		m.settle("web")
-		want(t, m, "web", "a Active r2, b Active r2, c Active r2")
+		if a := row("a"); len(a.NotYet) != 0 || !slices.Equal(a.NotHere, []string{config.String()}) || m.plan(t, "web") != "" {
+			t.Fatalf("confirmed, and the row is %+v", a)
+		}
 
-		// A label makes the rule target c as well; nothing may go without being asked.
+		// A label makes the rule target c as well; nothing may go without being asked, and
+		// the row is of what its cluster is now, so that it can be rendered.
 		none := intstr.FromInt32(0)
 		m.bundle("web", func(b *state.Bundle) { b.Spec.Removal.Budget = &none })
-		row, _ = memRows{m}.Get("web", "c")
+		before := row("c")
 		m.cluster("c", special)
 		m.settle("web")
-		held, _ := memRows{m}.Get("web", "c")
-		if plan = m.plan(t, "web"); plan == "" || held.Spec.Variant != row.Spec.Variant || held.Spec.Generation != row.Spec.Generation {
-			t.Fatalf("plan %q, row %+v, was %+v", plan, held.Spec, row.Spec)
+		held := row("c")
+		if plan = m.plan(t, "web"); plan == "" || held.Variant == before.Variant || len(held.NotYet) != 1 {
+			t.Fatalf("plan %q, row %+v, was %+v", plan, held, before)
 		}
 		m.confirm("web", plan)
 		m.settle("web")
-		gone, _ := memRows{m}.Get("web", "c")
-		if gone.Spec.Variant == row.Spec.Variant || m.plan(t, "web") != "" {
-			t.Errorf("confirmed, and the row is %+v", gone.Spec)
+		if gone := row("c"); len(gone.NotYet) != 0 || gone.Generation == held.Generation || m.plan(t, "web") != "" {
+			t.Errorf("confirmed, and the row is %+v", gone)
 		}
 	})
 }

@@ -162,7 +162,7 @@ func TestRelabelledClusterGetsItsOverrides(t *testing.T) {
 	fleet(m, "a", "b")
 	content := &atoll.Content{Rules: []atoll.Rule{{
 		Policy: "ClusterOverridePolicy/x",
-		Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"country": "cn"}}},
+		Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"country": "cn"}}}},
 	}}}
 	run(t, m, func(t *testing.T, _ *Reconciler) {
 		m.bundle("web", nil)

@@ -193,7 +193,7 @@ func TestOverridesSetShares(t *testing.T) {
 		five := int32(5)
 		content.Rules = []atoll.Rule{{
 			Policy: "OverridePolicy/shop/big", Items: []atoll.ItemKey{content.Items[0].Key}, Overriders: v1alpha1.Overriders{Replicas: &five},
-			Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"size": "big"}}},
+			Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"size": "big"}}}},
 		}}
 		m.place("web", v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{
 			ReplicaSchedulingType: v1alpha1.Divided, ReplicaOverrides: v1alpha1.AllowReplicaOverrides,

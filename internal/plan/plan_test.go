@@ -177,7 +177,7 @@ func TestReplicas(t *testing.T) {
 func TestARuleThatDoesNotApply(t *testing.T) {
 	c := shop()
 	next := content(c.Content.Items...)
-	next.Rules = []atoll.Rule{{Policy: "OverridePolicy/shop/o", Items: []atoll.ItemKey{web}, Target: &v1alpha1.ClusterAffinity{ClusterNames: []string{"oslo"}},
+	next.Rules = []atoll.Rule{{Policy: "OverridePolicy/shop/o", Items: []atoll.ItemKey{web}, Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"oslo"}}},
 		Overriders: v1alpha1.Overriders{Plaintext: []v1alpha1.PlaintextOverrider{{Path: "/spec/none/such", Operator: "replace"}}}}}
 	c = to(c, next)
 	views := map[string]atoll.ClusterView{"oslo": {Name: "oslo"}, "tokyo": {Name: "tokyo"}}

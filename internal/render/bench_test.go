@@ -20,8 +20,8 @@ func BenchmarkRender10k(b *testing.B) {
 			Labels: map[string]string{"env": []string{"prod", "test"}[i%2], "tier": fmt.Sprint(i % 3), "dns": fmt.Sprintf("10.0.%d.%d", i/256, i%256)},
 		}
 	}
-	target := func(text string) *v1alpha1.ClusterAffinity {
-		var o struct{ TargetCluster *v1alpha1.ClusterAffinity }
+	target := func(text string) *v1alpha1.ClusterTarget {
+		var o struct{ TargetCluster *v1alpha1.ClusterTarget }
 		decode(b, text, &o)
 		return o.TargetCluster
 	}

@@ -14,9 +14,9 @@ import (
 // from it in everything.
 func TestTargetClusterFields(t *testing.T) {
 	a := atoll.ViewOf(&v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Region: "eu", Zone: "eu-a", Provider: "aws"}})
-	a.Name, a.Labels = "a", map[string]string{"env": "prod"}
+	a.Name, a.Labels, a.Sets = "a", map[string]string{"env": "prod"}, []string{"asia", "paid"}
 	b := atoll.ViewOf(&v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Region: "us", Zone: "us-a", Provider: "gcp"}})
-	b.Name, b.Labels = "b", map[string]string{"env": "test"}
+	b.Name, b.Labels, b.Sets = "b", map[string]string{"env": "test"}, []string{"free"}
 	for _, tc := range []struct{ field, target string }{
 		{"clusterNames", "{clusterNames: [a, c]}"},
 		{"exclude", "{exclude: [b, c]}"},
@@ -28,10 +28,14 @@ func TestTargetClusterFields(t *testing.T) {
 		{"fieldSelector.matchExpressions.key provider", "{fieldSelector: {matchExpressions: [{key: provider, operator: In, values: [aws]}]}}"},
 		{"fieldSelector.matchExpressions.operator", "{fieldSelector: {matchExpressions: [{key: region, operator: NotIn, values: [us]}]}}"},
 		{"fieldSelector.matchExpressions.values", "{fieldSelector: {matchExpressions: [{key: region, operator: In, values: [ap, eu]}]}}"},
+		{"clusterSets", "{clusterSets: [europe, paid]}"},
+		{"celSelector", "{celSelector: \"cluster.labels['env'] == 'prod' && 'paid' in cluster.sets && cluster.zone.startsWith('eu-')\"}"},
+		{"celSelector that fails elsewhere", "{celSelector: \"cluster.name == 'a' || cluster.labels['tier'] == '1'\"}"},
+		{"sets and an expression", "{clusterSets: [paid, free], celSelector: \"cluster.region == 'eu'\"}"},
 		{"all of it", "{clusterNames: [a, b], fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: provider, operator: NotIn, values: [gcp]}]}}"},
 	} {
 		t.Run(tc.field, func(t *testing.T) {
-			var target v1alpha1.ClusterAffinity
+			var target v1alpha1.ClusterTarget
 			if err := yaml.UnmarshalStrict([]byte(tc.target), &target); err != nil {
 				t.Fatal(err)
 			}

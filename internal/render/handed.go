@@ -35,7 +35,7 @@ func (t *Targets) Handed(content *atoll.Content, c atoll.ClusterView) map[string
 }
 
 // Handed gives, by item key, the replicas that the rules set of divided items whose
-// placement lets them. Values are the cluster's; nil: there are none to take. An item to
+// placement lets them: 0 where they keep it out of the cluster. Values are the cluster's; nil: there are none to take. An item to
 // which a rule does not apply is left out: rendering it says why.
 func Handed(content *atoll.Content, rules []int, c *atoll.ClusterView) map[string]int64 {
 	var out map[string]int64
@@ -47,9 +47,20 @@ func Handed(content *atoll.Content, rules []int, c *atoll.ClusterView) map[strin
 	if c != nil && len(texts) > 0 {
 		values, _ = valuesOf(texts, c)
 	}
+	give := func(item *atoll.Item, n int64) {
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[item.Key.String()] = max(n, 0)
+	}
+	kept := unwanted(content, rules)
 	for i := range content.Items {
 		item := &content.Items[i]
 		if !item.ReplicaOverrides {
+			continue
+		}
+		if kept[item.Key] != nil {
+			give(item, 0)
 			continue
 		}
 		o := &overriding{item: item, values: values}
@@ -64,10 +75,7 @@ func Handed(content *atoll.Content, rules []int, c *atoll.ClusterView) map[strin
 			}
 		}
 		if n, ok := o.handed(stated); err == nil && ok {
-			if out == nil {
-				out = map[string]int64{}
-			}
-			out[item.Key.String()] = max(n, 0)
+			give(item, n)
 		}
 	}
 	return out

@@ -61,15 +61,20 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		m.Tombstones = append(m.Tombstones, t)
 	}
 	if !m.Remove {
-		m.Tombstones = append(m.Tombstones, keptOut(in.Content, in.Rules)...)
+		m.Tombstones = append(m.Tombstones, keptOut(in)...)
 	}
 	m.Content = contentHash(in.Key, m)
 	return m
 }
 
-// keptOut gives the tombstones of items that the rules keep out of the cluster.
-func keptOut(content *atoll.Content, rules []int) (out []atoll.Tombstone) {
-	for _, key := range NotHere(content, rules) {
+// keptOut gives the tombstones of items that the rules keep out of the cluster. What is
+// among the row's items all the same, since an atomic rule stopped all of them, stays.
+func keptOut(in ManifestInput) (out []atoll.Tombstone) {
+	content := in.Content
+	for _, key := range NotHere(content, InputOf(in.Row, in.Rules, nil)) {
+		if slices.ContainsFunc(in.Items, func(r atoll.Rendered) bool { return r.Key == key }) {
+			continue
+		}
 		for i := range content.Items {
 			if item := &content.Items[i]; item.Key == key && item.State != atoll.ItemRemovalHeld {
 				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseNotHere, Orphan: content.Removal == v1alpha1.RemoveOrphan})

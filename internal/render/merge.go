@@ -60,10 +60,55 @@ func (o *overriding) strategicMerge(raw []byte) error {
 	}
 	before := copied(o.obj)
 	if o.obj, err = strategic(o.obj, p, lists); err != nil {
-		return err
+		return blame(before, p, lists)
 	}
 	o.noteChanges(before, o.obj)
 	return nil
+}
+
+// blame says of a patch that cannot be merged which part of it is wrong, of several the
+// first: the library meets them in no order, and what is said of a row must not change by
+// itself.
+func blame(obj, patch map[string]any, lists strategicpatch.LookupPatchMeta) error {
+	path, why := fault(patch, nil, func(one map[string]any) error {
+		_, err := strategic(copied(obj), copied(one), lists)
+		return err
+	})
+	if why == "" {
+		return errors.New("the patch cannot be merged into the object")
+	}
+	return fmt.Errorf("merge %s: %s", pointerTo(path...), why)
+}
+
+// fault finds the first part of a patch, below the path, that cannot be merged alone. Of a
+// list it says no more than that: its elements cannot be told apart without their keys.
+func fault(part map[string]any, path []string, merges func(map[string]any) error) (at []string, why string) {
+	for _, name := range sortedKeys(part) {
+		here := append(slices.Clone(path), name)
+		err := merges(nested(path, map[string]any{name: part[name]}))
+		if err == nil {
+			continue
+		}
+		switch v := part[name].(type) {
+		case map[string]any:
+			if at, why := fault(v, here, merges); why != "" {
+				return at, why
+			}
+			return here, "it cannot be merged"
+		case []any:
+			return here, "the list cannot be merged: each element has to be of the kind's form, and a map has to have the key that the list is merged by"
+		}
+		return here, err.Error()
+	}
+	return nil, ""
+}
+
+// nested gives a value at a path.
+func nested(path []string, v map[string]any) map[string]any {
+	for _, name := range slices.Backward(path) {
+		v = map[string]any{name: v}
+	}
+	return v
 }
 
 // strategic turns what the library says by panicking into an error: it does on lists

@@ -64,7 +64,54 @@ func TestNotHere(t *testing.T) {
 	if len(items) != 4 || !strings.Contains(items[1].Error, "divides") || !strings.Contains(items[3].Error, "only a ClusterOverridePolicy") {
 		t.Errorf("%+v", items)
 	}
-	if out := render.NotHere(c, []int{0}); len(out) != 0 || !render.SetsReplicas(no) {
+	if out := render.NotHere(c, render.Input{Rules: []int{0}}); len(out) != 0 || len(render.Unwanted(c, []int{0})) != 0 || !render.SetsReplicas(no) {
 		t.Errorf("kept out: %v", out)
+	}
+}
+
+// TestNotHereIsOneItemsAlone: what waits for a confirmation is sent as any other item, with
+// what all other rules make of it, and nothing else of the row waits with it.
+func TestNotHereIsOneItemsAlone(t *testing.T) {
+	c := content(rule("OverridePolicy/shop/p", v1alpha1.Overriders{NotHere: ptr(true), Replicas: ptr(int32(9))}, webKey))
+	row := atoll.RowSpec{Generation: 1, Phase: atoll.RowActive, NotYet: map[string]int64{webKey.String(): 1}}
+	in := render.InputOf(row, []int{0}, nil)
+	items, notes := render.Render(c, in)
+	m := render.BuildManifest(render.ManifestInput{Content: c, Row: row, Rules: in.Rules, Items: items})
+	if len(m.Items) != 4 || len(m.Tombstones) != 0 || len(render.NotHere(c, in)) != 0 {
+		t.Errorf("what waits goes: %d items, tombstones %+v", len(m.Items), m.Tombstones)
+	}
+	if len(notes) != 1 || notes[0].Overrider != "replicas" || !strings.Contains(string(items[1].Object), `"replicas":9`) {
+		t.Errorf("other overriders of what waits: %+v\n%s", notes, items[1].Object)
+	}
+	if out := render.Unwanted(c, in.Rules); len(out) != 1 || out[0] != webKey {
+		t.Errorf("unwanted: %v", out)
+	}
+
+	// An atomic rule that fails stops all of the row, a removal too.
+	c.Rules = append(c.Rules, rule("OverridePolicy/shop/q", v1alpha1.Overriders{Plaintext: []v1alpha1.PlaintextOverrider{{Path: "/none/x", Operator: "remove"}}}, c.Items[0].Key))
+	c.Rules[1].Atomic = true
+	in = render.Input{Rules: []int{0, 1}}
+	items, _ = render.Render(c, in)
+	m = render.BuildManifest(render.ManifestInput{Content: c, Rules: in.Rules, Items: items})
+	if len(m.Items) != 4 || m.Items[1].Key != webKey || !strings.Contains(m.Items[1].Error, "atomic") || len(m.Tombstones) != 0 {
+		t.Errorf("under an atomic rule that fails: %+v, tombstones %+v", m.Items, m.Tombstones)
+	}
+}
+
+// TestNotHereOfAHandedShare: where the placement hands its replicas over, notHere takes a
+// cluster's share away; the object goes once the share is gone, and not before.
+func TestNotHereOfAHandedShare(t *testing.T) {
+	c := content(rule("OverridePolicy/shop/p", v1alpha1.Overriders{NotHere: ptr(true)}, webKey))
+	c.Items[1].Divided, c.Items[1].ReplicaOverrides = true, true
+	if shares := render.Handed(c, []int{0}, nil); len(shares) != 1 || shares[webKey.String()] != 0 {
+		t.Errorf("shares %v", shares)
+	}
+	for n, want := range map[int64]int{3: 4, 0: 3} {
+		row := atoll.RowSpec{Phase: atoll.RowActive, Assigned: map[string]int64{webKey.String(): n}}
+		items, _ := render.Render(c, render.InputOf(row, []int{0}, nil))
+		m := render.BuildManifest(render.ManifestInput{Content: c, Row: row, Rules: []int{0}, Items: items})
+		if len(m.Items) != want || len(m.Tombstones) != 4-want || want == 4 && items[1].Error != "" {
+			t.Errorf("with %d replicas: %d items, tombstones %+v, %s", n, len(m.Items), m.Tombstones, items[1].Error)
+		}
 	}
 }

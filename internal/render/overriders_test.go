@@ -233,7 +233,7 @@ func TestOverriderRefusals(t *testing.T) {
 		{"strategicMerge in place of the metadata", "Deployment", deployment, `{strategicMerge: {metadata: {$patch: replace, labels: {}}}}`, "never touch /metadata/$patch"},
 		{"strategicMerge that keeps nothing", "Deployment", deployment, `{strategicMerge: {$retainKeys: [spec], spec: {}}}`, "an object as a whole"},
 		{"strategicMerge with Atoll's own from a list", "Deployment", deployment, `{strategicMerge: {metadata: {$setElementOrder/finalizers: [a]}}}`, "never touch"},
-		{"strategicMerge without the key of a list", "Deployment", deployment, `{strategicMerge: {spec: {template: {spec: {containers: [{image: x}]}}}}}`, "strategicMerge: merge: "},
+		{"strategicMerge without the key of a list", "Deployment", deployment, `{strategicMerge: {spec: {template: {spec: {containers: [{image: x}]}}}}}`, "strategicMerge: merge /spec/template/spec/containers: the list cannot be merged"},
 		{"strategicMerge of other types", "Deployment", deployment, `{strategicMerge: {spec: {template: {spec: {containers: [1]}}}}}`, "strategicMerge: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -376,5 +376,18 @@ func decode(t testing.TB, text string, into any) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestOfSeveralFaultsTheSameIsSaid: what is said of a row is part of what it is sent, and
+// must not change by itself.
+func TestOfSeveralFaultsTheSameIsSaid(t *testing.T) {
+	o := overriders(t, `{strategicMerge: {metadata: {labels: {$patch: other, a: b}}, spec: {template: {spec: {containers: [{image: x}], volumes: [{emptyDir: {}}]}}}}}`)
+	c := &atoll.Content{Items: []atoll.Item{item(webKey, jsonOf(t, deployment))}, Rules: []atoll.Rule{rule("ClusterOverridePolicy/p", o, webKey)}}
+	for range 50 {
+		items, _ := render.Render(c, render.Input{Rules: []int{0}})
+		if want := "strategicMerge: merge /metadata/labels/$patch: "; !strings.Contains(items[0].Error, want) {
+			t.Fatalf("it says %q, and should %q", items[0].Error, want)
+		}
 	}
 }

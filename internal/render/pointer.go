@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
@@ -13,6 +14,9 @@ import (
 func parsePointer(path string) ([]string, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, fmt.Errorf("%q is not a JSON Pointer: it has to begin with /", path)
+	}
+	if !utf8.ValidString(path) {
+		return nil, fmt.Errorf("%q is not a JSON Pointer: it is no UTF-8", path)
 	}
 	parts := strings.Split(path[1:], "/")
 	for i, p := range parts {

@@ -26,6 +26,9 @@ type Input struct {
 	Cluster *atoll.ClusterView
 	// Assigned replicas by item key, for items that are divided.
 	Assigned map[string]int64
+	// NotYet has, by key, the items that rules keep out of the cluster and that stay until
+	// somebody confirms it.
+	NotYet map[string]int64
 	// Ordinals are where the ranges of StatefulSets begin, by item key, for those
 	// whose ordinals are ranged.
 	Ordinals map[string]int64
@@ -35,7 +38,7 @@ type Input struct {
 
 // Render gives the content's items as one member gets them, in the content's
 // order, and which rule set which field; those that are held back, or kept out
-// of the cluster, are left out. An item to which a rule does not apply has
+// of the cluster (NotHere), are left out. An item to which a rule does not apply has
 // an Error instead of an object; the others are as if it had none.
 func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 	matching := map[atoll.ItemKey][]*atoll.Rule{}
@@ -54,13 +57,15 @@ func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 	var atomic *atoll.Rule
 	out := make([]atoll.Rendered, 0, len(content.Items))
 	var notes []Provenance
-	kept := sayers(content, in.Rules)
+	kept := unwanted(content, in.Rules)
+	var absent []*atoll.Item
 	for i := range content.Items {
 		item := &content.Items[i]
 		if item.State == atoll.ItemRemovalHeld {
 			continue
 		}
-		if r := kept[item.Key]; r != nil && *r.Overriders.NotHere && !item.Divided {
+		if r := kept[item.Key]; r != nil && in.out(item) {
+			absent = append(absent, item)
 			notes = append(notes, Provenance{Item: item.Key, Policy: r.Policy, Rule: r.Index, Overrider: "notHere", Value: true})
 			continue
 		}
@@ -72,6 +77,10 @@ func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
 		notes = append(notes, n...)
 	}
 	if atomic != nil {
+		for _, item := range absent { // which stays as it is, like all others
+			out = append(out, atoll.Rendered{Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency})
+		}
+		slices.SortStableFunc(out, func(a, b atoll.Rendered) int { return a.Key.Compare(b.Key) })
 		return stopped(out, atomic), nil
 	}
 	return out, notes

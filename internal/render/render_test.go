@@ -202,9 +202,9 @@ func TestRulesApplyInOrder(t *testing.T) {
 
 func TestRulesByCluster(t *testing.T) {
 	c := content(
-		atoll.Rule{Policy: "p", Index: 0, Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}},
+		atoll.Rule{Policy: "p", Index: 0, Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}}},
 		atoll.Rule{Policy: "p", Index: 1},
-		atoll.Rule{Policy: "p", Index: 2, Target: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a"}}},
+		atoll.Rule{Policy: "p", Index: 2, Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"a"}}}},
 	)
 	variants := map[string]string{}
 	for name, tc := range map[string]struct {

@@ -12,5 +12,5 @@ func Row(content *atoll.Content, row atoll.RowSpec, c atoll.ClusterView) (items 
 
 // InputOf a row is what Render takes of it, with the rules that match its cluster.
 func InputOf(row atoll.RowSpec, rules []int, c *atoll.ClusterView) Input {
-	return Input{Rules: rules, Cluster: c, Assigned: row.Assigned, Ordinals: row.Ordinals}
+	return Input{Rules: rules, Cluster: c, Assigned: row.Assigned, NotYet: row.NotYet, Ordinals: row.Ordinals}
 }

@@ -14,6 +14,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // Rules gives the indexes of the content's rules that target the cluster, and the
@@ -21,55 +22,15 @@ import (
 // content, but for assigned replicas. It is empty when no rule targets the cluster.
 func Rules(content *atoll.Content, c atoll.ClusterView) (matching []int, variant string) {
 	var texts []string
-	for i, r := range content.Rules {
-		if ok, _ := atoll.MatchAffinity(r.Target, c); ok {
+	c.Properties = nil // what agents report is for placements
+	for i := range content.Rules {
+		r := &content.Rules[i]
+		if schedule.CompileTarget(r.Target).Matches(&c) {
 			matching = append(matching, i)
 			texts = append(texts, expressions(&r.Overriders)...)
 		}
 	}
 	return matching, variantOf(matching, texts, &c)
-}
-
-// NotHere lists the items, by key, that are not sent to a cluster which those rules of
-// the content target. Where replicas are divided nothing is kept out: the placement said
-// who has them.
-func NotHere(content *atoll.Content, rules []int) []atoll.ItemKey {
-	var out []atoll.ItemKey
-	for key, by := range sayers(content, rules) {
-		if *by.Overriders.NotHere {
-			out = append(out, key)
-		}
-	}
-	out = slices.DeleteFunc(out, func(key atoll.ItemKey) bool {
-		return slices.ContainsFunc(content.Items, func(i atoll.Item) bool { return i.Key == key && i.Divided })
-	})
-	slices.SortFunc(out, atoll.ItemKey.Compare)
-	return out
-}
-
-// sayers are the last of the rules, by item, that say whether it is kept out.
-func sayers(content *atoll.Content, rules []int) map[atoll.ItemKey]*atoll.Rule {
-	var out map[atoll.ItemKey]*atoll.Rule
-	for _, i := range rules {
-		r := &content.Rules[i]
-		if r.Overriders.NotHere == nil {
-			continue
-		}
-		if out == nil {
-			out = map[atoll.ItemKey]*atoll.Rule{}
-		}
-		for _, key := range r.Items {
-			if mayKeepOut(r, key) {
-				out[key] = r
-			}
-		}
-	}
-	return out
-}
-
-// mayKeepOut holds what admission holds.
-func mayKeepOut(r *atoll.Rule, key atoll.ItemKey) bool {
-	return strings.HasPrefix(r.Policy, "ClusterOverridePolicy/") || !ClusterOnly(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 }
 
 // Provenance says which rule set a field of an item.
@@ -126,7 +87,7 @@ func (o *overriding) apply(r *atoll.Rule) error {
 	if err := o.permitted(); err != nil {
 		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, err)
 	}
-	if n := r.Overriders.NotHere; o.item.Divided && n != nil && *n {
+	if n := r.Overriders.NotHere; o.shared() && n != nil && *n {
 		return fmt.Errorf("%s rule %d notHere: %w", r.Policy, r.Index, errDivided)
 	}
 	before := o.stand()

@@ -3,86 +3,39 @@ package render
 import (
 	"encoding/binary"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // Targets are the clusters that a content's rules are about, made ready to be asked of
 // many clusters: selectors are read once, and a variant is named once for all clusters
 // that it is of. Not for concurrent use.
 type Targets struct {
-	rules    []target
+	rules    []*schedule.Target
 	texts    [][]string                  // of their expressions
 	variants map[string]string           // by the rules that match
 	handed   map[string]map[string]int64 // by variant
+	unwanted map[string][]atoll.ItemKey  // by variant
 	key      []byte
-}
-
-type target struct {
-	all            bool
-	names, exclude map[string]bool
-	labels         labels.Selector
-	fields         *v1alpha1.ClusterAffinity
 }
 
 // TargetsOf a content.
 func TargetsOf(content *atoll.Content) *Targets {
-	t := &Targets{rules: make([]target, 0, len(content.Rules)), variants: map[string]string{}, handed: map[string]map[string]int64{}}
+	t := &Targets{rules: make([]*schedule.Target, 0, len(content.Rules)), variants: map[string]string{}, handed: map[string]map[string]int64{}, unwanted: map[string][]atoll.ItemKey{}}
 	for i := range content.Rules {
-		t.rules = append(t.rules, targetOf(content.Rules[i].Target))
+		t.rules = append(t.rules, schedule.CompileTarget(content.Rules[i].Target))
 		t.texts = append(t.texts, expressions(&content.Rules[i].Overriders))
 	}
 	return t
 }
 
-func targetOf(a *v1alpha1.ClusterAffinity) target {
-	if a == nil {
-		return target{all: true}
-	}
-	out := target{names: set(a.ClusterNames), exclude: set(a.ExcludeClusters)}
-	if a.LabelSelector != nil {
-		sel, err := metav1.LabelSelectorAsSelector(a.LabelSelector)
-		if out.labels = sel; err != nil {
-			out.labels = labels.Nothing()
-		}
-	}
-	if a.FieldSelector != nil {
-		out.fields = &v1alpha1.ClusterAffinity{FieldSelector: a.FieldSelector}
-	}
-	return out
-}
-
-func set(names []string) map[string]bool {
-	if len(names) == 0 {
-		return nil
-	}
-	out := make(map[string]bool, len(names))
-	for _, n := range names {
-		out[n] = true
-	}
-	return out
-}
-
-func (t *target) match(c atoll.ClusterView) bool {
-	if t.all {
-		return true
-	}
-	if t.exclude[c.Name] || t.names != nil && !t.names[c.Name] || t.labels != nil && !t.labels.Matches(labels.Set(c.Labels)) {
-		return false
-	}
-	ok, _ := atoll.MatchAffinity(t.fields, c)
-	return ok
-}
-
 // Variant of a cluster, as Rules gives it.
 func (t *Targets) Variant(c atoll.ClusterView) string {
+	c.Properties = nil // as there
 	key := t.key[:0]
 	var texts []string
 	for i := range t.rules {
-		if t.rules[i].match(c) {
+		if t.rules[i].Matches(&c) {
 			key = binary.AppendUvarint(key, uint64(i))
 			texts = append(texts, t.texts[i]...)
 		}

@@ -12,8 +12,9 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// affinity that says something about names, labels and fields, or nothing.
-func affinity(rnd *rand.Rand) *v1alpha1.ClusterAffinity {
+// affinity that says something about names, labels, fields, sets and all of that, or
+// nothing.
+func affinity(rnd *rand.Rand) *v1alpha1.ClusterTarget {
 	if rnd.IntN(5) == 0 {
 		return nil
 	}
@@ -23,7 +24,7 @@ func affinity(rnd *rand.Rand) *v1alpha1.ClusterAffinity {
 			names = append(names, fmt.Sprint("c", i))
 		}
 	}
-	a := &v1alpha1.ClusterAffinity{}
+	a := &v1alpha1.ClusterTarget{}
 	if rnd.IntN(3) == 0 {
 		a.ClusterNames = names
 	}
@@ -39,6 +40,10 @@ func affinity(rnd *rand.Rand) *v1alpha1.ClusterAffinity {
 	if rnd.IntN(3) == 0 {
 		a.FieldSelector = &v1alpha1.FieldSelector{MatchExpressions: []v1alpha1.FieldRequirement{{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{fmt.Sprint(rnd.IntN(2))}}}}
 	}
+	if rnd.IntN(3) == 0 {
+		a.ClusterSets = []string{"asia", "paid"}[rnd.IntN(2):]
+	}
+	a.CELSelector = []string{"", "", "'paid' in cluster.sets && cluster.labels['env'] != '1'", "cluster.labels['none'] == ''"}[rnd.IntN(4)]
 	return a
 }
 
@@ -52,7 +57,7 @@ func TestTargetsGiveTheVariantsOfRules(t *testing.T) {
 		}
 		targets := TargetsOf(content)
 		for range 20 {
-			c := atoll.ClusterView{Name: fmt.Sprint("c", rnd.IntN(10)), Region: fmt.Sprint(rnd.IntN(3)), Labels: map[string]string{"env": fmt.Sprint(rnd.IntN(4))}}
+			c := atoll.ClusterView{Name: fmt.Sprint("c", rnd.IntN(10)), Region: fmt.Sprint(rnd.IntN(3)), Labels: map[string]string{"env": fmt.Sprint(rnd.IntN(4))}, Sets: []string{"asia", "paid"}[rnd.IntN(3):], Properties: map[string]string{"env": "1"}}
 			if _, want := Rules(content, c); targets.Variant(c) != want {
 				t.Fatalf("%+v: variant %q, want %q of rules %+v", c, targets.Variant(c), want, content.Rules)
 			}
@@ -64,7 +69,7 @@ func TestTargetsGiveTheVariantsOfRules(t *testing.T) {
 func BenchmarkVariants(b *testing.B) {
 	content, clusters := &atoll.Content{}, make([]atoll.ClusterView, 10_000)
 	for i := range 5 {
-		content.Rules = append(content.Rules, atoll.Rule{Target: &v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": fmt.Sprint(i)}}}})
+		content.Rules = append(content.Rules, atoll.Rule{Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": fmt.Sprint(i)}}}}})
 	}
 	for i := range clusters {
 		clusters[i] = atoll.ClusterView{Name: fmt.Sprint("c", i), Labels: map[string]string{"env": fmt.Sprint(i % 7)}}

@@ -301,11 +301,17 @@ func removes(do *v1alpha1.OrderedOverrider) bool {
 	return false
 }
 
-// Expensive tells how much the expressions of a policy's rules may cost together, where
-// that is more than MaxRowCost.
+// Expensive tells how much the expressions of a policy's rules, those that select clusters
+// and those that give values, may cost together, where that is more than MaxRowCost.
 func Expensive(rules []v1alpha1.RuleWithCluster) (cost uint64, over bool) {
-	known := map[string]bool{}
+	known, selecting := map[string]bool{}, map[string]bool{}
 	for i := range rules {
+		if t := rules[i].TargetCluster; t != nil && t.CELSelector != "" && !selecting[t.CELSelector] {
+			selecting[t.CELSelector] = true
+			if e, err := expr.Compile(t.CELSelector); err == nil {
+				cost += e.Cost()
+			}
+		}
 		for _, text := range expressions(&rules[i].Overriders) {
 			if e, err := expr.CompileValue(text); err == nil && !known[text] {
 				known[text] = true

@@ -147,8 +147,11 @@ func (s *step) gateDeletes() {
 func (s *step) holdRevision(c string, items []string) {
 	old, spec := s.Rows[c].Spec, s.next[c]
 	spec.Revision, spec.Variant = old.Revision, old.Variant
-	if v, ok := s.OwnVariants[c]; ok {
-		spec.Variant = v
+	spec.NotHere, spec.NotYet = old.NotHere, old.NotYet
+	if v, ok := s.OwnVariants[c]; ok && v != old.Variant {
+		// Other rules of its own revision target the cluster now. What they keep out
+		// waits with all else.
+		spec.Variant, spec.NotYet = v, s.waiting(c, s.losing(c))
 	}
 	for item, n := range old.Assigned {
 		if _, has := spec.Assigned[item]; !has {
@@ -165,7 +168,7 @@ func (s *step) holdRevision(c string, items []string) {
 			}
 		}
 	}
-	s.plan.items(c, *spec, items)
+	s.plan.items(c, *spec, items, "")
 }
 
 // ask writes the plan's hash into the rows that wait for its confirmation.
@@ -202,7 +205,8 @@ func (p *Plan) Summary(n int) string {
 	return fmt.Sprintf("%s; and %d more", strings.Join(p.Lines[:n], "; "), len(p.Lines)-n)
 }
 
-// planner collects a plan. A row is in it once at most: the first entry counts.
+// planner collects a plan. A row is in it once at most: the first entry counts, and items
+// that are to go add to it.
 type planner struct {
 	entries  []planEntry
 	clusters map[string]bool
@@ -250,12 +254,20 @@ func (p *planner) shrink(c string, spec atoll.RowSpec, want map[string]int64, bl
 	})
 }
 
-func (p *planner) items(c string, spec atoll.RowSpec, deletes []string) {
-	p.add(planEntry{
+// items that are to go; since tells those that wait from the same ones at another time.
+func (p *planner) items(c string, spec atoll.RowSpec, deletes []string, since string) {
+	e := planEntry{
 		cluster: c, word: atoll.RowRemovalHeld, text: strings.Join(deletes, ", "),
-		key:  fmt.Sprintf("items %s %s %q", c, spec.UID, deletes),
+		key:  fmt.Sprintf("items %s %s %q%s", c, spec.UID, deletes, since),
 		line: fmt.Sprintf("remove from %s: %s", c, strings.Join(deletes, ", ")),
-	})
+	}
+	if !p.clusters[c] {
+		p.add(e)
+		return
+	}
+	i := slices.IndexFunc(p.entries, func(e planEntry) bool { return e.cluster == c })
+	was := &p.entries[i]
+	was.key, was.text, was.line = was.key+" "+e.key, was.text+", "+e.text, was.line+"; "+e.line
 }
 
 // plan of what was collected; nil when nothing waits.

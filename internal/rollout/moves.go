@@ -7,7 +7,7 @@ import (
 )
 
 // gateMoves keeps rows at their revision when the next one gives items away to Bundles
-// elsewhere, or when override rules keep items out that the row has, in more clusters than an edit may take out: whether an edit shrinks a
+// elsewhere in more clusters than an edit may take out: whether an edit shrinks a
 // placement or hands an object to a smaller one, members lose the same.
 func (s *step) gateMoves() {
 	var losing []string
@@ -15,7 +15,7 @@ func (s *step) gateMoves() {
 	for c, spec := range s.next {
 		row, has := s.Rows[c]
 		if spec == nil || !has || row.Spec.UID != spec.UID || spec.Phase != atoll.RowActive || row.Spec.Phase != atoll.RowActive ||
-			row.Spec.Revision == spec.Revision && row.Spec.Variant == spec.Variant || len(s.MovesAway[c]) == 0 {
+			row.Spec.Revision == spec.Revision || len(s.MovesAway[c]) == 0 {
 			continue
 		}
 		losing = append(losing, c)
@@ -42,9 +42,6 @@ func (s *step) gateMoves() {
 		return
 	}
 	for _, c := range losing {
-		same := s.Rows[c].Spec.Revision == s.next[c].Revision
-		if s.holdRevision(c, s.MovesAway[c]); same {
-			s.next[c].Variant = s.Rows[c].Spec.Variant
-		}
+		s.holdRevision(c, s.MovesAway[c])
 	}
 }

@@ -79,9 +79,12 @@ type Input struct {
 	// it and the target revision: "key uid", sorted. Orphaned items are not listed.
 	Deletes map[string][]string
 	// MovesAway lists, by cluster name, what the target revision takes out of the
-	// row there because Bundles that are not in that cluster hold it now, or because
-	// override rules keep it out of the cluster: "key uid", sorted.
+	// row there because Bundles that are not in that cluster hold it now: "key uid",
+	// sorted.
 	MovesAway map[string][]string
+	// Unwanted lists, by cluster name, what override rules of the target revision keep
+	// out of the cluster, by key.
+	Unwanted map[string][]Unwanted
 	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included,
 	// that lost something by direct deletes in the last Window.
 	RecentDeletes int
@@ -133,6 +136,14 @@ type Recalled struct {
 	Plan, Text string
 }
 
+// Unwanted is an item that override rules keep out of a cluster.
+type Unwanted struct {
+	// Key of the item.
+	Key string
+	// UID of the template of which the row there has an object; empty: it has none.
+	UID string
+}
+
 // GivenUp is a row that nobody will act on any more.
 type GivenUp struct {
 	Cluster  string         `json:"cluster"`
@@ -179,6 +190,9 @@ type step struct {
 	came map[string]bool
 	// blocked: by which rows a row that is to go, or its share, is kept.
 	blocked map[string]*crowd
+	// notYet are the items that are not wanted in a cluster and that stay there until
+	// that is confirmed, by cluster and key.
+	notYet  map[string][]string
 	plan    planner
 	givenUp []GivenUp
 	requeue time.Time
@@ -204,7 +218,8 @@ func (s *step) run() {
 		}
 	}
 	holds := s.budget()
-	s.assigned = s.Decision.Assign(holds)
+	s.keepBack(holds)
+	s.assigned = s.Decision.Keeping(s.notYet).Assign(holds)
 	shares := s.assigned.Shares
 	for _, c := range s.stays {
 		s.stay(c, shares[c])
@@ -219,6 +234,7 @@ func (s *step) run() {
 	s.gateLeavers()
 	s.gateDeletes()
 	s.gateMoves()
+	s.askUnwanted()
 	s.ask()
 	s.seal()
 }
@@ -300,6 +316,7 @@ func (s *step) follow(c string, spec *atoll.RowSpec) {
 	if v, ok := s.Variants[c]; ok {
 		spec.Variant = v
 	}
+	spec.NotHere, spec.NotYet = s.unwanted(c)
 }
 
 // keeps tells whether the row keeps to the revision that it is at, since nothing but
@@ -311,7 +328,7 @@ func (s *step) keeps(c string, spec *atoll.RowSpec) bool {
 		return false
 	}
 	own, known := s.OwnVariants[c]
-	return row.Spec.Revision != s.Revision && (!known || own == row.Spec.Variant)
+	return row.Spec.Revision != s.Revision && len(row.Spec.NotYet) == 0 && (!known || own == row.Spec.Variant)
 }
 
 // leave gives the spec of a row that is to go: it keeps its share until it does,
@@ -373,13 +390,13 @@ func (s *step) seal() {
 // sameWork tells whether the agent has nothing to do about the difference.
 func sameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.Ordinals, b.Ordinals)
+		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.Ordinals, b.Ordinals) && maps.Equal(a.NotYet, b.NotYet)
 }
 
 // sameNotes tells whether rows of the same work also remember the same.
 func sameNotes(a, b atoll.RowSpec) bool {
 	return a.Reason == b.Reason && a.Since == b.Since && a.Placement == b.Placement &&
-		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home) && a.Recall.Equal(b.Recall)
+		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home) && slices.Equal(a.NotHere, b.NotHere) && a.Recall.Equal(b.Recall)
 }
 
 func (s *step) output() Output {

@@ -85,6 +85,7 @@ type stage struct {
 	ledger    Ledger
 	plan      *Plan
 	wake      time.Time
+	unwanted  map[string]string // items by cluster
 }
 
 func newStage(t testing.TB) *stage {
@@ -208,6 +209,11 @@ func (s *stage) intent(cmd string, args []string) string {
 		for _, c := range args[1:] {
 			s.in.MovesAway[c] = args[:1]
 		}
+	case "unwanted": // ITEM CLUSTER... : what override rules keep out of those clusters
+		s.unwanted = map[string]string{}
+		for _, c := range args[1:] {
+			s.unwanted[c] = args[0]
+		}
 	case "spent": // N rows of the namespace lost something already
 		n, _ := strconv.Atoi(args[0])
 		s.ledger.Delete("", s.now, n)
@@ -283,6 +289,16 @@ func (s *stage) input() Input {
 	for c, r := range s.rows {
 		r.Online, r.CheckIn = s.online[c], s.checkIns[c]
 		in.Rows[c], specs[c] = r, r.Spec
+	}
+	for c, item := range s.unwanted {
+		u := Unwanted{Key: item}
+		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.NotHere, item) && r.Spec.Phase != atoll.RowRemoving {
+			u.UID = "u"
+		}
+		if in.Unwanted == nil {
+			in.Unwanted = map[string][]Unwanted{}
+		}
+		in.Unwanted[c] = []Unwanted{u}
 	}
 	in.RecentDeletes, in.RecentOuts = s.ledger.Deletes("", s.now), s.ledger.Outs("bundle", s.now)
 	var cs []schedule.Cluster
@@ -370,6 +386,12 @@ func (s *stage) describe(c string, r atoll.RowSpec) string {
 	if r.Orphan {
 		out += " orphan"
 	}
+	for _, item := range r.NotHere {
+		out += " without " + item[strings.LastIndexByte(item, '/')+1:]
+	}
+	for _, item := range slices.Sorted(maps.Keys(r.NotYet)) {
+		out += " still with " + item[strings.LastIndexByte(item, '/')+1:]
+	}
 	reason := atoll.ParseRowReason(r.Reason)
 	if reason.Plan != "" {
 		reason.Plan = "HASH"
@@ -407,6 +429,12 @@ func check(t testing.TB, in Input, out Output) {
 		old, had := in.Rows[c]
 		if spec == nil {
 			continue
+		}
+		for _, u := range in.Unwanted[c] {
+			lost := had && u.UID != "" && slices.Contains(spec.NotHere, u.Key) && spec.Phase != atoll.RowRemoving
+			if lost && (spec.Phase == atoll.RowHeld || spec.Phase == atoll.RowActive && out.Plan == nil && in.Confirm == "" && !slices.Contains(out.Outs, c)) {
+				t.Fatalf("%s loses %s, and nobody counts it: %+v, was %+v", c, u.Key, *spec, old.Spec)
+			}
 		}
 		switch {
 		case !had || old.Spec.UID != spec.UID:

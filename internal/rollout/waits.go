@@ -74,6 +74,9 @@ func (s *step) wait(c string, spec atoll.RowSpec, plan *Plan) Wait {
 		if spec.Moving != 0 {
 			since = time.Unix(spec.Moving, 0)
 		}
+		if len(spec.NotYet) > 0 && spec.Phase == atoll.RowActive {
+			since = time.Unix(slices.Min(slices.Collect(maps.Values(spec.NotYet))), 0)
+		}
 		return Wait{For: fmt.Sprintf("a confirmation of plan %s: %s", plan.Hash, r.Text), Who: WhoConfirm, Since: since}
 	}
 	switch r := atoll.ParseRowReason(spec.Reason); {

@@ -90,6 +90,8 @@ func (w *walk) act() (may bool) {
 		}
 	case 15:
 		w.play("collect")
+	case 16:
+		w.play("unwanted", append([]string{"ConfigMap/ns/some"}, w.names(w.r.IntN(4))...)...)
 	default:
 		name := w.name()
 		row := w.rows[name]

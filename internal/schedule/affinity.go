@@ -36,23 +36,34 @@ func compileAffinity(from *v1alpha1.ClusterAffinity) (a selectors) {
 	if from == nil {
 		return a
 	}
+	if err := a.choose(from); err != nil {
+		a.labelsReason = fmt.Sprintf("labelSelector is malformed: %v", err)
+		a.labelPrint = print8(from.LabelSelector)
+	} else if a.labels != nil {
+		a.labelsReason = fmt.Sprintf("labels do not match %q", a.labels)
+		a.labelPrint = print8(a.labels.String())
+	}
+	if from.FieldSelector != nil {
+		a.fieldPrint = print8(from.FieldSelector)
+	}
+	return a
+}
+
+// choose by an affinity, without words for who is refused. Labels that are malformed
+// match nothing.
+func (a *selectors) choose(from *v1alpha1.ClusterAffinity) (err error) {
 	a.names, a.exclude = set(from.ClusterNames), set(from.ExcludeClusters)
 	if from.LabelSelector != nil {
-		sel, err := metav1.LabelSelectorAsSelector(from.LabelSelector)
-		if err != nil {
-			a.labels, a.labelsReason = labels.Nothing(), fmt.Sprintf("labelSelector is malformed: %v", err)
-			a.labelPrint = print8(from.LabelSelector)
+		if a.labels, err = metav1.LabelSelectorAsSelector(from.LabelSelector); err != nil {
+			a.labels = labels.Nothing()
 		} else {
-			a.labels, a.labelsReason = sel, fmt.Sprintf("labels do not match %q", sel)
-			a.labelPrint = print8(sel.String())
-			a.equal, a.whole = equalities(sel)
+			a.equal, a.whole = equalities(a.labels)
 		}
 	}
 	if from.FieldSelector != nil {
 		a.fields = from.FieldSelector.MatchExpressions
-		a.fieldPrint = print8(from.FieldSelector)
 	}
-	return a
+	return err
 }
 
 func (a *selectors) useSets(names []string) {
@@ -64,10 +75,16 @@ func (a *selectors) useSets(names []string) {
 }
 
 func (a *selectors) useCEL(text string) {
+	if text != "" {
+		a.celPrint = print8(text)
+		a.compileCEL(text)
+	}
+}
+
+func (a *selectors) compileCEL(text string) {
 	if text == "" {
 		return
 	}
-	a.celPrint = print8(text)
 	sel, err := expr.Compile(text)
 	if a.cel = sel; err != nil {
 		a.celError = fmt.Sprintf("celSelector is malformed: %v", err)
@@ -83,7 +100,7 @@ func (a *selectors) at(common, own int) int {
 }
 
 // first refusal by all but the expression, which costs most and is asked last.
-func (a *selectors) first(c *Cluster, say bool) (r refusal, refused bool) {
+func (a *selectors) first(c *atoll.ClusterView, say bool) (r refusal, refused bool) {
 	if r, refused = a.named(c); refused {
 		return r, true
 	}
@@ -97,7 +114,7 @@ func (a *selectors) first(c *Cluster, say bool) (r refusal, refused bool) {
 }
 
 // matches tells whether the selectors alone lets the cluster pass.
-func (a *selectors) matches(c *Cluster) bool {
+func (a *selectors) matches(c *atoll.ClusterView) bool {
 	if _, refused := a.first(c, false); refused {
 		return false
 	}
@@ -105,7 +122,7 @@ func (a *selectors) matches(c *Cluster) bool {
 	return !refused
 }
 
-func (a *selectors) named(c *Cluster) (refusal, bool) {
+func (a *selectors) named(c *atoll.ClusterView) (refusal, bool) {
 	switch {
 	case a.exclude[c.Name]:
 		return refusal{filter: FilterExclude, reason: "named in exclude"}, true
@@ -115,7 +132,7 @@ func (a *selectors) named(c *Cluster) (refusal, bool) {
 	return refusal{}, false
 }
 
-func (a *selectors) inSets(c *Cluster, say bool) (refusal, bool) {
+func (a *selectors) inSets(c *atoll.ClusterView, say bool) (refusal, bool) {
 	if a.sets == nil || anyOf(a.sets, c.Sets) {
 		return refusal{}, false
 	}
@@ -160,22 +177,22 @@ func (a *selectors) matchLabels(have map[string]string) bool {
 	return a.whole || a.labels.Matches(labels.Set(have))
 }
 
-func (a *selectors) selected(c *Cluster) (refusal, bool) {
+func (a *selectors) selected(c *atoll.ClusterView) (refusal, bool) {
 	if a.labels == nil || a.matchLabels(c.Labels) {
 		return refusal{}, false
 	}
 	return refusal{filter: FilterLabels, reason: a.labelsReason, print: a.labelPrint, place: printLabels}, true
 }
 
-func (a *selectors) fielded(c *Cluster, say bool) (refusal, bool) {
+func (a *selectors) fielded(c *atoll.ClusterView, say bool) (refusal, bool) {
 	for i := range a.fields {
 		req := &a.fields[i]
-		if atoll.MatchField(req, &c.ClusterView) {
+		if atoll.MatchField(req, c) {
 			continue
 		}
 		r := refusal{filter: FilterFields, print: a.fieldPrint, place: printFields, reported: !atoll.SpecField(req.Key)}
 		if say {
-			r.reason = atoll.FieldReason(req, &c.ClusterView)
+			r.reason = atoll.FieldReason(req, c)
 		}
 		return r, true
 	}
@@ -184,15 +201,15 @@ func (a *selectors) fielded(c *Cluster, say bool) (refusal, bool) {
 
 // expressed asks the expression. Whether a property made the difference cannot be told
 // from outside, so a refusal by one that reads any takes nothing away.
-func (a *selectors) expressed(c *Cluster, say bool) (refusal, bool) {
-	if a.celPrint == "" {
+func (a *selectors) expressed(c *atoll.ClusterView, say bool) (refusal, bool) {
+	if a.cel == nil && a.celError == "" {
 		return refusal{}, false
 	}
 	r := refusal{filter: FilterCEL, reason: a.celError, print: a.celPrint, place: a.at(printCEL, printOwnCEL)}
 	if a.cel == nil {
 		return r, true
 	}
-	seen := expr.Cluster{ClusterView: &c.ClusterView, Sets: c.Sets}
+	seen := expr.Cluster{ClusterView: c}
 	if a.cel.True(seen) {
 		return refusal{}, false
 	}

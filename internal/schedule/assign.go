@@ -62,6 +62,25 @@ func (d Decision) Assign(held map[string]bool) Assignment {
 	return s.out
 }
 
+// Keeping is the decision where items, by cluster and key, keep the share that they have
+// although overrides set another.
+func (d Decision) Keeping(items map[string][]string) Decision {
+	handed := maps.Clone(d.handed)
+	for cluster, keys := range items {
+		own := maps.Clone(handed[cluster])
+		for _, key := range keys {
+			if _, sets := own[key]; sets {
+				own[key] = max(d.rows[cluster].Assigned[key], 0)
+			}
+		}
+		if own != nil {
+			handed[cluster] = own
+		}
+	}
+	d.handed = handed
+	return d
+}
+
 // Workloads that are shared out.
 func (d Decision) Workloads() []Workload { return d.workloads }
 
@@ -275,7 +294,8 @@ func (s *sharing) assignWhole(key string, total int64) (left int64) {
 }
 
 // home of a workload that is not divided, and what it may have there: where it is at
-// home, else, of those that may have most of it, who has the largest claim.
+// home, else, of those that may have most of it, who has the largest claim. Nowhere new
+// where overrides would have none of it.
 func (s *sharing) home(key string, total int64) (cluster string, most int64) {
 	for _, c := range s.free {
 		if slices.Contains(s.rows[c.Cluster].Home, key) {
@@ -287,10 +307,14 @@ func (s *sharing) home(key string, total int64) (cluster string, most int64) {
 			return cluster, Unbounded
 		}
 	}
-	for _, c := range s.free {
+	able := slices.DeleteFunc(slices.Clone(s.free), func(c Claim) bool {
+		n, handed := s.handed[c.Cluster][key]
+		return handed && n == 0
+	})
+	for _, c := range able {
 		most = max(most, min(total, s.mayHave(c)))
 	}
-	able := slices.DeleteFunc(slices.Clone(s.free), func(c Claim) bool { return s.mayHave(c) < most })
+	able = slices.DeleteFunc(able, func(c Claim) bool { return s.mayHave(c) < most })
 	for i := range able {
 		able[i].Min, able[i].Max = 0, Unbounded
 	}

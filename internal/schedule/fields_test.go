@@ -287,6 +287,40 @@ func TestHandedShares(t *testing.T) {
 	if got := shares(Schedule(in), whole); got != "a=0 b=5!" {
 		t.Errorf("whole: %s", got)
 	}
+	// Where overrides would have none of it, it does not come; where it is, it stays at home.
+	for at, want := range map[string]string{"": "a=0 b=3! c=0", "a": "a=0! b=0 c=0", "b": "a=0 b=3! c=0"} {
+		in.Clusters, in.Rows = []Cluster{cluster("a"), cluster("b"), cluster("c")}, nil
+		in.Handed = map[string]map[string]int64{"a": {db.Key.String(): 0}, "c": {db.Key.String(): 0}}
+		if at != "" {
+			in.Rows = map[string]atoll.RowSpec{at: home(cluster(at), 3)}
+		}
+		if got := shares(Schedule(in), whole); got != want {
+			t.Errorf("whole, at home in %q: %s, want %s", at, got, want)
+		}
+	}
+}
+
+// TestKeepingIsNotHanded: an item that is to keep its share does so whatever overrides
+// say, and the others divide what it leaves.
+func TestKeepingIsNotHanded(t *testing.T) {
+	w := web
+	w.Replicas = 10
+	d := Schedule(Input{
+		Bundle: "b", Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Workloads: []Workload{w}, Now: now,
+		Placement: v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}},
+		Rows:      map[string]atoll.RowSpec{"a": {UID: cluster("a").UID, Assigned: map[string]int64{w.Key.String(): 4}}},
+		Handed:    map[string]map[string]int64{"a": {w.Key.String(): 0}, "b": {w.Key.String(): 0}},
+	})
+	if got := shares(d, w); got != "a=0 b=0 c=10" {
+		t.Errorf("handed: %s", got)
+	}
+	kept := d.Keeping(map[string][]string{"a": {w.Key.String(), "another"}})
+	if got := shares(kept, w); got != "a=4 b=0 c=6" {
+		t.Errorf("a keeps: %s", got)
+	}
+	if got := shares(d.Keeping(nil), w); got != "a=0 b=0 c=10" {
+		t.Errorf("nobody keeps: %s", got)
+	}
 }
 
 // A workload that is not divided goes where all of it may be, and no further.

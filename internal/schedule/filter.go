@@ -23,8 +23,6 @@ type Cluster struct {
 	Taints   []v1alpha1.Taint
 	// Resources that its agent reported, by name. Only scores look at them.
 	Resources []Amount
-	// Sets: names of the ClusterSets that it is in.
-	Sets []string
 	// APIs that it serves; nil: not known.
 	APIs *APIs
 }
@@ -280,10 +278,10 @@ func (f *Filter) first(c *Cluster, say bool) (r refusal, refused bool) {
 	if r, refused = f.inBounds(c); refused {
 		return r, true
 	}
-	if r, refused = f.common.inSets(c, say); refused {
+	if r, refused = f.common.inSets(&c.ClusterView, say); refused {
 		return r, true
 	}
-	if r, refused = f.selectors.first(c, say); refused {
+	if r, refused = f.selectors.first(&c.ClusterView, say); refused {
 		return r, true
 	}
 	if r, refused = f.tainted(c, true, say); refused {
@@ -295,10 +293,10 @@ func (f *Filter) first(c *Cluster, say bool) (r refusal, refused bool) {
 	if r, refused = f.serveKinds(c, say); refused {
 		return r, true
 	}
-	if r, refused = f.common.expressed(c, say); refused {
+	if r, refused = f.common.expressed(&c.ClusterView, say); refused {
 		return r, true
 	}
-	return f.expressed(c, say)
+	return f.expressed(&c.ClusterView, say)
 }
 
 // refusals of a cluster that holds the Bundle, in the order of the filters: all but
@@ -310,16 +308,17 @@ func (f *Filter) refusals(c *Cluster) (out []refusal) {
 		}
 	}
 	add(f.admitted(c, true))
-	add(f.named(c))
+	view := &c.ClusterView
+	add(f.named(view))
 	add(f.inBounds(c))
-	add(f.common.inSets(c, true))
-	add(f.inSets(c, true))
-	add(f.selected(c))
-	add(f.fielded(c, true))
+	add(f.common.inSets(view, true))
+	add(f.inSets(view, true))
+	add(f.selected(view))
+	add(f.fielded(view, true))
 	add(f.serves(c, true))
 	add(f.serveKinds(c, true))
-	add(f.common.expressed(c, true))
-	add(f.expressed(c, true))
+	add(f.common.expressed(view, true))
+	add(f.expressed(view, true))
 	add(f.tainted(c, false, true))
 	return out
 }

@@ -290,7 +290,7 @@ func TestFilterAgreesWithMatchAffinity(t *testing.T) {
 		c := cluster(pick("a", "b", "c"), label(pick("env", "tier"), pick("prod", "dev")), func(c *Cluster) { c.Region = pick("eu", "us", "") })
 		ok, reason := atoll.MatchAffinity(&a, c.ClusterView)
 		fits, _, why := Compile(affinity(a)).Fits(c)
-		if ok != fits || reason != why || ok != Compile(affinity(a)).matches(&c) {
+		if ok != fits || reason != why || ok != Compile(affinity(a)).matches(&c.ClusterView) {
 			t.Fatalf("%+v on %+v: MatchAffinity says %t %q, the filter %t %q", a, c, ok, reason, fits, why)
 		}
 	}

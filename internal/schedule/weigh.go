@@ -39,7 +39,7 @@ func weigher(r v1alpha1.ReplicaScheduling) func(*Cluster) (int64, Bounds) {
 	return func(c *Cluster) (weight int64, b Bounds) {
 		for i := range entries {
 			e := &entries[i]
-			if !e.filter.matches(c) {
+			if !e.filter.matches(&c.ClusterView) {
 				continue
 			}
 			if e.Weight > 0 {

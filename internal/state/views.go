@@ -8,6 +8,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -45,6 +46,14 @@ func (v *Views) Of(c *v1alpha1.Cluster) schedule.Cluster {
 		}
 		out.Properties[p.Name] = p.Value
 	}
+	return out
+}
+
+// Stated is what of a Cluster overrides see: what is set on the hub. Shares memory with
+// it.
+func (v *Views) Stated(c *v1alpha1.Cluster) atoll.ClusterView {
+	out := atoll.ViewOf(c)
+	out.Sets = v.clusters.Sets(c.Name)
 	return out
 }
 

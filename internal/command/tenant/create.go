@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -32,9 +28,6 @@ type spec struct {
 	lifetime        time.Duration
 	server          string
 }
-
-// minLifetime is what the API gives at least.
-const minLifetime = 10 * time.Minute
 
 // The names of what a tenant is made of, and its shipped roles.
 const (
@@ -62,8 +55,8 @@ func (s spec) validate() error {
 	if len(s.sets) == 0 {
 		errs = append(errs, errors.New("say where the tenant may place, with --set; `kubectl get clustersets` lists the cluster sets"))
 	}
-	if s.lifetime < minLifetime {
-		errs = append(errs, fmt.Errorf("--lifetime is %s: it must be at least %s", s.lifetime, atoll.Span(minLifetime)))
+	if s.lifetime < client.MinLifetime {
+		errs = append(errs, fmt.Errorf("--lifetime is %s: it must be at least %s", s.lifetime, atoll.Span(client.MinLifetime)))
 	}
 	return errors.Join(errs...)
 }
@@ -90,14 +83,8 @@ func create(ctx context.Context, c *client.Cluster, s spec) (made, error) {
 	if err := s.unbindOthers(ctx, c); err != nil {
 		return made{}, err
 	}
-	seconds := int64(s.lifetime / time.Second)
-	token, err := c.Kube.CoreV1().ServiceAccounts(atoll.SystemNamespace).CreateToken(ctx, account(s.name),
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-	if err != nil {
-		return made{}, fmt.Errorf("make the tenant's token: %w", c.Explain(err))
-	}
-	kubeconfig, err := s.kubeconfig(c, token.Status.Token)
-	return made{kubeconfig, token.Status.ExpirationTimestamp.Time}, err
+	kubeconfig, until, err := c.HandOut(ctx, client.Access{Name: s.name, Namespace: s.namespace, Account: account(s.name), Lifetime: s.lifetime, Server: s.server})
+	return made{kubeconfig, until}, err
 }
 
 func (s spec) setsExist(ctx context.Context, c *client.Cluster) error {
@@ -204,26 +191,4 @@ func (s spec) unbindOthers(ctx context.Context, c *client.Cluster) error {
 		}
 	}
 	return nil
-}
-
-// kubeconfig for the token, with the hub's address and CA as in that of the caller.
-func (s spec) kubeconfig(c *client.Cluster, token string) ([]byte, error) {
-	tls := c.Config.TLSClientConfig
-	ca := tls.CAData
-	if len(ca) == 0 && tls.CAFile != "" {
-		var err error
-		if ca, err = os.ReadFile(tls.CAFile); err != nil {
-			return nil, fmt.Errorf("read the hub's CA for the tenant's kubeconfig: %w", err)
-		}
-	}
-	server := s.server
-	if server == "" {
-		server = c.Config.Host
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca, TLSServerName: tls.ServerName, InsecureSkipTLSVerify: tls.Insecure}
-	config.AuthInfos[s.name] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[s.name] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: s.name, Namespace: s.namespace}
-	config.CurrentContext = s.name
-	return clientcmd.Write(*config)
 }

@@ -36,9 +36,6 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	return cmd
 }
 
-// defaultLifetime of the token in a tenant's kubeconfig.
-const defaultLifetime = 30 * 24 * time.Hour
-
 func createCommand(flags *client.Flags) *cobra.Command {
 	var s spec
 	var file string
@@ -91,7 +88,7 @@ ends at once with "atoll tenant delete".`,
 	f.StringSliceVar(&s.users, "user", nil, "users who may work in it")
 	f.StringSliceVar(&s.groups, "group", nil, "groups that may work in it")
 	f.StringSliceVar(&s.viewers, "viewer-group", nil, "groups that may look at it")
-	f.DurationVar(&s.lifetime, "lifetime", defaultLifetime, "how long the kubeconfig is good for, at least 10m")
+	f.DurationVar(&s.lifetime, "lifetime", client.DefaultLifetime, "how long the kubeconfig is good for, at least 10m")
 	f.StringVar(&s.server, "server", "", "address of the hub in the kubeconfig (default: as in yours)")
 	f.StringVar(&file, "out", "", "file for the kubeconfig, - for standard output (default: NAME.kubeconfig)")
 	return cmd

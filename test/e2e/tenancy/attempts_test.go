@@ -112,6 +112,11 @@ func overridden(apiVersion, kind, overriders string) string {
 
 func changed(overriders string) string { return overridden("apps/v1", "Deployment", overriders) }
 
+// targeted is an OverridePolicy of acme for the clusters that the target selects.
+func targeted(target string) string {
+	return strings.Replace(changed("replicas: 1"), "{overriders", "{targetCluster: {"+target+"}, overriders", 1)
+}
+
 // field that an attempt is about, as a path in the schema; below it all is taken for
 // attempted.
 type onField struct {
@@ -158,6 +163,14 @@ var outOfSets = []onField{
 	{"PropagationPolicy.spec.placement.clusterAffinities", attempt{"a neighbour's cluster to fall back to", "mallory", "create", placed("clusterAffinities: [{affinityName: first, clusterNames: [acme-1]}, {affinityName: then, clusterNames: [rival-1]}]"), "spec.placement.clusterAffinities"}},
 	{"PropagationPolicy.spec.placement.replicaScheduling.weightPreference.staticWeightList[].targetCluster.clusterNames[]", attempt{"a weight for a neighbour's", "mallory", "create", placed("replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [rival-1]}, weight: 1}]}}"), "staticWeightList[0].targetCluster.clusterNames[0]"}},
 	{"OverridePolicy.spec.overrideRules[].targetCluster.clusterNames[]", attempt{"an override in a neighbour's", "mallory", "create", strings.Replace(changed("replicas: 1"), "{overriders", "{targetCluster: {clusterNames: [rival-1]}, overriders", 1), "targetCluster.clusterNames[0]"}},
+	{"OverridePolicy.spec.overrideRules[].targetCluster.clusterSets[]", attempt{"an override in a neighbour's set", "mallory", "create", targeted("clusterSets: [acme-set, rival-set]"), `targetCluster.clusterSets[1]: Forbidden: namespace "acme" may not place on cluster set "rival-set", but on acme-set`}},
+	{"OverridePolicy.spec.overrideRules[].targetCluster.celSelector", attempt{"an override by what agents report", "mallory", "create", targeted("celSelector: \"cluster.properties['gpus'] == '8'\""), "label the Cluster instead"}},
+	{"", attempt{"an override by a neighbour's labels", "mallory", "create", targeted("celSelector: \"clusters['rival-1'].labels['owner'] == 'rival-corp'\""), "undeclared reference to 'clusters'"}},
+	{"", attempt{"a hostile expression for clusters", "mallory", "create", targeted("celSelector: 'cluster.labels.all(a, cluster.labels.all(b, cluster.labels.all(c, a + b + c != \"\")))'"), "targetCluster.celSelector"}},
+	{"", attempt{"a neighbour's labels as a value", "mallory", "create", changed("envOverrider: [{operator: add, value: [{name: A, valueFrom: {cel: \"clusters['rival-1'].labels['owner']\"}}]}]"), "undeclared reference to 'clusters'"}},
+	{"", attempt{"what agents report as a value", "mallory", "create", changed("envOverrider: [{operator: add, value: [{name: A, valueFrom: {cel: \"cluster.properties['gpus']\"}}]}]"), "valueFrom"}},
+	{"", attempt{"a neighbour's set to fall back to", "mallory", "create", placed("clusterAffinities: [{affinityName: first, clusterNames: [acme-1]}, {affinityName: then, clusterSets: [rival-set]}]"), "spec.placement.clusterAffinities[1].clusterSets[0]"}},
+	{"", attempt{"a Placement by another namespace", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], placementRef: {name: theirs, namespace: rival}"), "placementRef.namespace"}},
 	{"Placement.spec", attempt{"a neighbour's cluster by a Placement", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: Placement, metadata: {name: try, namespace: acme}, spec: {clusterAffinity: {clusterNames: [acme-1, rival-1]}}}", `spec.clusterAffinity.clusterNames[1]: Forbidden: no cluster "rival-1"`}},
 	{"", attempt{"a neighbour's set by a Placement", "mallory", "create", "{apiVersion: atoll.dev/v1alpha1, kind: Placement, metadata: {name: try, namespace: acme}, spec: {clusterSets: [rival-set]}}", "spec.clusterSets[0]"}},
 	{"PropagationPolicy.spec.placementRef", attempt{"a Placement of another namespace", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], placementRef: {name: rival/theirs}"), "spec.placementRef.name"}},
@@ -279,6 +292,7 @@ func TestTenantsStayWhereTheyAre(t *testing.T) {
 	t.Run("selectors", selectorsStayInTheSets)
 	t.Run("kinds to come", kindsToComeStayInTheirScope)
 	t.Run("explain", explainNamesNoNeighbours)
+	t.Run("near", nothingIsNearOthers)
 	t.Run("expressions", hostileExpressionsAreCheap)
 	t.Run("requests", requestsOfOthersAreNotAnswered)
 }

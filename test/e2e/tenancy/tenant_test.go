@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -214,5 +216,86 @@ func TestTenantErrorsSayWhatToDo(t *testing.T) {
 	var roles rbacv1.RoleBindingList
 	if err := as(t, "").List(t.Context(), &roles, client.InNamespace("taken")); err != nil || len(roles.Items) > 0 {
 		t.Errorf("a namespace that is no tenant's got %d role bindings (%v)", len(roles.Items), err)
+	}
+}
+
+// TestSetFromBeginToEnd: one command makes a set and hands it to its admin, who may do what
+// is there for the role, with this set and no other.
+func TestSetFromBeginToEnd(t *testing.T) {
+	apply(t, set("other-shore", "{}"))
+	apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: ashore}}")
+	t.Cleanup(func() {
+		_, _ = atollAs(context.WithoutCancel(t.Context()), world.kubeconfig, "set", "delete", "shore", "--with-set")
+	})
+	file := filepath.Join(t.TempDir(), "shore.kubeconfig")
+	for range 2 { // it may be repeated
+		out := atollOK(t, "set", "create", "shore", "--admin", "sandy", "--out", file, "--lifetime", "1h")
+		for _, want := range []string{"Set shore", file, "sandy", "atoll tenant create NAME --set shore", "good until " + time.Now().UTC().Format("2006-01-02T")} {
+			if !strings.Contains(out, want) {
+				t.Errorf("it does not say %q:\n%s", want, out)
+			}
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the kubeconfig is for others to read: %v %v", info.Mode(), err)
+	}
+	apply(t, clusterOf("beach", ", labels: {atoll.dev/set: shore}}")+"\n---\n"+clusterOf("dune", ", labels: {atoll.dev/set: other-shore}}"))
+	taint := func(name string) *v1alpha1.Cluster {
+		return &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`))
+	for who, admin := range map[string]client.Client{"the kubeconfig": clientOf(t, file), "sandy": as(t, "sandy")} {
+		eventually(t, who+" edits a Cluster of the set", func(ctx context.Context) string {
+			return text(admin.Patch(ctx, taint("beach"), patch, client.DryRunAll))
+		})
+		binding := &v1alpha1.ClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Name: "shore", Namespace: "ashore"}, Spec: v1alpha1.ClusterSetBindingSpec{ClusterSet: "shore"}}
+		for name, err := range map[string]error{
+			"another set's Cluster":                     admin.Patch(t.Context(), taint("dune"), patch, client.DryRunAll),
+			"the set itself":                            admin.Patch(t.Context(), &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "shore"}}, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unboundNamespaces":"Allow"}}`)), client.DryRunAll),
+			"a binding, without the right to write any": admin.Create(t.Context(), binding, client.DryRunAll),
+			"Secrets": admin.Get(t.Context(), client.ObjectKey{Namespace: "atoll-system", Name: "any"}, &corev1.Secret{}),
+		} {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s, %s: %v", who, name, err)
+			}
+		}
+	}
+	// Who is not named any more loses the rights; a selector is changed only where stated.
+	atollOK(t, "set", "create", "shore", "--admin", "rocky", "--selector", "coast=sandy", "--out", file)
+	atollOK(t, "set", "create", "shore", "--admin", "rocky", "--out", file)
+	var shore v1alpha1.ClusterSet
+	if err := as(t, "").Get(t.Context(), client.ObjectKey{Name: "shore"}, &shore); err != nil || shore.Spec.ClusterSelector.LabelSelector.MatchLabels["coast"] != "sandy" {
+		t.Errorf("the set is %+v (%v)", shore.Spec, err)
+	}
+	eventually(t, "sandy has no rights any more", func(ctx context.Context) string {
+		if (holder{user: "sandy"}).may(t, ask("manage", "clustersets.atoll.dev", "shore", "")) {
+			return "she has"
+		}
+		return ""
+	})
+	atollOK(t, "set", "delete", "shore")
+	if err := as(t, "").Get(t.Context(), client.ObjectKey{Name: "shore"}, &shore); err != nil {
+		t.Errorf("the set went with its admins: %v", err)
+	}
+	eventually(t, "the kubeconfig ends", func(ctx context.Context) string {
+		if err := clientOf(t, file).Get(ctx, client.ObjectKey{Name: "beach"}, &v1alpha1.Cluster{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
+			return "it does not: " + text(err)
+		}
+		return ""
+	})
+	atollOK(t, "set", "delete", "shore", "--with-set")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing to delete":    {[]string{"delete", "nosuch"}, "`kubectl get clustersets` lists"},
+		"the set of all":       {[]string{"create", "default"}, "atoll:fleet-admins"},
+		"a malformed name":     {[]string{"create", "A b"}, `the set's name "A b" is malformed`},
+		"a malformed selector": {[]string{"create", "x", "--selector", "a in b"}, "--selector"},
+		"too short":            {[]string{"create", "x", "--lifetime", "1m"}, "must be at least 10m"},
+	} {
+		if out, err := atollAs(t.Context(), world.kubeconfig, append([]string{"set"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, not %q\n%s", name, err, c.want, out)
+		}
 	}
 }

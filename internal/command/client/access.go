@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// MinLifetime of a token is what the API gives at least; DefaultLifetime is that of those
+// in the kubeconfigs that are handed out.
+const (
+	MinLifetime     = 10 * time.Minute
+	DefaultLifetime = 30 * 24 * time.Hour
+)
+
+// Access is what a kubeconfig that is handed to somebody else says.
+type Access struct {
+	// Name of the context and of the user.
+	Name string
+	// Namespace of the context; empty: none.
+	Namespace string
+	// Account is a ServiceAccount in the hub's own namespace, where those who have its
+	// token cannot make further ones of it, and no placement finds it.
+	Account string
+	// Lifetime of the token.
+	Lifetime time.Duration
+	// Server is the hub's address; empty: as in the caller's kubeconfig.
+	Server string
+}
+
+// HandOut makes a new token and gives a kubeconfig with it, with the hub's address and CA
+// as in that of the caller, and tells until when it is good.
+func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, until time.Time, err error) {
+	seconds := int64(a.Lifetime / time.Second)
+	token, err := c.Kube.CoreV1().ServiceAccounts(atoll.SystemNamespace).CreateToken(ctx, a.Account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("make the token of %s: %w", a.Name, c.Explain(err))
+	}
+	tls := c.Config.TLSClientConfig
+	ca := tls.CAData
+	if len(ca) == 0 && tls.CAFile != "" {
+		if ca, err = os.ReadFile(tls.CAFile); err != nil {
+			return nil, time.Time{}, fmt.Errorf("read the hub's CA for the kubeconfig of %s: %w", a.Name, err)
+		}
+	}
+	if a.Server == "" {
+		a.Server = c.Config.Host
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: a.Server, CertificateAuthorityData: ca, TLSServerName: tls.ServerName, InsecureSkipTLSVerify: tls.Insecure}
+	config.AuthInfos[a.Name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts[a.Name] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: a.Name, Namespace: a.Namespace}
+	config.CurrentContext = a.Name
+	kubeconfig, err = clientcmd.Write(*config)
+	return kubeconfig, token.Status.ExpirationTimestamp.Time, err
+}

@@ -1,0 +1,175 @@
+package set
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+)
+
+// spec of a set and of who looks after it.
+type spec struct {
+	name          string
+	selector      *metav1.LabelSelector // nil: exclusive, or as it is
+	users, groups []string
+	lifetime      time.Duration
+	server        string
+}
+
+// The shipped role of a set's admins, and what is made for them.
+const (
+	adminRole    = "atoll:cluster-admin"
+	labelAdmins  = "atoll.dev/set-admins"
+	fieldManager = "atoll-set"
+	rbac         = "rbac.authorization.k8s.io"
+)
+
+// account is the name of the ServiceAccount of a set's admin.
+func account(set string) string { return "set-admin-" + set }
+
+// roleOf gives the name of the ClusterRole that gives the verbs on the set, and of its
+// binding; clustersOf that of the binding to the shipped role.
+func roleOf(set string) string     { return "atoll:set:" + set }
+func clustersOf(set string) string { return "atoll:set-clusters:" + set }
+
+func (s *spec) validate(selector string) error {
+	var errs []error
+	for _, msg := range append(validation.IsDNS1123Subdomain(s.name), validation.IsValidLabelValue(s.name)...) {
+		errs = append(errs, fmt.Errorf("the set's name %q is malformed: %s", s.name, msg))
+	}
+	if s.name == v1alpha1.DefaultClusterSet {
+		errs = append(errs, fmt.Errorf("the set %s holds all clusters: who is to look after all of them gets the group atoll:fleet-admins", s.name))
+	}
+	if s.lifetime < client.MinLifetime {
+		errs = append(errs, fmt.Errorf("--lifetime is %s: it must be at least %s", s.lifetime, atoll.Span(client.MinLifetime)))
+	}
+	if selector != "" {
+		parsed, err := metav1.ParseToLabelSelector(selector)
+		if s.selector = parsed; err != nil {
+			errs = append(errs, fmt.Errorf("--selector %q is malformed: %w", selector, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// create the set, and all that its admins need, in an order in which each part is of use
+// as soon as it is there.
+func create(ctx context.Context, c *client.Cluster, s spec) (kubeconfig []byte, until time.Time, err error) {
+	if err := s.makeSet(ctx, c); err != nil {
+		return nil, time.Time{}, err
+	}
+	for _, o := range s.objects() {
+		if err := s.apply(ctx, c, o); err != nil {
+			return nil, time.Time{}, err
+		}
+	}
+	return c.HandOut(ctx, client.Access{Name: s.name, Account: account(s.name), Lifetime: s.lifetime, Server: s.server})
+}
+
+// makeSet makes the ClusterSet. One that is there keeps its selector unless another is
+// stated: to change what a set holds moves nobody's workload, but shows it as unfit.
+func (s *spec) makeSet(ctx context.Context, c *client.Cluster) error {
+	_, err := client.Get[v1alpha1.ClusterSet](ctx, c, client.ClusterSets, "", s.name)
+	there := err == nil
+	if err != nil && (!apierrors.IsNotFound(err) || client.NoHub(err)) {
+		return err
+	}
+	if there && s.selector == nil {
+		return nil
+	}
+	o := object(v1alpha1.GroupVersion.String(), "ClusterSet", "", s.name)
+	o.Object["spec"] = map[string]any{}
+	if s.selector != nil {
+		labels, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s.selector)
+		if err != nil {
+			return fmt.Errorf("write the selector: %w", err)
+		}
+		o.Object["spec"] = map[string]any{"clusterSelector": map[string]any{"selectorType": string(v1alpha1.SelectByLabels), "labelSelector": labels}}
+	}
+	return s.apply(ctx, c, o)
+}
+
+// objects for the admins, in order.
+func (s *spec) objects() []*unstructured.Unstructured {
+	role := object(rbac+"/v1", "ClusterRole", "", roleOf(s.name))
+	role.Object["rules"] = []any{map[string]any{
+		"apiGroups": []any{v1alpha1.GroupVersion.Group}, "resources": []any{"clustersets"}, "resourceNames": []any{s.name}, "verbs": []any{"manage", "bind"},
+	}}
+	who := []any{map[string]any{"kind": "ServiceAccount", "name": account(s.name), "namespace": atoll.SystemNamespace}}
+	for _, u := range s.users {
+		who = append(who, map[string]any{"kind": "User", "name": u, "apiGroup": rbac})
+	}
+	for _, g := range s.groups {
+		who = append(who, map[string]any{"kind": "Group", "name": g, "apiGroup": rbac})
+	}
+	binding := func(name, role string) *unstructured.Unstructured {
+		o := object(rbac+"/v1", "ClusterRoleBinding", "", name)
+		o.Object["roleRef"] = map[string]any{"apiGroup": rbac, "kind": "ClusterRole", "name": role}
+		o.Object["subjects"] = who
+		return o
+	}
+	out := []*unstructured.Unstructured{
+		object("v1", "ServiceAccount", atoll.SystemNamespace, account(s.name)),
+		role, binding(roleOf(s.name), roleOf(s.name)), binding(clustersOf(s.name), adminRole),
+	}
+	for _, o := range out {
+		o.SetLabels(map[string]string{labelAdmins: s.name})
+	}
+	return out
+}
+
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+	o.SetName(name)
+	o.SetNamespace(namespace)
+	return o
+}
+
+var resources = map[string]schema.GroupVersionResource{
+	"ClusterSet":         client.ClusterSets,
+	"ServiceAccount":     {Version: "v1", Resource: "serviceaccounts"},
+	"ClusterRole":        {Group: rbac, Version: "v1", Resource: "clusterroles"},
+	"ClusterRoleBinding": {Group: rbac, Version: "v1", Resource: "clusterrolebindings"},
+}
+
+func (s *spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
+	_, err := c.Dynamic.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).
+		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return fmt.Errorf("make %s %s of set %s: %w", o.GetKind(), o.GetName(), s.name, c.Explain(err))
+	}
+	return nil
+}
+
+// remove what was made for the admins of a set, the bindings first, and with them the set;
+// found tells whether there was any of it.
+func remove(ctx context.Context, c *client.Cluster, name string, withSet bool) (found bool, err error) {
+	list := []*unstructured.Unstructured{
+		object("", "ClusterRoleBinding", "", clustersOf(name)), object("", "ClusterRoleBinding", "", roleOf(name)),
+		object("", "ClusterRole", "", roleOf(name)), object("", "ServiceAccount", atoll.SystemNamespace, account(name)),
+	}
+	if withSet {
+		list = append(list, object("", "ClusterSet", "", name))
+	}
+	for _, o := range list {
+		err := c.Dynamic.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+		switch {
+		case err == nil:
+			found = true
+		case !apierrors.IsNotFound(err):
+			return found, fmt.Errorf("take away %s %s of set %s: %w", o.GetKind(), o.GetName(), name, c.Explain(err))
+		}
+	}
+	return found, nil
+}
