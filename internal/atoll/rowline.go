@@ -27,7 +27,7 @@ import (
 //   - Phases and states are their capital (A, L, H, R, V; P, R, D, F, X for Removed),
 //     healths theirs (H, P, D, S, U), others text.
 //   - Members of lists have commas between them, fields of what is inside a field
-//     (an item i, a recall b) semicolons; assigned and ordinals are text=number.
+//     (an item i, a recall b) semicolons; assigned, due and ordinals are text=number.
 //   - w in a status: what the content says is not applied.
 //   - u in a status is the end of the UID, which tells a cluster from its namesakes.
 //   - s comes before i.
@@ -80,6 +80,7 @@ func (r RowSpec) EncodeWith(words *Words) string {
 	l.counts('d', r.Ordinals)
 	l.number('w', r.Grown, 0)
 	l.number('k', r.Moving, 0)
+	l.counts('e', r.Due)
 	if r.Recall != nil {
 		l.tag('b')
 		l.inner(func() {
@@ -182,6 +183,8 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 			r.Grown = f.number()
 		case 'k':
 			r.Moving = f.number()
+		case 'e':
+			r.Due = f.counts()
 		case 'b':
 			r.Recall = f.recall()
 		}
