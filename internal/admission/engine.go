@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -27,8 +28,9 @@ func isDecision(a admission.Attributes) bool {
 }
 
 // validateEngine keeps users' hands off what the hub writes itself: on a Bundle they
-// may confirm a removal or take it back, on the HubState answer after a restore.
-func validateEngine(a admission.Attributes) error {
+// may confirm a removal or take it back, and ask that it be placed from scratch; on the
+// HubState answer after a restore.
+func (p *Plugin) validateEngine(ctx context.Context, a admission.Attributes) error {
 	kind := a.GetKind().Kind
 	if isDecision(a) {
 		if collects(a) {
@@ -44,7 +46,11 @@ func validateEngine(a admission.Attributes) error {
 					return nil
 				}
 			}
-			return admission.NewForbidden(a, fmt.Errorf("only the annotation %s or %s of a %s may be changed: edit the policy, annotation or object that it comes from", atoll.AnnotationConfirm, atoll.AnnotationKeep, kind))
+			if onlyDiffers(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
+				return p.validateRebalance(ctx, a)
+			}
+			return admission.NewForbidden(a, fmt.Errorf("only the annotation %s, %s or %s of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
+				atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, kind))
 		case kind == "HubState":
 			if onlyDiffers(a, []string{"rewound", "accepted"}) {
 				return nil

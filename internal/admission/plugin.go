@@ -135,7 +135,7 @@ func (p *Plugin) validate(ctx context.Context, a admission.Attributes, o admissi
 		return p.validateDelete(ctx, a)
 	}
 	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
-		return validateEngine(a)
+		return p.validateEngine(ctx, a)
 	}
 	if err := p.validateAnnotation(ctx, a); err != nil {
 		return err // also through a subresource, since some let annotations be written

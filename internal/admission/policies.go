@@ -92,6 +92,7 @@ func (p *Plugin) validatePlacement(a admission.Attributes) error {
 	at := field.NewPath("spec")
 	errs := checkSpecSize(&now.Spec, at)
 	errs = append(errs, p.checkPlacement(&now.Spec, at)...)
+	errs = append(errs, p.checkRebalance(a)...)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
 	}

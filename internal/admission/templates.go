@@ -63,7 +63,7 @@ func secretType(obj runtime.Object) string {
 // along that is.
 func (p *Plugin) validateDelete(ctx context.Context, a admission.Attributes) error {
 	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
-		return validateEngine(a)
+		return p.validateEngine(ctx, a)
 	}
 	if a.GetSubresource() != "" || a.GetOldObject() == nil {
 		return nil

@@ -31,6 +31,11 @@ const (
 	// is placed again. `atoll restore keep` writes it.
 	AnnotationKeep = "atoll.dev/keep"
 
+	// AnnotationRebalance, on a Bundle or a Placement, holds when somebody asked that it be
+	// placed from scratch, as RFC 3339 with at most milliseconds; `atoll rebalance` writes
+	// it. Rows remember it: the same time again does nothing.
+	AnnotationRebalance = "atoll.dev/rebalance"
+
 	// AnnotationRecalled, on a template of a restored hub, says that members remember
 	// its deletion by a user; Recalled reads it. Bundles hold the template back until
 	// somebody confirms the deletion, or keeps it.

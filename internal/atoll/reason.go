@@ -18,6 +18,8 @@ const (
 	RowMoved = "MovedToBetter"
 	// RowGroupLeft: an earlier group of clusterAffinities is used again.
 	RowGroupLeft = "GroupLeft"
+	// RowRebalanced: somebody had the Bundle placed from scratch, and others were chosen.
+	RowRebalanced = "Rebalanced"
 	// RowEvicted: a NoExecute taint is not tolerated, or not any more.
 	RowEvicted = "Evicted"
 	// RowBundleDeleted: the Bundle, or the namespace of its templates, is deleted.

@@ -51,8 +51,8 @@ type RowSpec struct {
 	// Since is when the phase began, in Unix seconds.
 	Since int64 `json:"s"`
 	// Placement is the fingerprint of the label and field selectors under which
-	// the cluster was last found to fit; it tells a cluster that drifted from a
-	// placement that was edited. Empty: there were none.
+	// the cluster was last found to fit, and which rebalance it went through; it tells a
+	// cluster that drifted from a placement that was edited. Empty: there were none.
 	Placement string `json:"l,omitempty"`
 	// Home lists items that are not divided and whose one place this cluster is,
 	// also while they have 0 replicas: their data is here. Sorted.
@@ -74,6 +74,10 @@ type RowSpec struct {
 	// stay there until somebody confirms it, and since when they wait, in Unix seconds. All
 	// else of the row goes on.
 	NotYet map[string]int64 `json:"f,omitempty"`
+	// Due is, by item, what shares that were divided from scratch are to shrink to once what
+	// grows instead is healthy: they count as this much when more is divided. Like Reason
+	// it does not move the generation.
+	Due map[string]int64 `json:"e,omitempty"`
 	// Recall, with Removing: the member remembers this removal and the hub, which was
 	// set back, does not. The row stays, although the placement wants it.
 	Recall *Recall `json:"b,omitempty"`
@@ -84,7 +88,16 @@ func (r RowSpec) Equal(o RowSpec) bool {
 	return r.UID == o.UID && r.Generation == o.Generation && r.Revision == o.Revision && r.Variant == o.Variant &&
 		maps.Equal(r.Assigned, o.Assigned) && r.Phase == o.Phase && r.Orphan == o.Orphan && r.Reason == o.Reason &&
 		r.Since == o.Since && r.Placement == o.Placement && slices.Equal(r.Home, o.Home) && maps.Equal(r.Ordinals, o.Ordinals) &&
-		r.Grown == o.Grown && r.Moving == o.Moving && slices.Equal(r.NotHere, o.NotHere) && maps.Equal(r.NotYet, o.NotYet) && r.Recall.Equal(o.Recall)
+		r.Grown == o.Grown && r.Moving == o.Moving && slices.Equal(r.NotHere, o.NotHere) && maps.Equal(r.NotYet, o.NotYet) &&
+		maps.Equal(r.Due, o.Due) && r.Recall.Equal(o.Recall)
+}
+
+// Share of an item that the row has, or is to shrink to.
+func (r RowSpec) Share(item string) int64 {
+	if due, shrinks := r.Due[item]; shrinks {
+		return due
+	}
+	return r.Assigned[item]
 }
 
 // Recall of a row's removal. It is never changed, only replaced.

@@ -27,7 +27,7 @@ import (
 //   - Phases and states are their capital (A, L, H, R, V; P, R, D, F, X for Removed),
 //     healths theirs (H, P, D, S, U), others text.
 //   - Members of lists have commas between them, fields of what is inside a field
-//     (an item i, a recall b) semicolons; assigned, ordinals and notYet are
+//     (an item i, a recall b) semicolons; assigned, due, ordinals and notYet are
 //     text=number.
 //   - w in a status: what the content says is not applied.
 //   - u in a status is the end of the UID, which tells a cluster from its namesakes.
@@ -83,6 +83,7 @@ func (r RowSpec) EncodeWith(words *Words) string {
 	l.number('k', r.Moving, 0)
 	l.list('n', r.NotHere)
 	l.counts('f', r.NotYet)
+	l.counts('e', r.Due)
 	if r.Recall != nil {
 		l.tag('b')
 		l.inner(func() {
@@ -189,6 +190,8 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 			r.NotHere = f.list()
 		case 'f':
 			r.NotYet = f.counts()
+		case 'e':
+			r.Due = f.counts()
 		case 'b':
 			r.Recall = f.recall()
 		}

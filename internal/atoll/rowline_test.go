@@ -22,6 +22,7 @@ var someSpecs = []RowSpec{
 	{UID: "short", Phase: "A", Recall: &Recall{}},
 	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/StatefulSet/shop/db": 3}, Phase: RowActive, Since: 9, Ordinals: map[string]int64{"apps/StatefulSet/shop/db": 2000}},
 	{UID: lineUID, Generation: 2, Revision: "r", Phase: RowActive, NotHere: []string{"/ConfigMap/shop/a b", "apps/Deployment/shop/web"}, NotYet: map[string]int64{"/Secret/shop/s": 7}},
+	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/Deployment/shop/web": 9}, Phase: RowActive, Since: 9, Placement: "a.b/c#kf12oi", Moving: 8, Due: map[string]int64{"apps/Deployment/shop/web": 0}},
 	{Phase: "Frozen", Reason: "with \"quotes\" and\nlines\tand é and \xff"},
 }
 
@@ -93,6 +94,9 @@ func TestLinesAreAsDocumented(t *testing.T) {
 	}
 	if got, want := someSpecs[5].EncodeWith(NewWords(nil)), "u"+lineUID+" g2 rr n~0,~1 f~2=7"; got != want {
 		t.Errorf("kept out: %q, want %q", got, want)
+	}
+	if got, want := someSpecs[6].EncodeWith(NewWords(nil)), "u"+lineUID+" rr a~0=9 s9 l~1 k8 e~0=0"; got != want {
+		t.Errorf("due: %q, want %q", got, want)
 	}
 	if got, want := someStatuses[1].EncodeWith(NewWords(nil)), "u3f1f7c0c6f7a g3 c~0 q42 s1790000000 t3"; got != want {
 		t.Errorf("status: %q, want %q", got, want)

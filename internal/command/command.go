@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/command/get"
 	"atoll.dev/atoll/internal/command/join"
 	"atoll.dev/atoll/internal/command/plan"
+	"atoll.dev/atoll/internal/command/rebalance"
 	"atoll.dev/atoll/internal/command/remove"
 	"atoll.dev/atoll/internal/command/restore"
 	"atoll.dev/atoll/internal/command/schedule"
@@ -31,7 +32,9 @@ import (
 
 // IsAnswer tells whether the error is none, but an answer that has been printed and has
 // an exit code of its own, 2: something would change.
-func IsAnswer(err error) bool { return errors.Is(err, plan.Changes) }
+func IsAnswer(err error) bool {
+	return errors.Is(err, plan.Changes) || errors.Is(err, rebalance.Changes)
+}
 
 // New makes the command `atoll`.
 func New() *cobra.Command {
@@ -47,15 +50,17 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		SilenceErrors: true,
 	}
 	flags.AddTo(root.PersistentFlags())
-	const look, clusters, act = "look", "clusters", "act"
+	const look, clusters, move, act = "look", "clusters", "move", "act"
 	root.AddGroup(
 		&cobra.Group{ID: look, Title: "See what is, and why:"},
 		&cobra.Group{ID: clusters, Title: "Bring clusters and teams in and out:"},
+		&cobra.Group{ID: move, Title: "Move what runs:"},
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand()},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
+		move:     {rebalance.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {

@@ -85,7 +85,9 @@ type Bundle struct {
 	// Latest Revision's name, and the numbers of all that rows are at.
 	Latest  string
 	Numbers map[string]int64
-	Rows    map[string]rollout.Row
+	// Rebalance is when somebody last asked that it be placed from scratch; zero: never.
+	Rebalance time.Time
+	Rows      map[string]rollout.Row
 	// Away is since when clusters that hold rows have been away, as far as known.
 	Away map[string]time.Time
 	// Decision over the whole fleet, and the next step.
@@ -146,6 +148,8 @@ type BundleExplanation struct {
 	FailsBack bool       `json:"failsBack,omitempty"`
 	Better    string     `json:"better,omitempty"`
 	BetterAt  *time.Time `json:"betterAt,omitempty"`
+	// Rebalance that was asked for last; nil: none was.
+	Rebalance *Rebalance `json:"rebalance,omitempty"`
 	// Holders are the clusters that have yet to confirm that the object, which was
 	// deleted or moved away, is gone there.
 	Holders []string `json:"holders,omitempty"`
@@ -306,6 +310,7 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		Namespace: b.Ref.Namespace, Name: b.Ref.Name, UID: b.Ref.UID, Source: b.Spec.Source,
 		Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit, Removal: b.Spec.Removal,
 		Revision: b.Latest, Number: b.Numbers[b.Latest], NoFit: b.Decision.NoFit, Item: in.item(b),
+		Rebalance: rebalance(b),
 	}
 	out.Nowhere = atoll.IsNowhere(b.Spec.Placement)
 	out.Group, out.FailsBack, out.Better = b.Decision.Group, b.Decision.FailsBack, b.Decision.Better.Group

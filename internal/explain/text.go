@@ -151,6 +151,7 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	if x.Group != "" {
 		b.WriteString("  " + x.group() + "\n")
 	}
+	e.rebalance(b, x.Rebalance)
 	for _, s := range x.Short {
 		fmt.Fprintf(b, "  %d of %d replicas of %s have no place: every cluster that fits is at its bounds; to act: the policy's owner.\n", s.Unplaced, s.Replicas, s.Item)
 	}

@@ -224,7 +224,8 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 	}
 	out := explain.Bundle{
 		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Decision: x.discreet(ctx, b, p), Output: p.Output,
-		Numbers: map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{},
+		Rebalance: atoll.RebalanceAsked(b.Meta.Annotations),
+		Numbers:   map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{},
 	}
 	for _, r := range st.Revisions.OfBundle(b.Ref.UID) {
 		out.Numbers[r.Name], out.Latest = r.Spec.Number, r.Name

@@ -71,6 +71,10 @@ func (l *lateParts) handlers(next http.Handler) http.Handler {
 			l.servePlan(w, r)
 			return
 		}
+		if r.URL.Path == rebalancePath {
+			l.serveRebalance(w, r)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -46,7 +46,7 @@ const mostSteps = 12
 // Foresee what the Bundles come to among the clusters, as given, by the same steps that
 // Run takes. Nothing is written. A nil clusters stands for those that there are.
 func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supposed) ([]Foreseen, error) {
-	s := &supposition{Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{}, rows: map[string]map[string]state.Row{}}
+	s := &supposition{Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{}, rows: map[string]map[string]state.Row{}, counts: map[string]int{}}
 	f := &Reconciler{Config: r.Config, index: newIndex(), rooms: r.rooms}
 	f.Rows, f.Revisions = supposedRows{s}, supposedRevisions{s}
 	if clusters != nil {
@@ -111,18 +111,28 @@ type supposition struct {
 	contents map[string]*atoll.Content
 	latest   map[string]string               // by Bundle
 	rows     map[string]map[string]state.Row // by Bundle and cluster
+	counts   map[string]int                  // by cluster UID: how many more rows are to stay there
+}
+
+// count a row that was, or is now, to stay.
+func (s *supposition) count(row atoll.RowSpec, by int) {
+	if row.Phase == atoll.RowActive {
+		s.counts[row.UID] += by
+	}
 }
 
 // obey writes the step's changes, and what the clusters that can be reached report then.
 func (s *supposition) obey(uid string, p Preview, clusters Clusters) (changed bool) {
 	rows := s.rows[uid]
 	for cluster, spec := range p.Output.Changes {
+		row := rows[cluster]
+		s.count(row.Spec, -1)
 		if spec == nil {
 			delete(rows, cluster)
 			changed = true
 			continue
 		}
-		row := rows[cluster]
+		s.count(*spec, 1)
 		changed = changed || !row.Spec.Equal(*spec)
 		row.Bundle, row.Cluster, row.Spec = p.Bundle.Ref, cluster, *spec
 		rows[cluster] = row
@@ -163,6 +173,7 @@ func (s supposedRows) OfBundle(uid string) []state.Row {
 
 func (s supposedRows) OfCluster(uid string) []state.Row { return s.Rows.OfCluster(uid) }
 func (s supposedRows) Subscribe(func(string, []string)) {}
+func (s supposedRows) CountOf(uid string) int           { return s.Rows.CountOf(uid) + s.counts[uid] }
 
 func (s supposedRows) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row, map[string]*atoll.RowSpec) error {
 	panic("place: what is foreseen is never written")

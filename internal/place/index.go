@@ -34,7 +34,7 @@ type index struct {
 	roster   roster
 	items    *lru.Cache // revision → []schedule.Workload
 	// reserved counts, by cluster UID, the rows that steps under way are about to write
-	// there and that no table shows yet.
+	// there and that no table shows yet, less those that they take out.
 	reserved map[string]int64
 	movable  map[string]struct{} // Bundles that have a standing
 	kinds    *lru.Cache          // revision → []string, the kinds that it asks clusters for
@@ -91,6 +91,7 @@ type intent struct {
 	spec     v1alpha1.BundleSpec
 	confirm  string
 	keep     string
+	asked    string // to rebalance
 	deleting bool
 }
 
@@ -240,7 +241,8 @@ func (x *index) clusters(names []string) []schedule.Cluster {
 
 // edited notes what the Bundle says and tells whether that is new.
 func (x *index) edited(b state.Bundle) bool {
-	is := &intent{b.Spec, b.Meta.Annotations[atoll.AnnotationConfirm], b.Meta.Annotations[atoll.AnnotationKeep], b.Meta.DeletionTimestamp != nil}
+	notes := b.Meta.Annotations
+	is := &intent{b.Spec, notes[atoll.AnnotationConfirm], notes[atoll.AnnotationKeep], notes[atoll.AnnotationRebalance], b.Meta.DeletionTimestamp != nil}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)

@@ -20,8 +20,8 @@ const decideTries = 4
 
 // decide gathers a snapshot, and reserves what its decision is about to place; that ends
 // when what was written can be read. Bundles that are placed at the same time would all
-// take the clusters that have fewest: who chose one that another step has taken meanwhile
-// decides again.
+// take the clusters that have fewest, and leave those that have most: who chose one that
+// another step has taken meanwhile, or leaves one that another has left, decides again.
 func (r *Reconciler) decide(ctx context.Context, b state.Bundle, v view) (snap snapshot, end func(), err error) {
 	for try := 1; ; try++ {
 		if snap, err = r.gather(ctx, b, v); err != nil {
@@ -30,9 +30,9 @@ func (r *Reconciler) decide(ctx context.Context, b state.Bundle, v view) (snap s
 		if !v.filter.Chooses() {
 			return snap, func() {}, nil
 		}
-		uids := snap.news()
-		if r.index.reserve(uids, snap.reserved, try == decideTries) {
-			return snap, func() { r.index.release(uids) }, nil
+		news, lost := snap.news(), snap.lost()
+		if r.index.reserve(news, lost, snap.reserved, try == decideTries) {
+			return snap, func() { r.index.release(news, lost) }, nil
 		}
 	}
 }
@@ -48,8 +48,20 @@ func (s *snapshot) news() (uids []string) {
 	return uids
 }
 
-// loads tells of clusters how many Bundles they have, and are about to get by steps that
-// have reserved them.
+// lost are the UIDs of the clusters that the Bundle leaves for others that score better.
+func (s *snapshot) lost() (uids []string) {
+	for i := range s.in.Decision.Verdicts {
+		v := &s.in.Decision.Verdicts[i]
+		if row, has := s.in.Rows[v.Cluster]; v.Outcome == schedule.Leaves && (v.Filter == schedule.FilterRebalance || v.Filter == schedule.FilterMove) &&
+			has && row.Spec.Phase == atoll.RowActive {
+			uids = append(uids, v.UID)
+		}
+	}
+	return uids
+}
+
+// loads tells of clusters how many Bundles they have, are about to get, and are about not
+// to have, by steps that have reserved that.
 func (r *Reconciler) loads(reserved map[string]int64) func(c *schedule.Cluster) int64 {
 	return func(c *schedule.Cluster) int64 { return int64(r.Rows.CountOf(c.UID)) + reserved[c.UID] }
 }
@@ -61,25 +73,31 @@ func (x *index) reservations() map[string]int64 {
 	return maps.Clone(x.reserved)
 }
 
-// reserve a row in each of the clusters, unless one of them was reserved by others since
-// it was seen; anyway does it all the same.
-func (x *index) reserve(uids []string, seen map[string]int64, anyway bool) bool {
+// reserve a row in each of the clusters that are new, and one less in each that is lost,
+// unless others did so to one of them since it was seen; anyway does it all the same.
+func (x *index) reserve(news, lost []string, seen map[string]int64, anyway bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !anyway && slices.ContainsFunc(uids, func(uid string) bool { return x.reserved[uid] > seen[uid] }) {
+	if !anyway && (slices.ContainsFunc(news, func(uid string) bool { return x.reserved[uid] > seen[uid] }) ||
+		slices.ContainsFunc(lost, func(uid string) bool { return x.reserved[uid] < seen[uid] })) {
 		return false
 	}
-	for _, uid := range uids {
-		x.reserved[uid]++
-	}
+	x.reserveBy(news, 1)
+	x.reserveBy(lost, -1)
 	return true
 }
 
-func (x *index) release(uids []string) {
+func (x *index) release(news, lost []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.reserveBy(news, -1)
+	x.reserveBy(lost, 1)
+}
+
+// reserveBy so much in each of the clusters. The caller holds the lock.
+func (x *index) reserveBy(uids []string, by int64) {
 	for _, uid := range uids {
-		if x.reserved[uid]--; x.reserved[uid] == 0 {
+		if x.reserved[uid] += by; x.reserved[uid] == 0 {
 			delete(x.reserved, uid)
 		}
 	}

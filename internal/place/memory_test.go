@@ -126,7 +126,14 @@ func (m memRows) OfCluster(uid string) (out []state.Row) {
 	return out
 }
 
-func (m memRows) CountOf(uid string) int { return len(m.OfCluster(uid)) }
+func (m memRows) CountOf(uid string) (n int) {
+	for _, r := range m.OfCluster(uid) {
+		if r.Spec.Phase == atoll.RowActive {
+			n++
+		}
+	}
+	return n
+}
 
 func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error {
 	if len(changes) == 0 {

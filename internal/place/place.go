@@ -50,6 +50,7 @@ type Rows interface {
 	Get(bundleUID, cluster string) (state.Row, bool)
 	OfBundle(uid string) []state.Row
 	OfCluster(clusterUID string) []state.Row
+	// CountOf the rows that are to stay in a cluster.
 	CountOf(clusterUID string) int
 	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
 	// SubscribeOrders to rows that changed, and to those of them that are ordered anew,

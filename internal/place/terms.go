@@ -57,7 +57,7 @@ func (r *Reconciler) boundChanged(namespace string) {
 
 // terms of a Bundle, as they are now.
 func (r *Reconciler) terms(ctx context.Context, b state.Bundle) (schedule.Terms, error) {
-	t := schedule.Terms{Placement: b.Spec.Placement, Bound: r.bound(b)}
+	t := schedule.Terms{Placement: b.Spec.Placement, Bound: r.bound(b), Rebalance: atoll.RebalanceAsked(b.Meta.Annotations)}
 	latest, ok := r.Revisions.Latest(b.Ref.UID)
 	if !ok {
 		return t, nil
@@ -116,5 +116,5 @@ func brings(item *atoll.Item) (kinds []string) {
 }
 
 func sameTerms(a, b schedule.Terms) bool {
-	return slices.Equal(a.Kinds, b.Kinds) && reflect.DeepEqual(a.Bound, b.Bound) && reflect.DeepEqual(a.Placement, b.Placement)
+	return a.Rebalance.Equal(b.Rebalance) && slices.Equal(a.Kinds, b.Kinds) && reflect.DeepEqual(a.Bound, b.Bound) && reflect.DeepEqual(a.Placement, b.Placement)
 }

@@ -100,7 +100,7 @@ func Forgotten(row atoll.RowSpec, r Removed, since time.Time) bool {
 func HoldRow(row atoll.RowSpec, r Removed, placement string, floor int64, now time.Time) atoll.RowSpec {
 	row.Generation = max(row.Generation, r.Generation, floor) + 1
 	row.Phase, row.Since, row.Reason = atoll.RowRemoving, now.Unix(), ""
-	row.Orphan, row.Grown, row.Moving, row.Home = false, 0, 0, nil
+	row.Orphan, row.Grown, row.Moving, row.Home, row.Due = false, 0, 0, nil, nil
 	row.Recall = &atoll.Recall{At: r.At, Placement: placement}
 	return row
 }

@@ -12,7 +12,8 @@
 //     rises exactly when revision, variant, assigned, phase or orphan change, and
 //     a new row's is above every one that an agent may have seen before.
 //   - Make before break. A row that is to leave keeps all that it has until what
-//     replaces it is Ready and reachable; shares grow first and shrink afterwards.
+//     replaces it is Ready and reachable; shares grow first and shrink afterwards. What
+//     a share that was divided from scratch is to shrink to, its row remembers (Due).
 //     After Patience, which is longer with clusters that check in seldom, it asks
 //     (Plan) and goes on waiting. Nothing is taken away
 //     because time has passed.

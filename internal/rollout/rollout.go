@@ -292,7 +292,7 @@ func (s *step) stay(c string, share schedule.Share) {
 		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
 	}
 	if spec.Phase == atoll.RowRemoving {
-		spec.Assigned = nil
+		spec.Assigned, spec.Due = nil, nil
 	}
 	if spec.Phase != atoll.RowActive {
 		s.came[c] = true
@@ -335,6 +335,7 @@ func (s *step) keeps(c string, spec *atoll.RowSpec) bool {
 // and follows the Bundle's revisions like any other.
 func (s *step) leave(c string, hold bool) {
 	spec := s.Rows[c].Spec
+	spec.Due = nil
 	phase := atoll.RowLeaving
 	if hold {
 		phase = atoll.RowHeld
@@ -396,7 +397,8 @@ func sameWork(a, b atoll.RowSpec) bool {
 // sameNotes tells whether rows of the same work also remember the same.
 func sameNotes(a, b atoll.RowSpec) bool {
 	return a.Reason == b.Reason && a.Since == b.Since && a.Placement == b.Placement &&
-		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home) && slices.Equal(a.NotHere, b.NotHere) && a.Recall.Equal(b.Recall)
+		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home) && slices.Equal(a.NotHere, b.NotHere) &&
+		maps.Equal(a.Due, b.Due) && a.Recall.Equal(b.Recall)
 }
 
 func (s *step) output() Output {

@@ -13,7 +13,8 @@ import (
 // gateShares.
 func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
 	spec.Home, spec.Ordinals = want.Home, want.Ordinals
-	if len(want.Replicas) == 0 {
+	due := spec.Due
+	if spec.Due = nil; len(want.Replicas) == 0 {
 		spec.Assigned, spec.Moving = nil, 0
 		return
 	}
@@ -28,6 +29,12 @@ func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
 			spec.Grown, s.came[c] = s.now, true
 		default:
 			next[item], shrinks = old, true
+			if _, was := due[item]; was || want.Anew {
+				if spec.Due == nil {
+					spec.Due = map[string]int64{}
+				}
+				spec.Due[item] = n
+			}
 		}
 	}
 	spec.Assigned = next
@@ -92,7 +99,7 @@ func (s *step) gateShares(shares map[string]schedule.Share) {
 			}
 			delete(s.blocked, c)
 		}
-		spec.Assigned, spec.Moving = shares[c].Replicas, 0
+		spec.Assigned, spec.Moving, spec.Due = shares[c].Replicas, 0, nil
 	}
 }
 
@@ -221,6 +228,6 @@ func (s *step) remove(c, reason string) {
 	spec := s.Rows[c].Spec
 	spec.Phase, spec.Since, spec.Reason = atoll.RowRemoving, s.now, reason
 	spec.Orphan = s.orphans()
-	spec.Grown, spec.Moving, spec.Home = 0, 0, nil
+	spec.Grown, spec.Moving, spec.Home, spec.Due = 0, 0, nil, nil
 	s.next[c] = &spec
 }

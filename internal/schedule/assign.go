@@ -19,6 +19,9 @@ type Share struct {
 	// Ordinals are where the ranges of StatefulSets begin, by item key, for those whose
 	// ordinals are ranged.
 	Ordinals map[string]int64
+	// Anew: it was divided from scratch, and the next division leaves it what it is to
+	// come to, not what it has meanwhile.
+	Anew bool
 }
 
 // Assignment of all workloads.
@@ -99,7 +102,9 @@ type sharing struct {
 	left map[string]atoll.Room
 	// reach of the ranges of the workload at hand, by cluster; nil: it has none.
 	reach map[string]int64
-	out   Assignment
+	// anew are clusters whose share is divided from scratch; nil: none.
+	anew map[string]bool
+	out  Assignment
 }
 
 func (d Decision) sharing(held map[string]bool) *sharing {
@@ -120,7 +125,14 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 		default:
 			continue
 		}
-		s.out.Shares[v.Cluster] = Share{Replicas: make(map[string]int64, len(d.workloads))}
+		anew := v.Anew && v.Outcome == Placed && s.how != ByWeight
+		if anew && s.anew == nil {
+			s.anew = map[string]bool{}
+		}
+		if anew {
+			s.anew[v.Cluster] = true
+		}
+		s.out.Shares[v.Cluster] = Share{Replicas: make(map[string]int64, len(d.workloads)), Anew: anew}
 	}
 	s.divideAmong(placed, kept)
 	if s.how != ByWeight {
@@ -183,7 +195,7 @@ func (s *sharing) assign(w Workload) {
 	key, total := w.Key.String(), max(w.Replicas, 0)
 	for i := range s.free {
 		c := &s.free[i]
-		c.Has = max(s.rows[c.Cluster].Assigned[key], 0)
+		c.Has = max(s.rows[c.Cluster].Share(key), 0)
 		if room, known := s.left[c.Cluster]; known {
 			c.Room = Fit(room, w.Requests)
 		}
@@ -209,7 +221,7 @@ func (s *sharing) assignDivided(w Workload) (left int64) {
 		s.out.Shares[cluster].Replicas[key] = 0
 	}
 	free, rest := s.hand(key, rest)
-	shares, left := Divide(rest, free, s.how, s.seed)
+	shares, left := Divide(rest, s.fromScratch(w, free), s.how, s.seed)
 	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		shares, left = s.asBefore(free, rest)
 	}
@@ -251,7 +263,7 @@ func (s *sharing) hand(key string, total int64) (free []Claim, rest int64) {
 // pin gives pinned clusters what they have, and tells what that leaves of the total.
 func (s *sharing) pin(key string, total int64) (rest int64) {
 	for _, cluster := range s.pinned {
-		n := min(max(s.rows[cluster].Assigned[key], 0), total)
+		n := min(max(s.rows[cluster].Share(key), 0), total)
 		s.out.Shares[cluster].Replicas[key] = n
 		total -= n
 	}

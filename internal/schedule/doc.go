@@ -9,10 +9,13 @@
 //
 // What holds of every Decision:
 //   - A cluster that runs the Bundle leaves only because a user edited the
-//     placement, tainted the cluster NoExecute, or chose whenUnfit: Remove or
-//     rescheduling: WhenBetter; the last moves one at a time. That a
-//     cluster drifted from its placement, is away or is not accepted any more
-//     keeps what runs there.
+//     placement, had the Bundle placed from scratch, tainted the cluster NoExecute, or
+//     chose whenUnfit: Remove or rescheduling: WhenBetter; the last moves one at a
+//     time. That a cluster drifted from its placement, is away or is not accepted any
+//     more keeps what runs there.
+//   - A row goes through one rebalance once, and remembers which: a decision that is
+//     asked for again is the same as one that nobody asked for. It moves nothing to a
+//     cluster that is away, and a tie moves nothing.
 //   - Where nothing fits the placement, nothing leaves, unless the placement says
 //     so on purpose (atoll.Nowhere).
 //   - Divided shares are exact sums, and equal weights differ by at most one where no

@@ -82,6 +82,11 @@ type pick struct {
 	at     time.Time
 	// waits: an earlier group would be used, were it well.
 	waits bool
+	// last group that is tried where nothing fits in this one.
+	last int
+	// back: a rebalance goes back to an earlier group than the one that is in use, which
+	// is the last.
+	back bool
 }
 
 // decideGroups decides by the group that is in use, or else by the first that can be.
@@ -89,8 +94,9 @@ func (f *Filter) decideGroups(in Input) Decision {
 	p := f.pick(&in)
 	used := p.group
 	d := f.fallbacks[used].decide(in)
-	for next := used + 1; d.NoFit && !p.held && next < len(f.fallbacks); next++ {
-		if other := f.fallbacks[next].decide(in); !other.NoFit {
+	for next := used + 1; d.NoFit && !p.held && next <= p.last; next++ {
+		// What runs stays in its group where no earlier one can be had after all.
+		if other := f.fallbacks[next].decide(in); !other.NoFit || p.back && next == p.last {
 			d, used = other, next
 			break
 		}
@@ -124,13 +130,16 @@ func (f *Filter) pick(in *Input) (p pick) {
 	if current < 0 {
 		for g := range f.fallbacks {
 			if f.fallbacks[g].admitsAny(in.Clusters) {
-				return pick{group: g}
+				return pick{group: g, last: len(f.fallbacks) - 1}
 			}
 		}
-		return pick{}
+		return pick{last: len(f.fallbacks) - 1}
 	}
 	p = pick{group: current, held: true}
 	hold, back := in.Placement.Failback.Hold()
+	if g, found := f.earlier(in, current); found {
+		return pick{group: g, last: current, back: true, waits: back && g > 0}
+	}
 	if p.waits = back && current > 0; !p.waits {
 		return p
 	}
@@ -143,7 +152,7 @@ func (f *Filter) pick(in *Input) (p pick) {
 			p.better.Since = in.Better.Since
 		}
 		if p.at = p.better.Since.Add(hold); !in.Now.Before(p.at) {
-			p = pick{group: g, better: p.better, waits: g > 0}
+			p = pick{group: g, last: len(f.fallbacks) - 1, better: p.better, waits: g > 0}
 		}
 		break
 	}

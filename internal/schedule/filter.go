@@ -65,6 +65,10 @@ type Terms struct {
 	// Kinds that the Bundle's items are of and that it does not bring along itself, as
 	// APIs names them: "group/version/Kind".
 	Kinds []string
+	// Rebalance is when somebody asked to place the Bundle from scratch, in milliseconds:
+	// rows that remember an earlier one, or none, are decided on as if they were not there,
+	// and what is chosen then stays like any other choice. Zero: never.
+	Rebalance time.Time
 }
 
 // Filter is Terms made ready to be asked about many clusters.
@@ -80,8 +84,9 @@ type Filter struct {
 	tolerations []corev1.Toleration
 	choice      *choice
 	groups      []decisionGroup
-	// print of the selectors and of the choice, as rows remember it.
-	print string
+	// print of the selectors, of the choice and of the rebalance, as rows remember it.
+	print     string
+	rebalance time.Time
 	// fallbacks are the groups of clusterAffinities, each a Filter that tells its name and
 	// knows all of them; nil where there are none.
 	fallbacks []*Filter
@@ -97,6 +102,7 @@ func (t Terms) Compile() *Filter {
 	p := &t.Placement
 	base := Filter{
 		tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p), groups: compileGroups(p.DecisionGroups),
+		rebalance: t.Rebalance,
 	}
 	base.common.useSets(p.ClusterSets)
 	base.common.useCEL(p.CELSelector)
@@ -116,10 +122,7 @@ func (t Terms) Compile() *Filter {
 	if len(p.ClusterAffinities) == 0 {
 		f := base
 		f.selectors = compileAffinity(p.ClusterAffinity)
-		f.print = f.prints()
-		if f.choice != nil {
-			f.print = withChoice(f.print, f.choice.print)
-		}
+		f.print = f.whole(f.prints())
 		return &f
 	}
 	groups := make([]*Filter, 0, len(p.ClusterAffinities))
@@ -131,10 +134,7 @@ func (t Terms) Compile() *Filter {
 		g.useSets(term.ClusterSets)
 		g.useCEL(term.CELSelector)
 		g.term = term.AffinityName
-		g.print = g.prints() + groupMark + g.term
-		if g.choice != nil {
-			g.print = withChoice(g.print, g.choice.print)
-		}
+		g.print = g.whole(g.prints() + groupMark + g.term)
 		groups = append(groups, &g)
 	}
 	for _, g := range groups {
@@ -150,6 +150,14 @@ func (f *Filter) prints() string {
 		return printOf(f.labelPrint, f.fieldPrint, f.common.celPrint, f.common.setsPrint, f.apisPrint, f.celPrint, f.setsPrint)
 	}
 	return printOf(f.labelPrint, f.fieldPrint, f.common.celPrint, f.common.setsPrint, f.apisPrint)
+}
+
+// whole is the print of the selectors with all else that rows remember.
+func (f *Filter) whole(selectors string) string {
+	if f.choice != nil {
+		selectors = withChoice(selectors, f.choice.print)
+	}
+	return atoll.WithRebalance(selectors, f.rebalance)
 }
 
 func boundReason(bound []string) string {

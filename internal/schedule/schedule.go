@@ -101,6 +101,9 @@ type Verdict struct {
 	Bounds Bounds
 	// Group among the decision groups, for Placed and Kept; empty: in none.
 	Group string
+	// Anew: the row goes through a rebalance by this decision, so that its share is
+	// divided from scratch.
+	Anew bool
 	// Score of a newcomer among which was chosen, of 1,000,000.
 	Score int64
 }
@@ -311,18 +314,21 @@ func (f *Filter) judgeAlone(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenU
 		v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowEvicted, FilterTaints, why
 		return v
 	}
-	v.EvictAt, v.Placement = evict, f.print
+	v.EvictAt, v.Placement = evict, f.remember(row)
 	if len(rs) == 0 {
-		v.Outcome = Placed
+		v.Outcome, v.Anew = Placed, f.anew(row)
 		return v
 	}
 	v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowUnfit, rs[0].filter, rs[0].reason
-	if unfit != v1alpha1.UnfitRemove || rs[0].filter == FilterAccepted {
+	anew := f.anew(row)
+	if unfit != v1alpha1.UnfitRemove && !anew || rs[0].filter == FilterAccepted {
 		return v
 	}
 	for _, r := range rs {
 		if !r.reported {
-			v.Outcome, v.Filter, v.Reason = Leaves, r.filter, r.reason
+			if v.Outcome, v.Filter, v.Reason = Leaves, r.filter, r.reason; anew {
+				v.Word = atoll.RowRebalanced
+			}
 			break
 		}
 	}

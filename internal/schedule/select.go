@@ -57,12 +57,12 @@ func withChoice(filters, choice string) string {
 }
 
 func printOfFilters(remembered string) string {
-	filters, _, _ := strings.Cut(remembered, "/")
+	filters, _, _ := strings.Cut(atoll.WithoutRebalance(remembered), "/")
 	return filters
 }
 
 func printOfChoice(remembered string) string {
-	_, choice, _ := strings.Cut(remembered, "/")
+	_, choice, _ := strings.Cut(atoll.WithoutRebalance(remembered), "/")
 	return choice
 }
 
@@ -82,13 +82,15 @@ type pool struct {
 	near   []neighbours
 	prob   problem
 	solver *solver
+	// fresh: what runs the Bundle is chosen from scratch.
+	fresh bool
 }
 
 func newPool(f *Filter, in *Input) *pool {
 	c, size := f.choice, len(in.Clusters)
 	p := &pool{
 		choice: c, in: in, filter: f, base: hash64(in.Bundle), near: c.scorer.neighbours(in.Near), options: make([]option, 0, size),
-		verdicts: map[int32]int32{}, groups: make([][]int32, len(c.spread)), names: make([]map[string]int32, len(c.spread)),
+		fresh: f.afresh(in.Rows), verdicts: map[int32]int32{}, groups: make([][]int32, len(c.spread)), names: make([]map[string]int32, len(c.spread)),
 	}
 	for i := range c.spread {
 		p.names[i] = map[string]int32{}
@@ -169,6 +171,12 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 			v.Filter, v.Reason = FilterSpread, fmt.Sprintf("it has no %s, over which spreadConstraints[%d] spreads", what(&p.spread[i]), i)
 			return in.Terse
 		}
+		if p.away(c, v) {
+			return in.Terse
+		}
+	} else if p.fresh && f.anew(row) {
+		p.offerAnew(at, row, v, d)
+		return false
 	}
 	about := facts{holds: row != nil && row.Phase == atoll.RowActive, avoid: f.avoided(c), near: p.near, rated: in.Rated}
 	if p.scorer.load && in.Load != nil {
@@ -269,7 +277,7 @@ func mix(x uint64) uint64 {
 func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 	in, got := p.in, p.choose()
 	moves, again := p.better(got, d, in)
-	if in.Terse && got.full && got.unmet == "" && !p.needsRoom() {
+	if in.Terse && got.full && got.unmet == "" && !p.needsRoom() && !p.fresh {
 		d.Reserve = p.reserve(got.options)
 	}
 	d.LookAt = again
@@ -325,8 +333,11 @@ func (v *Verdict) decide(stays bool, unmet string, row *atoll.RowSpec) {
 	case unmet != "":
 		// Nothing changes, and what was edited is not forgotten.
 		v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowSpreadUnmet, FilterSpread, unmet
-		v.Placement = withChoice(printOfFilters(v.Placement), printOfChoice(row.Placement))
+		v.Placement = atoll.WithRebalance(withChoice(printOfFilters(v.Placement), printOfChoice(row.Placement)), row.Rebalanced())
+		v.Anew = false
 	case stays:
+	case v.Anew && row.Phase == atoll.RowActive:
+		v.leftBehind()
 	case row.Phase == atoll.RowActive:
 		v.leave(FilterMost, atoll.RowPlacementEdited, "maxClusters and spreadConstraints choose others since they were edited")
 	default:
@@ -338,7 +349,7 @@ func (v *Verdict) decide(stays bool, unmet string, row *atoll.RowSpec) {
 
 func (v *Verdict) leave(filter, word, reason string) {
 	v.Outcome, v.Filter, v.Word, v.Reason = Leaves, filter, word, reason
-	v.Weight, v.EvictAt, v.Placement, v.Group = 0, time.Time{}, "", ""
+	v.Weight, v.EvictAt, v.Placement, v.Group, v.Anew = 0, time.Time{}, "", "", false
 }
 
 func (p *pool) notChosen(full bool, score int64) (filter, reason string) {

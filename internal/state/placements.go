@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // Placement is a Placement or, without a namespace, a ClusterPlacement.
@@ -110,7 +111,7 @@ func compareNames(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// Subscribe to Placements whose spec changed, that came or went. What is written into
+// Subscribe to Placements whose spec changed, that are to be rebalanced, that came or went. What is written into
 // their status is in the table and not told.
 func (t *Placements) Subscribe(fn func(key types.NamespacedName)) { t.subscribe(fn) }
 
@@ -123,7 +124,8 @@ func (t *Placements) put(obj client.Object) {
 	old, had := t.byKey[p.Key()]
 	t.byKey[p.Key()] = p
 	t.mu.Unlock()
-	if !had || old.Meta.UID != p.Meta.UID || old.Meta.Generation != p.Meta.Generation {
+	if !had || old.Meta.UID != p.Meta.UID || old.Meta.Generation != p.Meta.Generation ||
+		old.Meta.Annotations[atoll.AnnotationRebalance] != p.Meta.Annotations[atoll.AnnotationRebalance] {
 		t.notify(p.Key())
 	}
 }

@@ -52,6 +52,7 @@ type bundleRows struct {
 type memberRows struct {
 	uid, name string
 	rows      []*row // by Bundle UID
+	going     int    // of them are on their way out
 }
 
 type rowsChanged struct {
@@ -120,12 +121,12 @@ func (t *Rows) OfCluster(uid string) []Row {
 	return out
 }
 
-// CountOf gives how many rows the cluster with that UID has.
+// CountOf gives how many rows the cluster with that UID has that are to stay.
 func (t *Rows) CountOf(uid string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if m := t.byMember[uid]; m != nil {
-		return len(m.rows)
+		return len(m.rows) - m.going
 	}
 	return 0
 }

@@ -238,6 +238,9 @@ func (t *Rows) settle(f *filling) {
 	}
 	for _, l := range *f.lines {
 		r := l.row
+		if l.uid == "" && !l.same && t.find(p.bundle.UID, r.cluster) == r {
+			r.member.going += going(l.spec) - going(r.spec)
+		}
 		if r.spec, r.status = l.spec, l.status; !l.same {
 			r.hash = ""
 		}
@@ -312,6 +315,16 @@ func (t *Rows) add(r *row, cluster, uid string) {
 	b.rows[r.cluster] = r
 	i, _ := slices.BinarySearchFunc(m.rows, r.page.bundle.UID, byBundleUID)
 	m.rows = slices.Insert(m.rows, i, r)
+	m.going += going(r.spec)
+}
+
+// going is 1 for the line of a row that is on its way out: only those, and what is no
+// Bundle's, have a phase in it.
+func going(line string) int {
+	if strings.Contains(line, " p") {
+		return 1
+	}
+	return 0
 }
 
 func byBundleUID(r *row, uid string) int { return strings.Compare(r.page.bundle.UID, uid) }
@@ -323,6 +336,7 @@ func (t *Rows) remove(r *row) {
 		return
 	}
 	delete(b.rows, r.cluster)
+	r.member.going -= going(r.spec)
 	i, _ := slices.BinarySearchFunc(r.member.rows, r.page.bundle.UID, byBundleUID)
 	for r.member.rows[i] != r {
 		i++

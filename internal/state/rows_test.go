@@ -260,3 +260,46 @@ func TestTwoLeadersWriteFromOneSnapshot(t *testing.T) {
 		t.Fatal("the stale leader still sees a row that is gone")
 	}
 }
+
+// Rows on their way out are no load: a cluster is counted the rows that are to stay.
+func TestCountOfRowsThatStay(t *testing.T) {
+	rows, _ := newTestRows(t)
+	want := func(when, uid string, n int) {
+		t.Helper()
+		if got := rows.CountOf(uid); got != n {
+			t.Errorf("%s: %s has %d, want %d", when, uid, got, n)
+		}
+	}
+	write := func(ref enginev1.BundleRef, changes map[string]*atoll.RowSpec) {
+		t.Helper()
+		if err := rows.WriteSpecs(t.Context(), ref, rows.OfBundle(ref.UID), changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	phase := func(p atoll.RowPhase) map[string]*atoll.RowSpec {
+		return map[string]*atoll.RowSpec{"a": {UID: "uid-a", Generation: 2, Revision: "r1 p", Reason: "a phase", Phase: p}}
+	}
+	other := enginev1.BundleRef{UID: "b2", Namespace: "shop", Name: "api"}
+	write(testRef, specs("a", "b"))
+	write(other, specs("a"))
+	want("two come", "uid-a", 2)
+	for _, p := range []atoll.RowPhase{atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving} {
+		write(testRef, phase(p))
+		want(string(p), "uid-a", 1)
+	}
+	write(testRef, phase(atoll.RowActive))
+	want("it is back", "uid-a", 2)
+	write(testRef, phase(atoll.RowRemoving))
+	write(testRef, map[string]*atoll.RowSpec{"a": nil})
+	want("it is gone", "uid-a", 1)
+	write(testRef, phase(atoll.RowLeaving))
+	want("one comes as it leaves", "uid-a", 1)
+	moved := phase(atoll.RowActive)
+	moved["a"].UID = "uid-new"
+	write(testRef, moved)
+	want("another cluster of that name", "uid-a", 1)
+	want("another cluster of that name", "uid-new", 1)
+	want("the other one", "uid-b", 1)
+	write(other, map[string]*atoll.RowSpec{"a": nil})
+	want("nothing is left", "uid-a", 0)
+}

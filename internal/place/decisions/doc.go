@@ -4,7 +4,8 @@
 // Contract: one Publisher per hub writes PlacementDecisions and the status of Placements,
 // while its hub leads; each write is fenced by the resource version that it was computed
 // from. It chooses by the function that places Bundles, with what it published before in
-// the place of rows: what was chosen and still fits stays chosen, and where no cluster fits
+// the place of rows: what was chosen and still fits stays chosen, unless somebody asks that
+// it be chosen from scratch, and where no cluster fits
 // any more, what was chosen stays. Objects are written only where they change, and a
 // cluster stays in the object that it is in, so that a change of some clusters costs the
 // objects that hold them. A Placement that is deleted takes its PlacementDecisions along by

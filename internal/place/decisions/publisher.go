@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -109,6 +110,7 @@ type compiled struct {
 	uid        types.UID
 	generation int64
 	bound      []string
+	rebalance  time.Time
 	filter     *schedule.Filter
 }
 
@@ -227,12 +229,12 @@ func fits(f *schedule.Filter, c schedule.Cluster) bool {
 
 // filter of a Placement, compiled once.
 func (p *Publisher) filter(pl state.Placement) *schedule.Filter {
-	bound := p.bound(pl)
+	bound, rebalance := p.bound(pl), atoll.RebalanceAsked(pl.Meta.Annotations)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, ok := p.filters[pl.Key()]
-	if !ok || c.uid != pl.Meta.UID || c.generation != pl.Meta.Generation || !slices.Equal(c.bound, bound) {
-		c = compiled{pl.Meta.UID, pl.Meta.Generation, bound, schedule.Terms{Placement: pl.Spec, Bound: bound}.Compile()}
+	if !ok || c.uid != pl.Meta.UID || c.generation != pl.Meta.Generation || !slices.Equal(c.bound, bound) || !c.rebalance.Equal(rebalance) {
+		c = compiled{pl.Meta.UID, pl.Meta.Generation, bound, rebalance, schedule.Terms{Placement: pl.Spec, Bound: bound, Rebalance: rebalance}.Compile()}
 		p.filters[pl.Key()] = c
 	}
 	return c.filter
@@ -297,6 +299,20 @@ func (p *Publisher) publish(ctx context.Context, key types.NamespacedName) (at t
 func ownedBy(d state.Decision, pl state.Placement) bool {
 	ref := metav1.GetControllerOfNoCopy(&d.Meta)
 	return ref == nil || ref.UID == pl.Meta.UID
+}
+
+// Foresee what a Placement, as given, would publish, and what it does publish, by name.
+// Nothing is written.
+func (p *Publisher) Foresee(pl state.Placement) (before, after []string) {
+	now := p.Decisions.OfPlacement(pl.Key())
+	for _, d := range now {
+		for _, c := range d.Status.Decisions {
+			before = append(before, c.ClusterName)
+		}
+	}
+	chosen, _ := p.choose(pl, now)
+	slices.Sort(before)
+	return before, slices.Sorted(maps.Keys(chosen))
 }
 
 // choose clusters, with what was published in the place of rows.

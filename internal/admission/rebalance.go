@@ -1,0 +1,106 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// What the time of a rebalance may be off the hub's clock: long enough to look at the
+// preview, and too short to be an old one that comes again, or one that is in the way of
+// all later ones.
+const (
+	rebalancePast   = 10 * time.Minute
+	rebalanceFuture = time.Minute
+)
+
+// validateRebalance of a Bundle: whoever may write the policy that it comes from may have
+// it placed from scratch.
+func (p *Plugin) validateRebalance(ctx context.Context, a admission.Attributes) error {
+	if errs := p.checkRebalance(a); len(errs) > 0 {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	b, err := as[v1alpha1.Bundle](a.GetObject())
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	if err := p.mayWriteSource(ctx, a.GetUserInfo(), a.GetNamespace(), b.Spec.Source); err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	return nil
+}
+
+// MayRebalance tells why the user may not have a Bundle of such a source placed from
+// scratch; nil: it may.
+func (p *Plugin) MayRebalance(ctx context.Context, u user.Info, namespace, name string, source v1alpha1.BundleSource) error {
+	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "bundles"}
+	if namespace == "" {
+		resource.Resource = "clusterbundles"
+	}
+	if !p.allowed(ctx, u, "patch", access{resource: resource, namespace: namespace, name: name}) {
+		return fmt.Errorf("the verb patch on %s is needed, which %q lacks", resource, u.GetName())
+	}
+	return p.mayWriteSource(ctx, u, namespace, source)
+}
+
+// mayWriteSource: what is placed from scratch goes where its policy says, and when that is
+// read anew is its author's to say. Of what an annotation places, the right on the Bundle
+// is enough.
+func (p *Plugin) mayWriteSource(ctx context.Context, u user.Info, namespace string, source v1alpha1.BundleSource) error {
+	x := access{resource: schema.GroupResource{Group: v1alpha1.GroupVersion.Group}, name: source.Name}
+	switch source.Kind {
+	case v1alpha1.SourcePropagationPolicy:
+		x.resource.Resource, x.namespace = "propagationpolicies", namespace
+	case v1alpha1.SourceClusterPropagationPolicy:
+		x.resource.Resource = "clusterpropagationpolicies"
+	default:
+		return nil
+	}
+	if p.allowed(ctx, u, "update", x) {
+		return nil
+	}
+	return fmt.Errorf("it is placed by %s %s: whoever has it placed from scratch must be able to update that, and %q may not", source.Kind, source.Name, u.GetName())
+}
+
+// checkRebalance refuses a time of a rebalance that rows could not tell from others.
+func (p *Plugin) checkRebalance(a admission.Attributes) field.ErrorList {
+	now, before, err := metas(a)
+	if err != nil {
+		return nil // said by who reads the object
+	}
+	value, asked := now.GetAnnotations()[atoll.AnnotationRebalance]
+	was := ""
+	if before != nil {
+		was = before.GetAnnotations()[atoll.AnnotationRebalance]
+	}
+	if !asked || value == was {
+		return nil
+	}
+	path, clock := field.NewPath("metadata", "annotations").Key(atoll.AnnotationRebalance), p.Clock.Now()
+	at, err := atoll.ParseRebalance(value)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, value, "must be a time such as "+atoll.FormatRebalance(clock))}
+	}
+	if last, err := atoll.ParseRebalance(was); err == nil && !at.After(last) {
+		return field.ErrorList{field.Invalid(path, value, "must be later than the last one, "+was)}
+	}
+	if at.Before(clock.Add(-rebalancePast)) || at.After(clock.Add(rebalanceFuture)) {
+		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be a time of the last %s; it is %s now", atoll.Span(rebalancePast), atoll.FormatRebalance(clock)))}
+	}
+	return nil
+}
+
+// MayUpdate tells whether the API server's authorizer lets the user update an object.
+func (p *Plugin) MayUpdate(ctx context.Context, u user.Info, key atoll.ItemKey) bool {
+	gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
+	return p.allowed(ctx, u, "update", access{kind: gk, resource: p.resource(gk), namespace: key.Namespace, name: key.Name})
+}

@@ -1,0 +1,255 @@
+// Package rebalance is the command `atoll rebalance`, which has what runs placed from
+// scratch.
+//
+// Contract: without --yes nothing is written: the hub foretells, with the functions that
+// act, what would come of it. With --yes exactly what was just foretold to change is
+// annotated with one time, and everything else is left alone; the hub does the rest, and
+// does it once.
+package rebalance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/plan"
+)
+
+// path under which the hub answers.
+const path = "/atoll/v1alpha1/rebalance"
+
+// Changes is the error of a preview in which something would change, or is refused. It is
+// no failure, and has its own exit code.
+var Changes = errors.New("something would change")
+
+// object that the hub is asked about.
+type object struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// request as the hub takes it.
+type request struct {
+	Objects   []object `json:"objects,omitempty"`
+	Namespace string   `json:"namespace,omitempty"`
+	All       bool     `json:"all,omitempty"`
+	After     string   `json:"after,omitempty"`
+}
+
+// answer is what the command prints for programs.
+type answer struct {
+	plan.Rebalance
+	// Done lists what was asked of the hub: "bundle/web" with its namespace before it.
+	Done []string `json:"done,omitempty"`
+}
+
+type options struct {
+	flags         *client.Flags
+	format        output.Format
+	everywhere    bool
+	dryRun        bool
+	yes, complete bool
+}
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "rebalance [bundle/NAME | policy/NAME | placement/NAME ...] [-n NAMESPACE | -A] [--yes]",
+		Short: "Place what runs from scratch, with a preview first",
+		Long: `Place what runs from scratch, with a preview first.
+
+What runs stays where it is while clusters come, fill up and empty again. This command
+has it placed as if it ran nowhere: clusters are chosen by their scores alone, the first
+group of fall-back groups that can be had is used, clusters that drifted from their
+placement are left, and replicas that follow room are divided anew. What moves is healthy
+in its new place before the old one goes, removals over the budget wait for a
+confirmation, and nothing moves to a cluster that is away. StatefulSets stay in a cluster
+that goes on holding them.
+
+Without --yes the command shows what would change, and changes nothing: the sums first,
+then each Bundle with the rows that come (+), go (-) and change (~). With --yes it asks the
+hub to do exactly that; what would not change is left alone.
+
+A policy stands for all Bundles that it makes, a Placement for those of the policies that
+refer to it, and for the clusters that it publishes itself. With -n alone all Bundles of
+the namespace are meant, with -A all of the hub.
+
+The exit code of a preview is 0 if nothing would change, and 2 if something would or is
+refused; with --yes it is 0 if all was asked for. 1 is a failure.`,
+		Example: `  atoll rebalance bundle/web -n shop
+  atoll rebalance bundle/web -n shop --yes
+  atoll rebalance policy/web placement/edge -n shop
+  atoll rebalance -A -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), cmd.OutOrStdout(), args) },
+	}
+	flags.AddNamespace(cmd.Flags())
+	cmd.Flags().BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all Bundles of the hub, and those that are in no namespace")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change, as without --yes")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do it")
+	cmd.Flags().BoolVar(&o.complete, "all", false, "leave nothing of a large fleet to a count")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "yes")
+	o.format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
+	named := o.flags.Namespace != ""
+	switch {
+	case o.everywhere && len(args) > 0:
+		return errors.New("-A means all Bundles: name none of them beside it")
+	case len(args) == 0 && !named && !o.everywhere:
+		return errors.New("say what to rebalance: bundle/NAME, policy/NAME or placement/NAME, or -n NAMESPACE or -A for all Bundles there")
+	}
+	c, err := o.flags.Connect()
+	if err != nil {
+		return err
+	}
+	ask := request{All: o.everywhere}
+	for _, arg := range args {
+		if name, short := strings.CutPrefix(arg, "policy/"); short {
+			arg = "propagationpolicy/" + name
+		}
+		is, err := c.ParseObject(arg)
+		if err != nil {
+			return err
+		}
+		if is.Kind.Group != v1alpha1.GroupVersion.Group {
+			return fmt.Errorf("what is placed from scratch is a Bundle, or those of a policy or Placement: `atoll explain %s` names its Bundle", arg)
+		}
+		ask.Objects = append(ask.Objects, object{is.Kind.Kind, is.Namespace, is.Name})
+	}
+	if len(args) == 0 && !o.everywhere {
+		ask.Namespace = c.Namespace
+	}
+	var all answer
+	for {
+		more, err := o.ask(ctx, c, ask)
+		if err != nil {
+			return err
+		}
+		all.Add(more)
+		if ask.After = more.Next; ask.After == "" {
+			break
+		}
+	}
+	if o.yes {
+		return o.act(ctx, out, c, all)
+	}
+	if done, err := o.format.Structured(out, all); err != nil {
+		return err
+	} else if !done {
+		text := all.Text(o.complete)
+		if all.Changes {
+			text += "Nothing is changed yet: --yes does it.\n"
+		}
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
+	}
+	if all.Changes || len(all.Refused) > 0 {
+		return Changes
+	}
+	return nil
+}
+
+// ask the hub what would come of it.
+func (o *options) ask(ctx context.Context, c *client.Cluster, ask request) (plan.Rebalance, error) {
+	var p plan.Rebalance
+	raw, err := json.Marshal(ask)
+	if err != nil {
+		return p, fmt.Errorf("ask for the preview: %w", err)
+	}
+	reply, err := c.Kube.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Raw()
+	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
+		return p, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
+	}
+	if err != nil {
+		return p, c.Explain(err)
+	}
+	if err := json.Unmarshal(reply, &p); err != nil {
+		return p, fmt.Errorf("%s answered with what is no preview; is this the kubeconfig of a hub? %w", c.Config.Host, err)
+	}
+	return p, nil
+}
+
+// act on what was foretold: each object that would change is asked to. What fails is said,
+// and does not keep the others from it.
+func (o *options) act(ctx context.Context, out io.Writer, c *client.Cluster, all answer) error {
+	var failed []error
+	do := func(resource schema.GroupVersionResource, kind, namespace, name string) {
+		target := client.Object{Resource: resource, Namespace: namespace, Name: name}
+		what := strings.TrimPrefix(namespace+"/"+kind+"/"+name, "/")
+		if err := annotate(ctx, c, target, all.Asked); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", what, err))
+			return
+		}
+		all.Done = append(all.Done, what)
+	}
+	for _, p := range all.Placements {
+		if p.Namespace == "" {
+			do(v1alpha1.GroupVersion.WithResource("clusterplacements"), "clusterplacement", "", p.Name)
+		} else {
+			do(v1alpha1.GroupVersion.WithResource("placements"), "placement", p.Namespace, p.Name)
+		}
+	}
+	for _, b := range all.Bundles {
+		switch {
+		case !b.Moves():
+		case b.Namespace == "":
+			do(client.ClusterBundles, "clusterbundle", "", b.Name)
+		default:
+			do(client.Bundles, "bundle", b.Namespace, b.Name)
+		}
+	}
+	for _, r := range all.Refused {
+		failed = append(failed, fmt.Errorf("%s is not rebalanced: %s", r.Object, r.Why))
+	}
+	if done, err := o.format.Structured(out, all); err != nil {
+		return err
+	} else if !done {
+		if _, err := io.WriteString(out, all.text(o.complete)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// text of what was asked for.
+func (a answer) text(complete bool) string {
+	if len(a.Done) == 0 {
+		return a.Text(complete)
+	}
+	follow := "atoll get rows -A"
+	if len(a.Done) == 1 {
+		ns, rest, _ := strings.Cut(a.Done[0], "/")
+		if follow = "atoll explain " + a.Done[0]; strings.Contains(rest, "/") {
+			follow = "atoll explain " + rest + " -n " + ns
+		}
+	}
+	return a.Text(complete) + fmt.Sprintf("%d asked to be placed from scratch; follow it with: %s\n", len(a.Done), follow)
+}
+
+// annotate one object with the time.
+func annotate(ctx context.Context, c *client.Cluster, o client.Object, asked string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{atoll.AnnotationRebalance: asked}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	return c.Explain(err)
+}

@@ -1,0 +1,45 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestARebalanceSaysTheSumsFirst(t *testing.T) {
+	var all Rebalance
+	for i, name := range []string{"web", "api"} {
+		p := Plan{Changes: true, Bundles: []Bundle{{Namespace: "shop", Name: name, Source: "PropagationPolicy " + name, Rows: []Row{{Cluster: "a", Change: Removed, Why: "others were chosen from scratch"}, {Cluster: "b", Change: Added}}}}}
+		more := Rebalance{Asked: []string{"first", "second"}[i], Plan: p, Looked: 3}
+		if i == 1 {
+			more.Refused = []Refusal{{"Bundle shop/db", "you may not"}}
+			more.Placements = []PlacementChange{{Namespace: "shop", Name: "edge", Added: []string{"b"}, Removed: []string{"a"}}}
+		}
+		all.Add(more)
+	}
+	if all.Asked != "first" {
+		t.Errorf("asked at %s: all are to be asked with one time", all.Asked)
+	}
+	want := `Of 6 that were looked at: 2 Bundles: 2 added, 2 removed, 0 changed.
+1 Placement would publish other clusters.
+Placement shop/edge
+  + b
+  - a
+! Bundle shop/db would be refused: you may not
+Bundle shop/web (PropagationPolicy web), moves from a to b
+  - a: others were chosen from scratch
+  + b
+Bundle shop/api (PropagationPolicy api), moves from a to b
+  - a: others were chosen from scratch
+  + b
+`
+	if got := all.Text(false); got != want {
+		t.Errorf("says\n%s\nwant\n%s", got, want)
+	}
+	none := Rebalance{Looked: 4}
+	if got := none.Text(false); !strings.HasPrefix(got, "Of 4 that were looked at: Nothing would change in any cluster.\n") || strings.Count(got, "\n") != 1 {
+		t.Errorf("nothing: %q", got)
+	}
+	if (Bundle{NoFit: true}).Moves() || !(Bundle{Held: []string{"x"}}).Moves() {
+		t.Error("what is asked for is what would move")
+	}
+}
