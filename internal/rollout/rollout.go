@@ -205,9 +205,8 @@ func (s *step) run() {
 	}
 	holds := s.budget()
 	s.assigned = s.Decision.Assign(holds)
-	shares := s.assigned.Shares
 	for _, c := range s.stays {
-		s.stay(c, shares[c])
+		s.stay(c, s.assigned.Of(c))
 	}
 	for _, c := range s.leavers() {
 		s.leave(c, holds[c])
@@ -215,7 +214,7 @@ func (s *step) run() {
 	for _, c := range s.recalls {
 		s.recall(c)
 	}
-	s.gateShares(shares)
+	s.gateShares()
 	s.gateLeavers()
 	s.gateDeletes()
 	s.gateMoves()
