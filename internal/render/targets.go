@@ -14,8 +14,7 @@ import (
 // many clusters: selectors are read once, and a variant is named once for all clusters
 // that it is of. Not for concurrent use.
 type Targets struct {
-	rules    []target
-	texts    [][]string                  // of their expressions
+	renderer *Renderer
 	variants map[string]string           // by the rules that match
 	handed   map[string]map[string]int64 // by variant
 	key      []byte
@@ -30,12 +29,7 @@ type target struct {
 
 // TargetsOf a content.
 func TargetsOf(content *atoll.Content) *Targets {
-	t := &Targets{rules: make([]target, 0, len(content.Rules)), variants: map[string]string{}, handed: map[string]map[string]int64{}}
-	for i := range content.Rules {
-		t.rules = append(t.rules, targetOf(content.Rules[i].Target))
-		t.texts = append(t.texts, expressions(&content.Rules[i].Overriders))
-	}
-	return t
+	return &Targets{renderer: Compile(content), variants: map[string]string{}, handed: map[string]map[string]int64{}}
 }
 
 func targetOf(a *v1alpha1.ClusterAffinity) target {
@@ -66,14 +60,14 @@ func set(names []string) map[string]bool {
 	return out
 }
 
-func (t *target) match(c atoll.ClusterView) bool {
+func (t *target) match(c *atoll.ClusterView) bool {
 	if t.all {
 		return true
 	}
 	if t.exclude[c.Name] || t.names != nil && !t.names[c.Name] || t.labels != nil && !t.labels.Matches(labels.Set(c.Labels)) {
 		return false
 	}
-	ok, _ := atoll.MatchAffinity(t.fields, c)
+	ok, _ := atoll.MatchAffinity(t.fields, *c)
 	return ok
 }
 
@@ -81,10 +75,10 @@ func (t *target) match(c atoll.ClusterView) bool {
 func (t *Targets) Variant(c atoll.ClusterView) string {
 	key := t.key[:0]
 	var texts []string
-	for i := range t.rules {
-		if t.rules[i].match(c) {
+	for i := range t.renderer.rules {
+		if rule := &t.renderer.rules[i]; rule.matches(&c) {
 			key = binary.AppendUvarint(key, uint64(i))
-			texts = append(texts, t.texts[i]...)
+			texts = append(texts, rule.texts()...)
 		}
 	}
 	if t.key = key; len(key) == 0 {
@@ -99,6 +93,15 @@ func (t *Targets) Variant(c atoll.ClusterView) string {
 		t.variants[string(key)] = variant
 	}
 	return variant
+}
+
+// keyOf numbers of rules is what matchingOf takes apart.
+func keyOf(rules []int) []byte {
+	var key []byte
+	for _, i := range rules {
+		key = binary.AppendUvarint(key, uint64(i))
+	}
+	return key
 }
 
 func matchingOf(key []byte) (matching []int) {
