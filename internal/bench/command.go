@@ -1,8 +1,8 @@
 // Package bench measures the numbers of the README on this machine, from outside,
 // as a user gets them.
 //
-// Contract: it starts a lab of its own in a temporary directory and ends it. Every
-// number says how it came about. Counts are exact for the run; times and sizes are
+// Contract: it starts a lab of its own in a temporary directory and ends it; what cores
+// cost is measured in this process before. Every number says how it came about. Counts are exact for the run; times and sizes are
 // those of the machine at the moment, so nothing else should run on it.
 package bench
 
@@ -36,6 +36,9 @@ type number struct {
 	How   string  `json:"how"`
 	// Detail is what the value is made up of.
 	Detail string `json:"detail,omitempty"`
+	// Allocations of one run and their bytes, where those are counted.
+	Allocations *float64 `json:"allocations,omitempty"`
+	Bytes       *float64 `json:"bytes,omitempty"`
 }
 
 type options struct {
@@ -55,8 +58,9 @@ func NewCommand() *cobra.Command {
 		Short: "Measure a hub: with three clusters, or with thousands of simulated agents",
 		Long: `Measure a hub on this machine.
 
-Without a scenario: start, memory, latency and writes with three real clusters, the
-numbers of the README. With one: a hub and simulated agents, what that costs, and
+Without a scenario: what decisions, divisions and renderings cost in a large fleet, and
+start, memory, latency and writes with three real clusters, the numbers of the README.
+With one: a hub and simulated agents, what that costs, and
 whether it is what it has to be; the exit code tells. The scenarios are:
 
 ` + scenarioTable(),
@@ -74,26 +78,35 @@ whether it is what it has to be; the exit code tells. The scenarios are:
 			if err != nil {
 				return err
 			}
-			switch {
-			case o.json:
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(numbers)
-			case o.table:
-				return printMarkdown(cmd.OutOrStdout(), numbers)
-			}
-			return print(cmd.OutOrStdout(), numbers)
+			return o.tell(cmd.OutOrStdout(), numbers)
 		},
 	}
 	cmd.Flags().IntVar(&o.rounds, "rounds", 40, "Deployments to apply for the latency")
 	cmd.Flags().DurationVar(&o.idle, "idle", 30*time.Second, "how long to leave a process alone before its memory is read")
 	cmd.Flags().IntVar(&o.objects, "objects", 50, "objects that the agent holds when its memory is read")
+	o.addFormats(cmd)
+	so.addFlags(cmd)
+	cmd.AddCommand(listCommand(), brainCommand())
+	return cmd
+}
+
+func (o *options) addFormats(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&o.table, "markdown", false, "print the table of the README")
 	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
-	so.addFlags(cmd)
-	cmd.AddCommand(listCommand())
-	return cmd
+}
+
+// tell the numbers in the format that is asked for.
+func (o options) tell(out io.Writer, numbers []number) error {
+	switch {
+	case o.json:
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(numbers)
+	case o.table:
+		return printMarkdown(out, numbers)
+	}
+	return print(out, numbers)
 }
 
 // fitting refuses flags that would be ignored: those of scenarios where none is asked for,
@@ -120,10 +133,29 @@ func machine() string {
 }
 
 func (n number) value() string {
-	if n.Unit == "s" {
-		return fmt.Sprintf("%.2f s", n.Value)
+	digits := 0
+	if n.Unit == "s" || n.Allocations != nil && n.Value < 10 {
+		digits = 2
 	}
-	return fmt.Sprintf("%.0f %s", n.Value, n.Unit)
+	return fmt.Sprintf("%.*f %s", digits, n.Value, n.Unit) + n.allocated()
+}
+
+// allocated is behind the value where allocations are counted.
+func (n number) allocated() string {
+	switch {
+	case n.Allocations == nil:
+		return ""
+	case *n.Allocations < 0.5:
+		return ", no allocation"
+	}
+	size := fmt.Sprintf("%.0f B", *n.Bytes)
+	switch {
+	case *n.Bytes >= 1e6:
+		size = fmt.Sprintf("%.1f MB", *n.Bytes/1e6)
+	case *n.Bytes >= 1e3:
+		size = fmt.Sprintf("%.0f kB", *n.Bytes/1e3)
+	}
+	return fmt.Sprintf(", %s in %.0f allocations", size, *n.Allocations)
 }
 
 // print a table, and below it what the values are made up of.
@@ -160,11 +192,16 @@ func (o options) run(ctx context.Context, progress io.Writer) (numbers []number,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	fmt.Fprintln(progress, "decisions, divisions and renderings")
+	if numbers, err = brainNumbers(); err != nil {
+		return nil, err
+	}
 	fmt.Fprintln(progress, "a hub alone")
-	numbers, err = o.hubAlone(ctx, filepath.Join(dir, "hub"))
+	alone, err := o.hubAlone(ctx, filepath.Join(dir, "hub"))
 	if err != nil {
 		return nil, err
 	}
+	numbers = append(numbers, alone...)
 	fmt.Fprintln(progress, "a hub and three members")
 	l, err := lab.Up(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Members: len(members), Nodes: 3, Progress: progress})
 	defer func() {

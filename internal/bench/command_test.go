@@ -8,14 +8,17 @@ import (
 func TestTables(t *testing.T) {
 	numbers := []number{
 		{What: "hub ready", Value: 3.141, Unit: "s", How: "to /readyz"},
+		{What: "place", Value: 3.94, Unit: "ms", How: "50 of 10,000", Allocations: new(float64(152)), Bytes: new(float64(612_345))},
+		{What: "changed", Value: 0.25, Unit: "µs", How: "one of 50", Allocations: new(float64(0)), Bytes: new(float64(0))},
 		{What: "hub writes", Value: 10, Unit: "requests", Goal: "<= 12", How: "one Deployment", Detail: "POST bundles 1"},
 	}
 	for name, c := range map[string]struct {
 		print func(*strings.Builder) error
 		want  []string
 	}{
-		"people":   {func(b *strings.Builder) error { return print(b, numbers) }, []string{"hub ready    3.14 s        -       to /readyz", "\n\nhub writes: POST bundles 1\n"}},
-		"markdown": {func(b *strings.Builder) error { return printMarkdown(b, numbers) }, []string{"| hub ready | 3.14 s |  | to /readyz |\n", "| hub writes | 10 requests | <= 12 | one Deployment |\n"}},
+		"people": {func(b *strings.Builder) error { return print(b, numbers) }, []string{"hub ready    3.14 s                               -       to /readyz", "\n\nhub writes: POST bundles 1\n"}},
+		"markdown": {func(b *strings.Builder) error { return printMarkdown(b, numbers) }, []string{"| hub ready | 3.14 s |  | to /readyz |\n",
+			"| place | 3.94 ms, 612 kB in 152 allocations |  | 50 of 10,000 |\n", "| changed | 0.25 µs, no allocation |  | one of 50 |\n", "| hub writes | 10 requests | <= 12 | one Deployment |\n"}},
 	} {
 		var b strings.Builder
 		if err := c.print(&b); err != nil {

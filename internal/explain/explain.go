@@ -547,17 +547,22 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 // cluster name. What is missing in either is left out, and so are rows that are
 // Removing. Rows that render the same are rendered once and share the result.
 func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content, views map[string]atoll.ClusterView) map[string][]render.Provenance {
-	out, known := map[string][]render.Provenance{}, map[string][]render.Provenance{}
+	out, known, renderers := map[string][]render.Provenance{}, map[string][]render.Provenance{}, map[string]*render.Renderer{}
 	for cluster, row := range rows {
 		content, view := contents[row.Spec.Revision], views[cluster]
 		if content == nil || view.Name == "" || row.Spec.Phase == atoll.RowRemoving {
 			continue
 		}
-		_, variant := render.Rules(content, view)
+		renderer, compiled := renderers[row.Spec.Revision]
+		if !compiled {
+			renderer = render.Compile(content)
+			renderers[row.Spec.Revision] = renderer
+		}
+		_, variant := renderer.Rules(&view)
 		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals, slices.Sorted(maps.Keys(row.Spec.NotYet))})
 		p, ok := known[key]
 		if !ok {
-			_, p, _ = render.Row(content, row.Spec, view)
+			_, p, _ = renderer.Row(row.Spec, view)
 			known[key] = p
 		}
 		out[cluster] = p

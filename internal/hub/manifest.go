@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -24,6 +26,51 @@ type rowRenderer struct {
 	ctx context.Context
 	// key of the hub.
 	key []byte
+	// compiled has the Renderers of the Revisions that were rendered last, by name.
+	compiled *lru.Cache
+}
+
+// mostCompiled is how many Renderers are kept, each of some megabytes at most. What more
+// Revisions have in common at once is worked out for each row anew.
+const mostCompiled = 32
+
+// compiledContent is the most that the objects of a content may have, in bytes, for its
+// Renderer to be kept, which keeps the content too.
+const compiledContent = 2 << 20
+
+func newRowRenderer(ctx context.Context, st *state.State, key []byte) rowRenderer {
+	return rowRenderer{state: st, ctx: ctx, key: key, compiled: lru.New(mostCompiled)}
+}
+
+// revision is a Renderer, which one at a time uses.
+type revision struct {
+	mu sync.Mutex
+	*render.Renderer
+}
+
+// items of a row of the Revision's content as its cluster gets them.
+func (v *revision) items(row atoll.RowSpec, c *atoll.ClusterView) (items []atoll.Rendered, rules []int, variant string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if rules, variant = v.Rules(c); variant == row.Variant {
+		items, _ = v.Render(render.InputOf(row, rules, c))
+	}
+	return items, rules, variant
+}
+
+// revision of a name and its content.
+func (r rowRenderer) revision(name string, content *atoll.Content) *revision {
+	if known, ok := r.compiled.Get(name); ok {
+		return known.(*revision)
+	}
+	out, size := &revision{Renderer: render.Compile(content)}, 0
+	for i := range content.Items {
+		size += len(content.Items[i].Object)
+	}
+	if size <= compiledContent {
+		r.compiled.Add(name, out)
+	}
+	return out
 }
 
 // manifest gives what the row's cluster is to hold. A row whose variant is not the
@@ -46,12 +93,11 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 			return atoll.Manifest{}, fmt.Errorf("%s was deleted before the hub was restored; the Revision that holds it back is about to follow", held[0])
 		}
 		view := r.state.Views.Stated(cluster)
-		rules, variant := render.Rules(content, view)
+		items, rules, variant := r.revision(row.Spec.Revision, content).items(row.Spec, &view)
 		if variant != row.Spec.Variant {
 			return atoll.Manifest{}, fmt.Errorf("cluster %s changed since its row of bundle %s/%s was written; the row is about to follow", row.Cluster, row.Bundle.Namespace, row.Bundle.Name)
 		}
-		in.Rules = rules
-		in.Items, _ = render.Render(content, render.InputOf(row.Spec, rules, &view))
+		in.Rules, in.Items = rules, items
 	}
 	if ns := row.Bundle.Namespace; ns != "" {
 		if r.doomed(ns) {

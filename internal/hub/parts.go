@@ -180,7 +180,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 	if err != nil {
 		return fmt.Errorf("client of certificate requests: %w", err)
 	}
-	rows := rowRenderer{state: p.state, ctx: ctx, key: server.Keys().HubKey}
+	rows := newRowRenderer(ctx, p.state, server.Keys().HubKey)
 	options := gateway.Options{
 		Clusters: p.state.Clusters, Rows: p.state.Rows, Inventory: p.inventory,
 		Render: rows.manifest, RenderSalt: rows.salt,

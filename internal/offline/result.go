@@ -89,7 +89,7 @@ func resultOf(b *Bundle) BundleResult {
 		v := &b.Decision.Verdicts[i]
 		c := ClusterResult{Cluster: v.Cluster, Outcome: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Score}
 		if v.Outcome == schedule.Placed {
-			c.Replicas = b.Shares.Shares[v.Cluster].Replicas
+			c.Replicas = b.Shares.Of(v.Cluster).Assigned()
 		}
 		out.Clusters = append(out.Clusters, c)
 	}

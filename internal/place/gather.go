@@ -141,7 +141,7 @@ func handed(content *atoll.Content, clusters []schedule.Cluster) map[string]map[
 	}
 	targets, out := render.TargetsOf(content), map[string]map[string]int64{}
 	for i := range clusters {
-		if shares := targets.Handed(content, clusters[i].ClusterView); len(shares) > 0 {
+		if shares := targets.Handed(clusters[i].ClusterView); len(shares) > 0 {
 			out[clusters[i].Name] = shares
 		}
 	}

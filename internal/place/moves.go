@@ -53,7 +53,7 @@ func (r *Reconciler) unwanted(ctx context.Context, content *atoll.Content, clust
 	targets, out := render.TargetsOf(content), map[string][]rollout.Unwanted{}
 	for i := range clusters {
 		c := &clusters[i]
-		keys := targets.Unwanted(content, c.ClusterView)
+		keys := targets.Unwanted(c.ClusterView)
 		if len(keys) == 0 {
 			continue
 		}

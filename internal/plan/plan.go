@@ -151,7 +151,7 @@ func Of(in Input) Plan {
 	}
 	for i := range in.Bundles {
 		c := &in.Bundles[i]
-		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}}).bundle()
+		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}, renderers: map[*atoll.Content]*render.Renderer{}}).bundle()
 		switch {
 		case len(b.Rows)+len(b.Held)+len(b.Problems) == 0 && b.Waits == "" && !b.NoFit:
 		case in.Known != nil && !in.Known(c.ID):
@@ -176,6 +176,8 @@ type comparing struct {
 	in *Input
 	// known comparisons of rows, by what is rendered on both sides.
 	known map[string][]Item
+	// renderers of contents.
+	renderers map[*atoll.Content]*render.Renderer
 }
 
 func (c *comparing) bundle() Bundle {
@@ -315,7 +317,12 @@ func (c *comparing) side(row *atoll.RowSpec, view atoll.ClusterView) ([]atoll.Re
 	if content == nil {
 		return nil, ""
 	}
-	items, _, _ := render.Row(content, *row, view)
+	renderer := c.renderers[content]
+	if renderer == nil {
+		renderer = render.Compile(content)
+		c.renderers[content] = renderer
+	}
+	items, _, _ := renderer.Row(*row, view)
 	hashes := make([]string, 0, len(items))
 	for i := range items {
 		hashes = append(hashes, items[i].Key.String(), items[i].Hash)

@@ -3,9 +3,10 @@
 // assigned replicas, and builds the manifest of a row.
 //
 // Contract: a pure core. Values in, values out; nothing here talks, waits, logs or
-// reads a clock. No argument is changed or kept; results may share memory with
-// arguments and are not to be changed either. All functions may be called from
-// many goroutines. Equal arguments give equal bytes: hashes of results name content.
+// reads a clock. No argument is changed, and none is kept but the content that is compiled;
+// results may share memory with arguments and with each other, and are not to be changed
+// either. All functions may be called from many goroutines, and a Renderer or Targets from
+// one at a time. Equal arguments give equal bytes: hashes of results name content.
 //
 // Stated is what law 9 says: a field that an Apply entry of managedFields owns or
 // that the last-applied annotation holds; a field that another writer's entry owns,

@@ -285,34 +285,53 @@ func SetsReplicas(o v1alpha1.Overriders) bool {
 
 // standing is what no override changes of an object.
 type standing struct {
-	fields   map[string]any
+	fields   [9]any // as heldFields names them
 	replicas any
 }
 
+// heldFields are those that overrides never touch, by their names in errors.
+var heldFields = [9]string{
+	"apiVersion", "kind", "metadata/finalizers", "metadata/generateName", "metadata/name", "metadata/namespace",
+	"metadata/ownerReferences", "metadata/uid", "status",
+}
+
 func (o *overriding) stand() standing {
-	s := standing{fields: map[string]any{"apiVersion": o.obj["apiVersion"], "kind": o.obj["kind"], "status": o.obj["status"]}}
+	var s standing
 	meta := child(o.obj, "metadata")
-	for _, name := range []string{"name", "namespace", "generateName", "uid", "ownerReferences", "finalizers"} {
-		s.fields["metadata/"+name] = meta[name]
+	for i, name := range heldFields {
+		if below, ok := strings.CutPrefix(name, "metadata/"); ok {
+			s.fields[i] = meta[below]
+		} else {
+			s.fields[i] = o.obj[name]
+		}
 	}
-	if path := replicasPath(o.obj); o.shared() && path != nil {
+	if path := o.dividedReplicas(); path != nil {
 		s.replicas, _ = interpret.Lookup(o.obj, path)
 	}
 	return s
+}
+
+// dividedReplicas is where the object has the replicas that are the placement's alone;
+// nil: nowhere.
+func (o *overriding) dividedReplicas() []string {
+	if !o.shared() {
+		return nil
+	}
+	return replicasPath(o.obj)
 }
 
 // kept makes sure, whatever the overrider was, that what no override changes is as it
 // was.
 func (o *overriding) kept(before standing) error {
 	now := o.stand()
-	for _, name := range sortedKeys(before.fields) {
-		if !equal(before.fields[name], now.fields[name]) {
+	for i, name := range heldFields {
+		if !equal(before.fields[i], now.fields[i]) {
 			return fmt.Errorf("overrides never touch /%s", name)
 		}
 	}
 	meta := child(o.obj, "metadata")
 	for _, field := range []string{"labels", "annotations"} {
-		for _, key := range sortedKeys(child(meta, field)) {
+		for key := range child(meta, field) {
 			if own(key) {
 				return fmt.Errorf("overrides never touch what is Atoll's own in /metadata/%s", field)
 			}

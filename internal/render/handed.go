@@ -1,7 +1,7 @@
 package render
 
 import (
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -24,11 +24,11 @@ func Hands(content *atoll.Content) bool {
 }
 
 // Handed gives what Handed gives for the cluster, worked out once for each variant.
-func (t *Targets) Handed(content *atoll.Content, c atoll.ClusterView) map[string]int64 {
+func (t *Targets) Handed(c atoll.ClusterView) map[string]int64 {
 	variant := t.Variant(c)
 	out, known := t.handed[variant]
 	if !known {
-		out = Handed(content, matchingOf(t.key), &c)
+		out = t.renderer.handed(matchingOf(t.key), &c)
 		t.handed[variant] = out
 	}
 	return out
@@ -38,14 +38,15 @@ func (t *Targets) Handed(content *atoll.Content, c atoll.ClusterView) map[string
 // placement lets them: 0 where they keep it out of the cluster. Values are the cluster's; nil: there are none to take. An item to
 // which a rule does not apply is left out: rendering it says why.
 func Handed(content *atoll.Content, rules []int, c *atoll.ClusterView) map[string]int64 {
+	return Compile(content).handed(rules, c)
+}
+
+func (r *Renderer) handed(rules []int, c *atoll.ClusterView) map[string]int64 {
 	var out map[string]int64
 	var values valueSet
-	var texts []string
-	for _, r := range rules {
-		texts = append(texts, expressions(&content.Rules[r].Overriders)...)
-	}
-	if c != nil && len(texts) > 0 {
-		values, _ = valuesOf(texts, c)
+	p := r.planOf(rules)
+	if c != nil && len(p.texts) > 0 {
+		values, _ = valuesOf(p.texts, c)
 	}
 	give := func(item *atoll.Item, n int64) {
 		if out == nil {
@@ -53,41 +54,26 @@ func Handed(content *atoll.Content, rules []int, c *atoll.ClusterView) map[strin
 		}
 		out[item.Key.String()] = max(n, 0)
 	}
-	kept := unwanted(content, rules)
-	for i := range content.Items {
-		item := &content.Items[i]
-		if !item.ReplicaOverrides {
+	for i := range p.items {
+		it := &p.items[i]
+		if !it.item.ReplicaOverrides {
 			continue
 		}
-		if kept[item.Key] != nil {
-			give(item, 0)
+		if it.kept != nil {
+			give(it.item, 0)
 			continue
 		}
-		o := &overriding{item: item, values: values}
-		if utiljson.Unmarshal(item.Object, &o.obj) != nil {
-			continue
+		b := it.basis()
+		if b.whole != nil {
+			continue // its rules do not apply, or nothing sets its replicas
 		}
-		stated, _, _ := interpret.Replicas(&unstructured.Unstructured{Object: o.obj})
-		var err error
-		for _, r := range rules {
-			if rule := &content.Rules[r]; err == nil && about(rule, item.Key) {
-				err = o.apply(rule)
-			}
-		}
-		if n, ok := o.handed(stated); err == nil && ok {
-			give(item, n)
+		o := &overriding{item: it.item, obj: copied(b.obj), notes: slices.Clip(b.notes), values: values}
+		_, err := o.applyAll(it.rules[it.same:])
+		if n, ok := o.handed(b.replicas); err == nil && ok {
+			give(it.item, n)
 		}
 	}
 	return out
-}
-
-func about(r *atoll.Rule, key atoll.ItemKey) bool {
-	for _, k := range r.Items {
-		if k == key {
-			return true
-		}
-	}
-	return false
 }
 
 // handed tells whether rules have set the object's replicas, which its template states

@@ -26,11 +26,11 @@ func Unwanted(content *atoll.Content, rules []int) []atoll.ItemKey {
 }
 
 // Unwanted gives what Unwanted gives for the cluster, worked out once for each variant.
-func (t *Targets) Unwanted(content *atoll.Content, c atoll.ClusterView) []atoll.ItemKey {
+func (t *Targets) Unwanted(c atoll.ClusterView) []atoll.ItemKey {
 	variant := t.Variant(c)
 	out, known := t.unwanted[variant]
 	if !known {
-		out = Unwanted(content, matchingOf(t.key))
+		out = Unwanted(t.renderer.content, matchingOf(t.key))
 		t.unwanted[variant] = out
 	}
 	return out

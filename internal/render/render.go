@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
@@ -17,6 +15,9 @@ import (
 
 // PolicyPlacement stands in Provenance for replicas that the placement assigned.
 const PolicyPlacement = "placement"
+
+// byPlacement is the rule that stands for the placement.
+var byPlacement = &atoll.Rule{Policy: PolicyPlacement}
 
 // Input is what tells one row's items from another's.
 type Input struct {
@@ -41,49 +42,7 @@ type Input struct {
 // of the cluster (NotHere), are left out. An item to which a rule does not apply has
 // an Error instead of an object; the others are as if it had none.
 func Render(content *atoll.Content, in Input) ([]atoll.Rendered, []Provenance) {
-	matching := map[atoll.ItemKey][]*atoll.Rule{}
-	var texts []string
-	for _, i := range in.Rules {
-		r := &content.Rules[i]
-		texts = append(texts, expressions(&r.Overriders)...)
-		for _, key := range r.Items {
-			matching[key] = append(matching[key], r)
-		}
-	}
-	if in.Cluster != nil && len(texts) > 0 {
-		in.values, _ = valuesOf(texts, in.Cluster)
-	}
-	scaled := autoscaled(content)
-	var atomic *atoll.Rule
-	out := make([]atoll.Rendered, 0, len(content.Items))
-	var notes []Provenance
-	kept := unwanted(content, in.Rules)
-	var absent []*atoll.Item
-	for i := range content.Items {
-		item := &content.Items[i]
-		if item.State == atoll.ItemRemovalHeld {
-			continue
-		}
-		if r := kept[item.Key]; r != nil && in.out(item) {
-			absent = append(absent, item)
-			notes = append(notes, Provenance{Item: item.Key, Policy: r.Policy, Rule: r.Index, Overrider: "notHere", Value: true})
-			continue
-		}
-		r, n, failed := renderItem(item, matching[item.Key], in, scaled[item.Key])
-		if failed != nil && failed.Atomic && atomic == nil {
-			atomic = failed
-		}
-		out = append(out, r)
-		notes = append(notes, n...)
-	}
-	if atomic != nil {
-		for _, item := range absent { // which stays as it is, like all others
-			out = append(out, atoll.Rendered{Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency})
-		}
-		slices.SortStableFunc(out, func(a, b atoll.Rendered) int { return a.Key.Compare(b.Key) })
-		return stopped(out, atomic), nil
-	}
-	return out, notes
+	return Compile(content).Render(in)
 }
 
 // stopped gives the items where an atomic rule does not apply to one of them.
@@ -96,54 +55,6 @@ func stopped(items []atoll.Rendered, r *atoll.Rule) []atoll.Rendered {
 		}
 	}
 	return items
-}
-
-func renderItem(item *atoll.Item, rules []*atoll.Rule, in Input, scaled bool) (r atoll.Rendered, notes []Provenance, failed *atoll.Rule) {
-	r = atoll.Rendered{Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency}
-	if len(rules) == 0 && !item.Divided && !scaled {
-		r.Object = item.Object
-		return seal(r), nil, nil
-	}
-	o := &overriding{item: item, values: in.values}
-	err := utiljson.Unmarshal(item.Object, &o.obj)
-	if err != nil {
-		err = fmt.Errorf("content is not an object: %w", err)
-	}
-	start, ranged := in.Ordinals[item.Key.String()]
-	replicas := int64(0)
-	if item.ReplicaOverrides && err == nil {
-		replicas, _, _ = interpret.Replicas(&unstructured.Unstructured{Object: o.obj})
-	}
-	var stated any
-	if ranged {
-		v, _ := interpret.Lookup(o.obj, ordinalsPath)
-		stated = runtime.DeepCopyJSONValue(v)
-	}
-	for _, rule := range rules {
-		if err == nil {
-			if err = o.apply(rule); err != nil {
-				failed = rule
-			}
-		}
-	}
-	_, assigned := in.Assigned[item.Key.String()]
-	if err == nil && item.Divided && (assigned || !scaled) {
-		err = o.assign(in.Assigned, replicas)
-	}
-	if err == nil && item.Divided && ranged {
-		err = o.begin(start, stated)
-	}
-	if err == nil && scaled {
-		r.Leave = leaveReplicas(o.obj, assigned || !item.Divided)
-	}
-	if err == nil {
-		r.Object, err = json.Marshal(o.obj)
-	}
-	if err != nil {
-		r.Object, r.Leave, r.Error = nil, nil, err.Error()
-		return seal(r), nil, failed
-	}
-	return seal(r), o.notes, nil
 }
 
 func seal(r atoll.Rendered) atoll.Rendered {
@@ -161,7 +72,7 @@ func (o *overriding) assign(assigned map[string]int64, stated int64) error {
 	if !ok {
 		return errors.New("its replicas are divided, and the placement has assigned none to this cluster yet")
 	}
-	o.rule, o.overrider = &atoll.Rule{Policy: PolicyPlacement}, ""
+	o.rule, o.overrider = byPlacement, ""
 	path := replicasPath(o.obj)
 	if path == nil {
 		return fmt.Errorf("a %s has no replicas to divide", o.item.Key.Kind)
@@ -184,14 +95,14 @@ func (o *overriding) begin(start int64, stated any) error {
 	if child(spec, "ordinals") == nil {
 		spec["ordinals"] = map[string]any{}
 	}
-	o.rule = &atoll.Rule{Policy: PolicyPlacement}
+	o.rule, o.overrider = byPlacement, ""
 	return o.set(start, append(slices.Clone(ordinalsPath), "start"))
 }
 
 // autoscaled finds the objects whose replicas an autoscaler of the same content
 // sets in each member.
 func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
-	var out map[atoll.ItemKey]bool
+	out := map[atoll.ItemKey]bool{}
 	for _, item := range content.Items {
 		if item.Key.Group != "autoscaling" || item.Key.Kind != "HorizontalPodAutoscaler" {
 			continue
@@ -207,9 +118,6 @@ func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
 		ref := hpa.Spec.ScaleTargetRef
 		target := unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 		gk := target.GroupVersionKind().GroupKind()
-		if out == nil {
-			out = map[atoll.ItemKey]bool{}
-		}
 		out[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: item.Key.Namespace, Name: ref.Name}] = true
 	}
 	return out

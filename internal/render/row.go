@@ -4,9 +4,9 @@ import "atoll.dev/atoll/internal/atoll"
 
 // Row gives what a cluster gets of the content by a row of its own, as Render does, and
 // the variant that the row is of now.
-func Row(content *atoll.Content, row atoll.RowSpec, c atoll.ClusterView) (items []atoll.Rendered, notes []Provenance, variant string) {
-	rules, variant := Rules(content, c)
-	items, notes = Render(content, InputOf(row, rules, &c))
+func (r *Renderer) Row(row atoll.RowSpec, c atoll.ClusterView) (items []atoll.Rendered, notes []Provenance, variant string) {
+	rules, variant := r.Rules(&c)
+	items, notes = r.Render(InputOf(row, rules, &c))
 	return items, notes, variant
 }
 

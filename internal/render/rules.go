@@ -81,9 +81,19 @@ func (o *overriding) noteAt(path string, value any) {
 	})
 }
 
+// applyAll rules in order, up to one that does not apply.
+func (o *overriding) applyAll(rules []*ready) (failed *atoll.Rule, err error) {
+	for _, r := range rules {
+		if err := o.apply(r); err != nil {
+			return r.Rule, err
+		}
+	}
+	return nil, nil
+}
+
 // apply one rule; the error says which of its parts does not apply and why.
-func (o *overriding) apply(r *atoll.Rule) error {
-	o.rule = r
+func (o *overriding) apply(r *ready) error {
+	o.rule = r.Rule
 	if err := o.permitted(); err != nil {
 		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, err)
 	}
@@ -91,7 +101,8 @@ func (o *overriding) apply(r *atoll.Rule) error {
 		return fmt.Errorf("%s rule %d notHere: %w", r.Policy, r.Index, errDivided)
 	}
 	before := o.stand()
-	for _, s := range steps(&r.Overriders) {
+	does, _ := r.parts()
+	for _, s := range does {
 		err := o.step(s)
 		if err == nil && r.Meaning > 0 {
 			err = o.kept(before)
@@ -112,7 +123,10 @@ func (o *overriding) step(s step) error {
 	if skips {
 		o.obj = copied(obj)
 	}
-	do, err := o.values.resolve(s.do)
+	do, err := s.do, error(nil)
+	if s.asks {
+		do, err = o.values.resolve(s.do)
+	}
 	if err == nil {
 		err = o.one(do)
 	}
@@ -129,6 +143,8 @@ func (o *overriding) step(s step) error {
 type step struct {
 	name string
 	do   v1alpha1.OrderedOverrider
+	// asks the cluster for values.
+	asks bool
 }
 
 // String names the step in an error.
@@ -140,49 +156,62 @@ func (s step) String() string {
 }
 
 // steps are the overriders in the order of their application.
-func steps(o *v1alpha1.Overriders) []step {
-	var out []step
-	add := func(name string, do v1alpha1.OrderedOverrider) { out = append(out, step{name, do}) }
+func steps(o *v1alpha1.Overriders) (out []step) {
+	each(o, func(list string, i int, do *v1alpha1.OrderedOverrider) {
+		name := list
+		if i >= 0 {
+			name = fmt.Sprintf("%s[%d]", list, i)
+		}
+		if list == "ordered" {
+			name += "." + nameOf(do)
+		}
+		out = append(out, step{name: name, do: *do, asks: len(sources(do)) > 0})
+	})
+	return out
+}
+
+// each overrider in the order of their application: the list that it is in and where, or
+// its name and -1.
+func each(o *v1alpha1.Overriders, add func(list string, i int, do *v1alpha1.OrderedOverrider)) {
 	for i := range o.ImageOverrider {
-		add(fmt.Sprintf("imageOverrider[%d]", i), v1alpha1.OrderedOverrider{ImageOverrider: &o.ImageOverrider[i]})
+		add("imageOverrider", i, &v1alpha1.OrderedOverrider{ImageOverrider: &o.ImageOverrider[i]})
 	}
 	for i := range o.CommandOverrider {
-		add(fmt.Sprintf("commandOverrider[%d]", i), v1alpha1.OrderedOverrider{CommandOverrider: &o.CommandOverrider[i]})
+		add("commandOverrider", i, &v1alpha1.OrderedOverrider{CommandOverrider: &o.CommandOverrider[i]})
 	}
 	for i := range o.ArgsOverrider {
-		add(fmt.Sprintf("argsOverrider[%d]", i), v1alpha1.OrderedOverrider{ArgsOverrider: &o.ArgsOverrider[i]})
+		add("argsOverrider", i, &v1alpha1.OrderedOverrider{ArgsOverrider: &o.ArgsOverrider[i]})
 	}
 	for i := range o.LabelsOverrider {
-		add(fmt.Sprintf("labelsOverrider[%d]", i), v1alpha1.OrderedOverrider{LabelsOverrider: &o.LabelsOverrider[i]})
+		add("labelsOverrider", i, &v1alpha1.OrderedOverrider{LabelsOverrider: &o.LabelsOverrider[i]})
 	}
 	for i := range o.AnnotationsOverrider {
-		add(fmt.Sprintf("annotationsOverrider[%d]", i), v1alpha1.OrderedOverrider{AnnotationsOverrider: &o.AnnotationsOverrider[i]})
+		add("annotationsOverrider", i, &v1alpha1.OrderedOverrider{AnnotationsOverrider: &o.AnnotationsOverrider[i]})
 	}
 	for i := range o.FieldOverrider {
-		add(fmt.Sprintf("fieldOverrider[%d]", i), v1alpha1.OrderedOverrider{FieldOverrider: &o.FieldOverrider[i]})
+		add("fieldOverrider", i, &v1alpha1.OrderedOverrider{FieldOverrider: &o.FieldOverrider[i]})
 	}
 	for i := range o.EnvOverrider {
-		add(fmt.Sprintf("envOverrider[%d]", i), v1alpha1.OrderedOverrider{EnvOverrider: &o.EnvOverrider[i]})
+		add("envOverrider", i, &v1alpha1.OrderedOverrider{EnvOverrider: &o.EnvOverrider[i]})
 	}
 	for i := range o.ResourcesOverrider {
-		add(fmt.Sprintf("resourcesOverrider[%d]", i), v1alpha1.OrderedOverrider{ResourcesOverrider: &o.ResourcesOverrider[i]})
+		add("resourcesOverrider", i, &v1alpha1.OrderedOverrider{ResourcesOverrider: &o.ResourcesOverrider[i]})
 	}
 	if o.Replicas != nil {
-		add("replicas", v1alpha1.OrderedOverrider{Replicas: o.Replicas})
+		add("replicas", -1, &v1alpha1.OrderedOverrider{Replicas: o.Replicas})
 	}
 	if o.MergePatch != nil {
-		add("mergePatch", v1alpha1.OrderedOverrider{MergePatch: o.MergePatch})
+		add("mergePatch", -1, &v1alpha1.OrderedOverrider{MergePatch: o.MergePatch})
 	}
 	if o.StrategicMerge != nil {
-		add("strategicMerge", v1alpha1.OrderedOverrider{StrategicMerge: o.StrategicMerge})
+		add("strategicMerge", -1, &v1alpha1.OrderedOverrider{StrategicMerge: o.StrategicMerge})
 	}
 	for i := range o.Plaintext {
-		add(fmt.Sprintf("plaintext[%d]", i), v1alpha1.OrderedOverrider{Plaintext: &o.Plaintext[i]})
+		add("plaintext", i, &v1alpha1.OrderedOverrider{Plaintext: &o.Plaintext[i]})
 	}
 	for i := range o.Ordered {
-		add(fmt.Sprintf("ordered[%d].%s", i, nameOf(&o.Ordered[i])), o.Ordered[i])
+		add("ordered", i, &o.Ordered[i])
 	}
-	return out
 }
 
 // nameOf the overrider that is set.

@@ -4,15 +4,13 @@ import (
 	"encoding/binary"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/schedule"
 )
 
 // Targets are the clusters that a content's rules are about, made ready to be asked of
 // many clusters: selectors are read once, and a variant is named once for all clusters
 // that it is of. Not for concurrent use.
 type Targets struct {
-	rules    []*schedule.Target
-	texts    [][]string                  // of their expressions
+	renderer *Renderer
 	variants map[string]string           // by the rules that match
 	handed   map[string]map[string]int64 // by variant
 	unwanted map[string][]atoll.ItemKey  // by variant
@@ -21,12 +19,7 @@ type Targets struct {
 
 // TargetsOf a content.
 func TargetsOf(content *atoll.Content) *Targets {
-	t := &Targets{rules: make([]*schedule.Target, 0, len(content.Rules)), variants: map[string]string{}, handed: map[string]map[string]int64{}, unwanted: map[string][]atoll.ItemKey{}}
-	for i := range content.Rules {
-		t.rules = append(t.rules, schedule.CompileTarget(content.Rules[i].Target))
-		t.texts = append(t.texts, expressions(&content.Rules[i].Overriders))
-	}
-	return t
+	return &Targets{renderer: Compile(content), variants: map[string]string{}, handed: map[string]map[string]int64{}, unwanted: map[string][]atoll.ItemKey{}}
 }
 
 // Variant of a cluster, as Rules gives it.
@@ -34,10 +27,10 @@ func (t *Targets) Variant(c atoll.ClusterView) string {
 	c.Properties = nil // as there
 	key := t.key[:0]
 	var texts []string
-	for i := range t.rules {
-		if t.rules[i].Matches(&c) {
+	for i := range t.renderer.rules {
+		if rule := &t.renderer.rules[i]; rule.matches(&c) {
 			key = binary.AppendUvarint(key, uint64(i))
-			texts = append(texts, t.texts[i]...)
+			texts = append(texts, rule.texts()...)
 		}
 	}
 	if t.key = key; len(key) == 0 {
@@ -52,6 +45,15 @@ func (t *Targets) Variant(c atoll.ClusterView) string {
 		t.variants[string(key)] = variant
 	}
 	return variant
+}
+
+// keyOf numbers of rules is what matchingOf takes apart.
+func keyOf(rules []int) []byte {
+	var key []byte
+	for _, i := range rules {
+		key = binary.AppendUvarint(key, uint64(i))
+	}
+	return key
 }
 
 func matchingOf(key []byte) (matching []int) {

@@ -160,19 +160,17 @@ func sources(do *v1alpha1.OrderedOverrider) (out []source) {
 
 // expressions of the overriders, in order.
 func expressions(o *v1alpha1.Overriders) (out []string) {
-	for _, s := range steps(o) {
-		for _, src := range sources(&s.do) {
+	each(o, func(_ string, _ int, do *v1alpha1.OrderedOverrider) {
+		for _, src := range sources(do) {
 			out = append(out, src.CEL)
 		}
-	}
+	})
 	return out
 }
 
-// resolve gives the overrider with the cluster's values in place of their sources.
+// resolve gives the overrider, which has sources, with the cluster's values in their
+// place.
 func (v valueSet) resolve(do v1alpha1.OrderedOverrider) (v1alpha1.OrderedOverrider, error) {
-	if len(sources(&do)) == 0 {
-		return do, nil
-	}
 	var err error
 	switch {
 	case do.ImageOverrider != nil:

@@ -220,9 +220,8 @@ func (s *step) run() {
 	holds := s.budget()
 	s.keepBack(holds)
 	s.assigned = s.Decision.Keeping(s.notYet).Assign(holds)
-	shares := s.assigned.Shares
 	for _, c := range s.stays {
-		s.stay(c, shares[c])
+		s.stay(c, s.assigned.Of(c))
 	}
 	for _, c := range s.leavers() {
 		s.leave(c, holds[c])
@@ -230,7 +229,7 @@ func (s *step) run() {
 	for _, c := range s.recalls {
 		s.recall(c)
 	}
-	s.gateShares(shares)
+	s.gateShares()
 	s.gateLeavers()
 	s.gateDeletes()
 	s.gateMoves()

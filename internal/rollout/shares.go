@@ -12,14 +12,15 @@ import (
 // drops those of items that are not divided any more. Smaller shares wait for
 // gateShares.
 func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
-	spec.Home, spec.Ordinals = want.Home, want.Ordinals
+	spec.Home, spec.Ordinals = want.Home, want.Ordinals()
 	due := spec.Due
 	if spec.Due = nil; len(want.Replicas) == 0 {
 		spec.Assigned, spec.Moving = nil, 0
 		return
 	}
 	next, shrinks := make(map[string]int64, len(want.Replicas)), false
-	for item, n := range want.Replicas {
+	for i, item := range want.Items {
+		n := want.Replicas[i]
 		old, has := spec.Assigned[item]
 		switch {
 		case !has || n == old:
@@ -76,7 +77,7 @@ func keepOrdinals(old, assigned map[string]int64) map[string]int64 {
 // gateShares lets shares shrink where every share that grew since is healthy. All
 // are judged before any shrinks, since a row that changes is not known to be
 // healthy.
-func (s *step) gateShares(shares map[string]schedule.Share) {
+func (s *step) gateShares() {
 	g, blockers := gate{step: s}, map[string]*crowd{}
 	for _, c := range s.stays {
 		if since := s.next[c].Moving; since != 0 {
@@ -94,12 +95,12 @@ func (s *step) gateShares(shares map[string]schedule.Share) {
 				continue
 			}
 			if !s.released {
-				s.plan.shrink(c, *spec, shares[c].Replicas, b)
+				s.plan.shrink(c, *spec, s.assigned.Of(c).Assigned(), b)
 				continue
 			}
 			delete(s.blocked, c)
 		}
-		spec.Assigned, spec.Moving, spec.Due = shares[c].Replicas, 0, nil
+		spec.Assigned, spec.Moving, spec.Due = s.assigned.Of(c).Assigned(), 0, nil
 	}
 }
 

@@ -214,15 +214,15 @@ func (w *walk) ends() {
 		w.t.Fatalf("a plan waits for ever: %v\n%s", w.plan, w.story())
 	}
 	in := w.input()
-	shares := in.Decision.Assign(nil).Shares
+	shares := in.Decision.Assign(nil)
 	for _, v := range in.Decision.Verdicts {
 		row, has := w.rows[v.Cluster]
 		wanted := v.Outcome == schedule.Placed || v.Outcome == schedule.Kept
 		if has != wanted || has && row.Spec.Phase != atoll.RowActive {
 			w.t.Fatalf("%s is %s, its row is %v %+v\n%s", v.Cluster, v, has, row.Spec, w.story())
 		}
-		if has && !maps.Equal(row.Spec.Assigned, shares[v.Cluster].Replicas) {
-			w.t.Fatalf("%s has %v, its share is %v\n%s", v.Cluster, row.Spec.Assigned, shares[v.Cluster], w.story())
+		if has && !maps.Equal(row.Spec.Assigned, shares.Of(v.Cluster).Assigned()) {
+			w.t.Fatalf("%s has %v, its share is %v\n%s", v.Cluster, row.Spec.Assigned, shares.Of(v.Cluster), w.story())
 		}
 	}
 }

@@ -101,14 +101,18 @@ func (a *selectors) at(common, own int) int {
 
 // first refusal by all but the expression, which costs most and is asked last.
 func (a *selectors) first(c *atoll.ClusterView, say bool) (r refusal, refused bool) {
-	if r, refused = a.named(c); refused {
-		return r, true
+	if a.names != nil || a.exclude != nil {
+		if r, refused = a.named(c); refused {
+			return r, true
+		}
 	}
-	if r, refused = a.inSets(c, say); refused {
-		return r, true
+	if a.sets != nil {
+		if r, refused = a.inSets(c, say); refused {
+			return r, true
+		}
 	}
-	if r, refused = a.selected(c); refused {
-		return r, true
+	if r, refused = a.selected(c); refused || len(a.fields) == 0 {
+		return r, refused
 	}
 	return a.fielded(c, say)
 }

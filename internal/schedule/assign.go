@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -11,26 +12,65 @@ import (
 
 // Share is what one cluster runs of the workloads.
 type Share struct {
-	// Replicas by item key.
-	Replicas map[string]int64
+	Cluster string
+	// Items are the keys of the workloads, the same for all clusters, and Replicas what
+	// the cluster runs of each.
+	Items    []string
+	Replicas []int64
 	// Home lists items that are not divided and whose one place this cluster is,
 	// also while they have 0 replicas. Sorted.
 	Home []string
-	// Ordinals are where the ranges of StatefulSets begin, by item key, for those whose
-	// ordinals are ranged.
-	Ordinals map[string]int64
 	// Anew: it was divided from scratch, and the next division leaves it what it is to
 	// come to, not what it has meanwhile.
 	Anew bool
+	// starts of the ranges of each item, noStart where it has none; nil: none has.
+	starts []int64
+}
+
+const noStart = -1
+
+// Assigned replicas by item key; nil without workloads.
+func (s Share) Assigned() map[string]int64 {
+	if len(s.Items) == 0 {
+		return nil
+	}
+	out := make(map[string]int64, len(s.Items))
+	for i, item := range s.Items {
+		out[item] = s.Replicas[i]
+	}
+	return out
+}
+
+// Ordinals are where the ranges of StatefulSets begin, by item key, for those whose
+// ordinals are ranged; nil: no range begins here.
+func (s Share) Ordinals() (out map[string]int64) {
+	for i, start := range s.starts {
+		if start != noStart {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[s.Items[i]] = start
+		}
+	}
+	return out
 }
 
 // Assignment of all workloads.
 type Assignment struct {
-	// Shares by cluster name. Nil without workloads; otherwise every Placed, Kept and
-	// held cluster of the decision has one, with 0 where it gets nothing.
-	Shares map[string]Share
+	// Shares by cluster name, sorted. Nil without workloads; otherwise every Placed, Kept
+	// and held cluster of the decision has one, with 0 where it gets nothing.
+	Shares []Share
 	// Short lists workloads of which not all replicas have a place, by key.
 	Short []Shortage
+}
+
+// Of a cluster; of one that has none, a share of nothing.
+func (a *Assignment) Of(cluster string) Share {
+	i, ok := slices.BinarySearchFunc(a.Shares, cluster, func(s Share, name string) int { return strings.Compare(s.Cluster, name) })
+	if !ok {
+		return Share{Cluster: cluster}
+	}
+	return a.Shares[i]
 }
 
 // Shortage of places for a workload.
@@ -56,10 +96,10 @@ func (d Decision) Assign(held map[string]bool) Assignment {
 		return Assignment{}
 	}
 	s := d.sharing(held)
-	for i, w := range d.workloads {
-		s.assign(w)
+	for i := range d.workloads {
+		s.assign(i)
 		if i < len(d.workloads)-1 {
-			s.use(w)
+			s.use(i)
 		}
 	}
 	return s.out
@@ -68,6 +108,9 @@ func (d Decision) Assign(held map[string]bool) Assignment {
 // Keeping is the decision where items, by cluster and key, keep the share that they have
 // although overrides set another.
 func (d Decision) Keeping(items map[string][]string) Decision {
+	if len(items) == 0 {
+		return d
+	}
 	handed := maps.Clone(d.handed)
 	for cluster, keys := range items {
 		own := maps.Clone(handed[cluster])
@@ -87,38 +130,49 @@ func (d Decision) Keeping(items map[string][]string) Decision {
 // Workloads that are shared out.
 func (d Decision) Workloads() []Workload { return d.workloads }
 
-// sharing is the work on one Assign.
+// sharing is the work on one Assign. Clusters are numbered by their shares.
 type sharing struct {
 	Decision
 	how Method
 	// free clusters divide; pinned ones keep what they have, as far as a total reaches,
 	// in this order.
 	free   []Claim
-	pinned []string
+	pinned []int32
 	// idle clusters are placed, and have no part in divisions.
-	idle []string
+	idle []int32
 	// left is the room that clusters have, as far as it is known and matters, less what
 	// this Assign gives away.
 	left map[string]atoll.Room
 	// reach of the ranges of the workload at hand, by cluster; nil: it has none.
-	reach map[string]int64
-	// anew are clusters whose share is divided from scratch; nil: none.
-	anew map[string]bool
+	reach []int64
+	// anew: some shares are divided from scratch.
+	anew bool
 	out  Assignment
 }
 
 func (d Decision) sharing(held map[string]bool) *sharing {
 	s := &sharing{Decision: d, how: methodOf(d.scheduling)}
-	s.out.Shares = make(map[string]Share, len(d.Verdicts))
-	var placed, kept []Claim
+	n, items := 0, make([]string, len(d.workloads))
+	for i := range d.workloads {
+		items[i] = d.workloads[i].Key.String()
+	}
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.Outcome == Placed || v.Outcome == Kept || held[v.Cluster] {
+			n++
+		}
+	}
+	s.out.Shares = make([]Share, 0, n)
+	replicas := make([]int64, n*len(items))
+	placed, kept := make([]Claim, 0, n), []Claim(nil)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		c := Claim{Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.most(), Room: -1}
+		at := len(s.out.Shares)
+		c := Claim{Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.most(), Room: -1, at: int32(at)}
 		switch {
 		case v.Outcome == Placed:
 			placed = append(placed, c)
 		case held[v.Cluster]:
-			s.pinned = append(s.pinned, v.Cluster)
+			s.pinned = append(s.pinned, c.at)
 		case v.Outcome == Kept:
 			c.Weight = max(c.Weight, 1)
 			kept = append(kept, c)
@@ -126,13 +180,9 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 			continue
 		}
 		anew := v.Anew && v.Outcome == Placed && s.how != ByWeight
-		if anew && s.anew == nil {
-			s.anew = map[string]bool{}
-		}
-		if anew {
-			s.anew[v.Cluster] = true
-		}
-		s.out.Shares[v.Cluster] = Share{Replicas: make(map[string]int64, len(d.workloads)), Anew: anew}
+		s.anew = s.anew || anew
+		of := replicas[at*len(items) : (at+1)*len(items) : (at+1)*len(items)]
+		s.out.Shares = append(s.out.Shares, Share{Cluster: v.Cluster, Items: items, Replicas: of, Anew: anew})
 	}
 	s.divideAmong(placed, kept)
 	if s.how != ByWeight {
@@ -143,42 +193,57 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 	return s
 }
 
+// has tells how many of the workload a cluster runs, or is to come to.
+func (s *sharing) has(cluster string, item string) int64 {
+	return max(s.rows[cluster].Share(item), 0)
+}
+
 // use the room of what clusters are given of the workload on top of what they have.
-func (s *sharing) use(w Workload) {
+func (s *sharing) use(item int) {
 	for i := range s.free {
 		c := &s.free[i]
 		room, known := s.left[c.Cluster]
-		if grown := s.out.Shares[c.Cluster].Replicas[w.Key.String()] - c.Has; known && grown > 0 {
-			s.left[c.Cluster] = Take(room, w.Requests, grown)
+		if grown := s.out.Shares[c.at].Replicas[item] - c.Has; known && grown > 0 {
+			s.left[c.Cluster] = Take(room, s.workloads[item].Requests, grown)
 		}
 	}
 }
 
 // divideAmong sorts the clusters into those that divide, those that keep what they
-// have and those that get nothing.
+// have and those that get nothing. Both lists are the callee's from then on.
 func (s *sharing) divideAmong(placed, kept []Claim) {
+	idles := func(c Claim) bool { return s.how == ByWeight && c.Weight <= 0 }
 	for _, c := range placed {
-		if s.how == ByWeight && c.Weight <= 0 {
-			s.idle = append(s.idle, c.Cluster)
-		} else {
-			s.free = append(s.free, c)
+		if idles(c) {
+			s.idle = append(s.idle, c.at)
 		}
 	}
 	switch {
-	case len(s.free) > 0:
+	case len(s.idle) == 0 && len(placed) > 0:
+		s.free = placed
+	case len(s.idle) < len(placed):
+		s.free = slices.DeleteFunc(placed, idles)
 	case len(kept) > 0:
 		s.free, kept = kept, nil
 	default:
 		kept, s.idle = placed, nil
 	}
 	for _, c := range kept {
-		s.pinned = append(s.pinned, c.Cluster)
+		s.pinned = append(s.pinned, c.at)
 	}
-	slices.SortFunc(s.pinned, s.byRank)
+	s.byRank(s.pinned)
 }
 
-func (s *sharing) byRank(a, b string) int {
-	return cmp.Or(cmp.Compare(rank(s.seed, a), rank(s.seed, b)), cmp.Compare(a, b))
+// byRank sorts clusters by what decides between equals.
+func (s *sharing) byRank(clusters []int32) {
+	if len(clusters) < 2 {
+		return
+	}
+	r, ranks := rankingOf(s.seed), make([]uint64, len(s.out.Shares))
+	for _, at := range clusters {
+		ranks[at] = r.of(s.out.Shares[at].Cluster)
+	}
+	slices.SortFunc(clusters, func(a, b int32) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(a, b)) })
 }
 
 func methodOf(r v1alpha1.ReplicaScheduling) Method {
@@ -191,11 +256,16 @@ func methodOf(r v1alpha1.ReplicaScheduling) Method {
 	return ByWeight
 }
 
-func (s *sharing) assign(w Workload) {
-	key, total := w.Key.String(), max(w.Replicas, 0)
+func (s *sharing) assign(item int) {
+	w, key := &s.workloads[item], s.out.key(item)
+	total := max(w.Replicas, 0)
+	// Weights alone do not look at what there is.
+	looks := s.how != ByWeight || w.stateful() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
 	for i := range s.free {
 		c := &s.free[i]
-		c.Has = max(s.rows[c.Cluster].Share(key), 0)
+		if looks {
+			c.Has = s.has(c.Cluster, key)
+		}
 		if room, known := s.left[c.Cluster]; known {
 			c.Room = Fit(room, w.Requests)
 		}
@@ -203,68 +273,76 @@ func (s *sharing) assign(w Workload) {
 	var left int64
 	switch {
 	case !w.stateful():
-		left = s.assignDivided(w)
+		left = s.assignDivided(item)
 	case s.scheduling.Ordinals != nil:
-		left = s.assignRanged(w)
+		left = s.assignRanged(item)
 	default:
-		left = s.assignWhole(key, total)
+		left = s.assignWhole(item, total)
 	}
 	if left > 0 {
 		s.out.Short = append(s.out.Short, Shortage{Key: w.Key, Replicas: total, Unplaced: left})
 	}
 }
 
-func (s *sharing) assignDivided(w Workload) (left int64) {
-	key := w.Key.String()
-	rest := s.pin(key, max(w.Replicas, 0))
-	for _, cluster := range s.idle {
-		s.out.Shares[cluster].Replicas[key] = 0
+// key of a workload; empty where no cluster has a share.
+func (a *Assignment) key(item int) string {
+	if len(a.Shares) == 0 {
+		return ""
 	}
-	free, rest := s.hand(key, rest)
-	shares, left := Divide(rest, s.fromScratch(w, free), s.how, s.seed)
+	return a.Shares[0].Items[item]
+}
+
+func (s *sharing) give(at int32, item int, n int64) { s.out.Shares[at].Replicas[item] = n }
+
+func (s *sharing) assignDivided(item int) (left int64) {
+	rest := s.pin(item, max(s.workloads[item].Replicas, 0))
+	free, rest := s.hand(item, rest)
+	shares, left := Divide(rest, s.fromScratch(item, free), s.how, s.seed)
 	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		shares, left = s.asBefore(free, rest)
 	}
 	for i, n := range shares {
-		s.out.Shares[free[i].Cluster].Replicas[key] = n
+		s.give(free[i].at, item, n)
 	}
 	return left
 }
 
 // hand clusters the shares that overrides set, as far as ranges of ordinals reach, and
 // give who is left to divide what is left.
-func (s *sharing) hand(key string, total int64) (free []Claim, rest int64) {
+func (s *sharing) hand(item int, total int64) (free []Claim, rest int64) {
 	if len(s.handed) == 0 {
 		return s.free, total
 	}
-	give := func(cluster string) bool {
-		n, ok := s.handed[cluster][key]
+	key := s.out.key(item)
+	hands := func(at int32) bool {
+		n, ok := s.handed[s.out.Shares[at].Cluster][key]
 		if !ok {
 			return false
 		}
-		if most, ranged := s.reach[cluster]; ranged {
-			n = min(n, most)
+		if s.reach != nil {
+			n = min(n, s.reach[at])
 		}
-		s.out.Shares[cluster].Replicas[key] = n
+		s.give(at, item, n)
 		total -= min(n, total)
 		return true
 	}
 	for _, c := range s.free {
-		if !give(c.Cluster) {
+		if !hands(c.at) {
 			free = append(free, c)
 		}
 	}
-	for _, cluster := range s.idle {
-		give(cluster)
+	for _, at := range s.idle {
+		hands(at)
 	}
 	return free, total
 }
 
 // pin gives pinned clusters what they have, and tells what that leaves of the total.
-func (s *sharing) pin(key string, total int64) (rest int64) {
-	for _, cluster := range s.pinned {
-		n := min(max(s.rows[cluster].Share(key), 0), total)
-		s.out.Shares[cluster].Replicas[key] = n
+func (s *sharing) pin(item int, total int64) (rest int64) {
+	key := s.out.key(item)
+	for _, at := range s.pinned {
+		n := min(s.has(s.out.Shares[at].Cluster, key), total)
+		s.give(at, item, n)
 		total -= n
 	}
 	return total
@@ -280,43 +358,52 @@ func (s *sharing) asBefore(free []Claim, total int64) (shares []int64, left int6
 }
 
 // assignWhole gives all to one cluster, as far as its bounds allow.
-func (s *sharing) assignWhole(key string, total int64) (left int64) {
+func (s *sharing) assignWhole(item int, total int64) (left int64) {
+	key := s.out.key(item)
 	home, most := s.home(key, total)
-	if n, ok := s.handed[home][key]; ok {
+	if home < 0 {
+		return total
+	}
+	share := &s.out.Shares[home]
+	row := s.rows[share.Cluster]
+	if n, ok := s.handed[share.Cluster][key]; ok {
 		total, most = n, n
 	}
 	n := min(total, most)
 	if n < total && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
-		n = min(n, max(s.rows[home].Assigned[key], 0))
+		n = min(n, max(row.Assigned[key], 0))
 	}
-	for cluster, share := range s.out.Shares {
-		share.Replicas[key] = 0
-		if cluster == home {
-			share.Replicas[key] = n
-			share.Home = append(share.Home, key)
-			slices.Sort(share.Home)
-			if start, ranged := s.rows[home].Ordinals[key]; ranged {
-				// It was ranged before: its pods keep their names.
-				share.Ordinals = map[string]int64{key: start}
-			}
-			s.out.Shares[cluster] = share
-		}
+	s.give(home, item, n)
+	share.Home = append(share.Home, key)
+	slices.Sort(share.Home)
+	if start, ranged := row.Ordinals[key]; ranged {
+		// It was ranged before: its pods keep their names.
+		s.begin(home, item, start)
 	}
 	return total - n
 }
 
+// begin the range of a workload in a cluster.
+func (s *sharing) begin(at int32, item int, start int64) {
+	share := &s.out.Shares[at]
+	if share.starts == nil {
+		share.starts = slices.Repeat([]int64{noStart}, len(share.Items))
+	}
+	share.starts[item] = start
+}
+
 // home of a workload that is not divided, and what it may have there: where it is at
-// home, else, of those that may have most of it, who has the largest claim. Nowhere new
-// where overrides would have none of it.
-func (s *sharing) home(key string, total int64) (cluster string, most int64) {
+// home, else, of those that may have most of it, who has the largest claim; negative:
+// nowhere. Nowhere new where overrides would have none of it.
+func (s *sharing) home(key string, total int64) (at int32, most int64) {
 	for _, c := range s.free {
 		if slices.Contains(s.rows[c.Cluster].Home, key) {
-			return c.Cluster, s.mayHave(c)
+			return c.at, s.mayHave(c)
 		}
 	}
-	for _, cluster := range s.pinned {
-		if slices.Contains(s.rows[cluster].Home, key) {
-			return cluster, Unbounded
+	for _, at := range s.pinned {
+		if slices.Contains(s.rows[s.out.Shares[at].Cluster].Home, key) {
+			return at, Unbounded
 		}
 	}
 	able := slices.DeleteFunc(slices.Clone(s.free), func(c Claim) bool {
@@ -333,10 +420,10 @@ func (s *sharing) home(key string, total int64) (cluster string, most int64) {
 	shares, _ := Divide(1, able, s.how, s.seed)
 	for i, n := range shares {
 		if n == 1 {
-			return able[i].Cluster, most
+			return able[i].at, most
 		}
 	}
-	return "", 0
+	return -1, 0
 }
 
 // mayHave is the most that a claim can come to.

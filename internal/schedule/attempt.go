@@ -48,7 +48,9 @@ func (s *solver) attempt(admit [][]bool, lift int32) try {
 	f.recount()
 	f.cover(false)
 	f.raise()
-	f.fill(prioGoing)
+	if f.claimed {
+		f.fill(prioGoing)
+	}
 	f.cover(true)
 	f.even(prioNew)
 	f.fill(prioNew)

@@ -113,7 +113,7 @@ func (p *pool) standing(chosen []int32, d *Decision) (from, to []int32) {
 	taken := make([]bool, len(p.options))
 	for _, i := range chosen {
 		taken[i] = true
-		if at, runs := p.verdicts[p.options[i].at]; !runs || d.Verdicts[at].Outcome == Placed {
+		if at := p.options[i].verdict; at == noVerdict || d.Verdicts[at].Outcome == Placed {
 			from = append(from, i)
 		}
 	}

@@ -22,6 +22,8 @@ type Claim struct {
 	// Room is how many more fit there, for ByRoom and Aggregated; negative: nobody
 	// knows.
 	Room int64
+	// at is where the caller keeps the share.
+	at int32
 }
 
 // MaxWeight is far above what the API admits (1,000 entries of 1,000,000), and low
@@ -450,16 +452,12 @@ func (r ranking) write(s string) ranking {
 	return r
 }
 
-func rankingOf(seed string) ranking {
-	return ranking(14695981039346656037).write(seed).write("\x00")
-}
+// fnvBasis is where FNV-1a begins.
+const fnvBasis ranking = 14695981039346656037
 
-func (r ranking) of(cluster string) uint64 {
-	x := uint64(r.write(cluster))
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
-}
+func rankingOf(seed string) ranking { return fnvBasis.write(seed).write("\x00") }
+
+func (r ranking) of(cluster string) uint64 { return mix(uint64(r.write(cluster))) }
 
 // rank of one cluster.
 func rank(seed, cluster string) uint64 { return rankingOf(seed).of(cluster) }

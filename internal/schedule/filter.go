@@ -278,31 +278,51 @@ type refusal struct {
 }
 
 // first refusal of a cluster that does not hold the Bundle yet. Reasons are only made
-// where they are to be said.
+// where they are to be said, and what the terms do not state is not asked.
 func (f *Filter) first(c *Cluster, say bool) (r refusal, refused bool) {
 	if r, refused = f.admitted(c, say); refused {
 		return r, true
 	}
-	if r, refused = f.inBounds(c); refused {
-		return r, true
+	if f.bound != nil {
+		if r, refused = f.inBounds(c); refused {
+			return r, true
+		}
 	}
-	if r, refused = f.common.inSets(&c.ClusterView, say); refused {
-		return r, true
+	if f.common.sets != nil {
+		if r, refused = f.common.inSets(&c.ClusterView, say); refused {
+			return r, true
+		}
 	}
 	if r, refused = f.selectors.first(&c.ClusterView, say); refused {
 		return r, true
 	}
-	if r, refused = f.tainted(c, true, say); refused {
-		return r, true
+	if len(c.Taints) > 0 {
+		if r, refused = f.tainted(c, true, say); refused {
+			return r, true
+		}
 	}
-	if r, refused = f.serves(c, say); refused {
-		return r, true
+	return f.served(c, say)
+}
+
+// served is the rest of first: the served APIs, and the expressions, which cost most.
+func (f *Filter) served(c *Cluster, say bool) (r refusal, refused bool) {
+	if len(f.apis) > 0 {
+		if r, refused = f.serves(c, say); refused {
+			return r, true
+		}
 	}
-	if r, refused = f.serveKinds(c, say); refused {
-		return r, true
+	if len(f.kinds) > 0 {
+		if r, refused = f.serveKinds(c, say); refused {
+			return r, true
+		}
 	}
-	if r, refused = f.common.expressed(&c.ClusterView, say); refused {
-		return r, true
+	if f.common.celPrint != "" {
+		if r, refused = f.common.expressed(&c.ClusterView, say); refused {
+			return r, true
+		}
+	}
+	if f.celPrint == "" {
+		return refusal{}, false
 	}
 	return f.expressed(&c.ClusterView, say)
 }
@@ -310,6 +330,10 @@ func (f *Filter) first(c *Cluster, say bool) (r refusal, refused bool) {
 // refusals of a cluster that holds the Bundle, in the order of the filters: all but
 // those of NoExecute taints.
 func (f *Filter) refusals(c *Cluster) (out []refusal) {
+	// What refuses no newcomer refuses nobody.
+	if _, refused := f.first(c, false); !refused {
+		return nil
+	}
 	add := func(r refusal, refused bool) {
 		if refused {
 			out = append(out, r)

@@ -29,10 +29,9 @@ func holding(c Cluster, n, start int64) atoll.RowSpec {
 // ordinals of the StatefulSet by cluster: "a=0+3" are three from 0 on; "a=0" is none.
 func ordinals(a Assignment) string {
 	var out []string
-	for _, c := range slices.Sorted(maps.Keys(a.Shares)) {
-		share := a.Shares[c]
-		text := fmt.Sprintf("%s=%d", c, share.Replicas[db.Key.String()])
-		if start, has := share.Ordinals[db.Key.String()]; has {
+	for _, share := range a.Shares {
+		text := fmt.Sprintf("%s=%d", share.Cluster, share.Assigned()[db.Key.String()])
+		if start, has := share.Ordinals()[db.Key.String()]; has {
 			text = fmt.Sprintf("%s@%d", text, start)
 		}
 		out = append(out, text)
@@ -123,7 +122,7 @@ func TestOrdinalsNeverOverlap(t *testing.T) {
 			got := Schedule(in).Assign(nil)
 			next := map[string]atoll.RowSpec{}
 			for name, row := range rows { // who leaves keeps what it has, or goes
-				switch _, stays := got.Shares[name]; {
+				switch stays := len(got.Of(name).Items) > 0; {
 				case stays, r.IntN(3) == 0:
 				default:
 					row.Phase = []atoll.RowPhase{atoll.RowLeaving, atoll.RowRemoving}[r.IntN(2)]
@@ -131,14 +130,15 @@ func TestOrdinalsNeverOverlap(t *testing.T) {
 				}
 			}
 			var sum int64
-			for name, share := range got.Shares {
+			for _, share := range got.Shares {
+				name := share.Cluster
 				row := row(fleet[name], p)
-				row.Assigned, row.Ordinals, row.Home = share.Replicas, share.Ordinals, share.Home
-				if old, had := rows[name].Ordinals[db.Key.String()]; had && share.Ordinals[db.Key.String()] != old {
+				row.Assigned, row.Ordinals, row.Home = share.Assigned(), share.Ordinals(), share.Home
+				if old, had := rows[name].Ordinals[db.Key.String()]; had && row.Ordinals[db.Key.String()] != old {
 					t.Fatalf("the range of %s moves from %d: %s", name, old, ordinals(got))
 				}
 				next[name] = row
-				sum += share.Replicas[db.Key.String()]
+				sum += row.Assigned[db.Key.String()]
 			}
 			for _, s := range got.Short {
 				sum += s.Unplaced

@@ -47,8 +47,7 @@ func (f *Filter) remember(row *atoll.RowSpec) string {
 func (p *pool) offerAnew(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
 	c, active := &p.in.Clusters[at], row.Phase == atoll.RowActive || row.Phase == ""
 	if v.Outcome == Kept && active {
-		p.verdicts[int32(at)] = int32(len(d.Verdicts))
-		p.add(c, option{at: int32(at), prio: prioLocked}, facts{holds: true, avoid: p.filter.avoided(c), near: p.near, rated: p.in.Rated})
+		p.add(c, option{at: int32(at), prio: prioLocked, verdict: int32(len(d.Verdicts))}, facts{holds: true, avoid: p.filter.avoided(c), near: p.near, rated: p.in.Rated})
 		return
 	}
 	if v.Outcome == Kept {
@@ -66,8 +65,7 @@ func (p *pool) offerAnew(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
 			about.load-- // this Bundle is one of them
 		}
 	}
-	p.verdicts[int32(at)] = int32(len(d.Verdicts))
-	p.add(c, option{at: int32(at), prio: prioNew}, about)
+	p.add(c, option{at: int32(at), prio: prioNew, verdict: int32(len(d.Verdicts))}, about)
 	p.options[len(p.options)-1].rank = 0
 }
 
@@ -103,15 +101,15 @@ func (f *Filter) earlier(in *Input, current int) (group int, found bool) {
 
 // fromScratch gives the claims as of clusters that have nothing of the workload yet, where
 // that is to be divided so; what a cluster runs of it now is room that it has.
-func (s *sharing) fromScratch(w Workload, claims []Claim) []Claim {
-	if len(s.anew) == 0 || w.stateful() {
+func (s *sharing) fromScratch(item int, claims []Claim) []Claim {
+	if !s.anew || s.workloads[item].stateful() {
 		return claims
 	}
-	out := make([]Claim, len(claims))
+	out, key := make([]Claim, len(claims)), s.out.key(item)
 	for i, c := range claims {
-		if s.anew[c.Cluster] {
+		if s.out.Shares[c.at].Anew {
 			if c.Room >= 0 {
-				c.Room += min(max(s.rows[c.Cluster].Assigned[w.Key.String()], 0), Unbounded-c.Room)
+				c.Room += min(max(s.rows[c.Cluster].Assigned[key], 0), Unbounded-c.Room)
 			}
 			c.Has = 0
 		}

@@ -255,7 +255,7 @@ func TestARebalanceDividesFromScratch(t *testing.T) {
 		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Workloads: []Workload{web}, Rows: rows, Now: now}
 		rooms := map[string]atoll.Room{"a": {}, "b": room(t, "1 cpu=18000m memory=1Mi pods=50"), "c": room(t, "1 cpu=20000m memory=1Mi pods=50")}
 		shown := func(a Assignment) string {
-			one := func(c string) int64 { return a.Shares[c].Replicas[key] }
+			one := func(c string) int64 { return a.Of(c).Assigned()[key] }
 			if strings.Contains(tc.how, "Aggregated") && (one("b") == 12 || one("c") == 12) {
 				return "12 in one"
 			}
@@ -272,11 +272,11 @@ func TestARebalanceDividesFromScratch(t *testing.T) {
 		}
 		// What grows has grown, what shrinks waits: the next division leaves all as it is.
 		for _, v := range d.Verdicts {
-			r, share := rows[v.Cluster], a.Shares[v.Cluster]
+			r, share := rows[v.Cluster], a.Of(v.Cluster)
 			if !share.Anew {
 				t.Errorf("%s: the share of %s is not said to be anew", tc.how, v.Cluster)
 			}
-			if n := share.Replicas[key]; n < r.Assigned[key] {
+			if n := share.Assigned()[key]; n < r.Assigned[key] {
 				r.Due = map[string]int64{key: n}
 			} else {
 				r.Assigned = map[string]int64{key: n}

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -117,10 +116,11 @@ func TestRoomIsNotGivenTwice(t *testing.T) {
 		a := d.Assign(nil)
 		var parts []string
 		used := map[string]int64{}
-		for _, c := range slices.Sorted(maps.Keys(a.Shares)) {
+		for _, share := range a.Shares {
+			c := share.Cluster
 			text := c + ":"
 			for _, w := range []Workload{api, web, job} {
-				n := a.Shares[c].Replicas[w.Key.String()]
+				n := share.Assigned()[w.Key.String()]
 				used[c] += n * w.Requests.CPU
 				text += fmt.Sprintf(" %s=%d", w.Key.Name, n)
 			}
@@ -178,7 +178,7 @@ func TestWholeByRoom(t *testing.T) {
 	if got := shares(d.WithRoom(map[string]atoll.Room{"a": room(t, "1 cpu=3000m pods=9"), "b": room(t, "1 cpu=6000m pods=9"), "c": room(t, "1 cpu=4000m pods=3")}), w); got != "a=0 b=4! c=0" {
 		t.Error(got)
 	}
-	if got := d.WithRoom(map[string]atoll.Room{"a": room(t, "1 cpu=3000m pods=9"), "b": {}, "c": {}}).Assign(nil); got.Shares["a"].Replicas[w.Key.String()] != 3 || got.Short[0].Unplaced != 1 {
+	if got := d.WithRoom(map[string]atoll.Room{"a": room(t, "1 cpu=3000m pods=9"), "b": {}, "c": {}}).Assign(nil); got.Shares[0].Replicas[0] != 3 || got.Short[0].Unplaced != 1 {
 		t.Errorf("%+v", got)
 	}
 }

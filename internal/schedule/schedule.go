@@ -223,15 +223,34 @@ func (f *Filter) decide(in Input) Decision {
 	if seen < len(in.Rows) {
 		d.gone(in)
 	}
-	byCluster := func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) }
-	if !slices.IsSortedFunc(d.Verdicts, byCluster) {
-		slices.SortFunc(d.Verdicts, byCluster)
-	}
+	byCluster(d.Verdicts)
 	if placed == 0 && !atoll.IsNowhere(in.Placement) {
 		d.NoFit = true
 		d.keepAll(part, in)
 	}
 	return d
+}
+
+// byCluster sorts verdicts. What came with a choice or with rows alone stands behind the
+// others, which mostly are in order: it is put in among them.
+func byCluster(vs []Verdict) {
+	sorted := 1
+	for sorted < len(vs) && vs[sorted-1].Cluster <= vs[sorted].Cluster {
+		sorted++
+	}
+	if sorted >= len(vs) {
+		return
+	}
+	late := slices.Clone(vs[sorted:])
+	slices.SortFunc(late, func(a, b Verdict) int { return strings.Compare(a.Cluster, b.Cluster) })
+	for at := len(vs) - 1; len(late) > 0; at-- {
+		if last := len(late) - 1; sorted > 0 && vs[sorted-1].Cluster > late[last].Cluster {
+			sorted--
+			vs[at] = vs[sorted]
+		} else {
+			vs[at], late = late[last], late[:last]
+		}
+	}
 }
 
 // gone adds verdicts on rows whose clusters are not there.

@@ -336,11 +336,10 @@ func shares(d Decision, w Workload, held ...string) string {
 	for _, h := range held {
 		hold[h] = true
 	}
-	got := d.Assign(hold).Shares
 	var out []string
-	for _, c := range slices.Sorted(maps.Keys(got)) {
-		s := fmt.Sprintf("%s=%d", c, got[c].Replicas[w.Key.String()])
-		if slices.Contains(got[c].Home, w.Key.String()) {
+	for _, share := range d.Assign(hold).Shares {
+		s := fmt.Sprintf("%s=%d", share.Cluster, share.Assigned()[w.Key.String()])
+		if slices.Contains(share.Home, w.Key.String()) {
 			s += "!"
 		}
 		out = append(out, s)
@@ -457,9 +456,9 @@ func TestStatefulSetsOfABundleStayTogether(t *testing.T) {
 		cs = append(cs, cluster(fmt.Sprint("c", i)))
 	}
 	got := Schedule(Input{Bundle: "b", Clusters: cs, Workloads: []Workload{{Key: db.Key, Replicas: 3}, {Key: other.Key, Replicas: 2}}, Now: now}).Assign(nil).Shares
-	for c, s := range got {
-		if (s.Replicas[db.Key.String()] == 3) != (s.Replicas[other.Key.String()] == 2) {
-			t.Errorf("%s runs %v", c, s)
+	for _, s := range got {
+		if (s.Assigned()[db.Key.String()] == 3) != (s.Assigned()[other.Key.String()] == 2) {
+			t.Errorf("%+v", s)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package schedule
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"slices"
 	"strings"
@@ -71,10 +70,8 @@ type pool struct {
 	*choice
 	in     *Input
 	filter *Filter
-	// options are at the places of their clusters in the input. A verdict is at hand of
-	// those that run the Bundle: where it is, by that place.
-	options  []option
-	verdicts map[int32]int32
+	// options are at the places of their clusters in the input.
+	options []option
 	// of each constraint: the group of each option.
 	groups [][]int32
 	names  []map[string]int32
@@ -86,14 +83,17 @@ type pool struct {
 	fresh bool
 }
 
+// usualGroups of a constraint: there is room for so many at once.
+const usualGroups = 48
+
 func newPool(f *Filter, in *Input) *pool {
 	c, size := f.choice, len(in.Clusters)
 	p := &pool{
 		choice: c, in: in, filter: f, base: hash64(in.Bundle), near: c.scorer.neighbours(in.Near), options: make([]option, 0, size),
-		fresh: f.afresh(in.Rows), verdicts: map[int32]int32{}, groups: make([][]int32, len(c.spread)), names: make([]map[string]int32, len(c.spread)),
+		fresh: f.afresh(in.Rows), groups: make([][]int32, len(c.spread)), names: make([]map[string]int32, len(c.spread)),
 	}
 	for i := range c.spread {
-		p.names[i] = map[string]int32{}
+		p.names[i] = make(map[string]int32, min(size, usualGroups))
 		p.groups[i] = make([]int32, 0, size)
 	}
 	return p
@@ -101,11 +101,12 @@ func newPool(f *Filter, in *Input) *pool {
 
 // inOrder of their names: groups are numbered as they are met.
 func inOrder(cs []Cluster) []Cluster {
-	byName := func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) }
-	if slices.IsSortedFunc(cs, byName) {
-		return cs
+	for i := 1; i < len(cs); i++ {
+		if cs[i].Name < cs[i-1].Name {
+			return slices.SortedFunc(slices.Values(cs), func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
+		}
 	}
-	return slices.SortedFunc(slices.Values(cs), byName)
+	return cs
 }
 
 // lacks tells which hard constraint refuses a newcomer because the cluster is in none of
@@ -182,10 +183,10 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 	if p.scorer.load && in.Load != nil {
 		about.load = in.Load(c)
 	}
-	o := option{at: int32(at), prio: prioNew}
+	o := option{at: int32(at), prio: prioNew, verdict: noVerdict}
 	if row != nil {
 		o.prio = p.claim(row, v.Outcome)
-		p.verdicts[o.at] = int32(len(d.Verdicts))
+		o.verdict = int32(len(d.Verdicts))
 	}
 	p.add(c, o, about)
 	return row == nil
@@ -260,11 +261,7 @@ func (p *pool) choose() picked {
 }
 
 // hash64 of a text; mix makes hashes of similar texts differ everywhere.
-func hash64(s string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(s))
-	return mix(h.Sum64())
-}
+func hash64(s string) uint64 { return mix(uint64(fnvBasis.write(s))) }
 
 func mix(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
@@ -291,14 +288,15 @@ func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 	}
 	for i := range p.options {
 		c := &in.Clusters[p.options[i].at]
-		if at, runs := p.verdicts[p.options[i].at]; runs {
+		if at := p.options[i].verdict; at != noVerdict {
 			v := &d.Verdicts[at]
 			if v.Outcome == Placed {
 				fit++
 			}
-			v.Score = p.options[i].score
-			row := in.Rows[c.Name]
-			v.decide(taken[i], got.unmet, &row)
+			if v.Score = p.options[i].score; got.unmet != "" || !taken[i] {
+				row := in.Rows[c.Name]
+				v.decide(got.unmet, &row)
+			}
 			if moves != nil && moves.from == int32(i) {
 				v.leave(FilterMove, atoll.RowMoved, moves.reason(p, in))
 			}
@@ -327,15 +325,15 @@ func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 	return fit
 }
 
-// decide the verdict on a cluster that runs the Bundle.
-func (v *Verdict) decide(stays bool, unmet string, row *atoll.RowSpec) {
+// decide the verdict on a cluster that runs the Bundle, and was not chosen again or waits
+// for what is unmet.
+func (v *Verdict) decide(unmet string, row *atoll.RowSpec) {
 	switch {
 	case unmet != "":
 		// Nothing changes, and what was edited is not forgotten.
 		v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowSpreadUnmet, FilterSpread, unmet
 		v.Placement = atoll.WithRebalance(withChoice(printOfFilters(v.Placement), printOfChoice(row.Placement)), row.Rebalanced())
 		v.Anew = false
-	case stays:
 	case v.Anew && row.Phase == atoll.RowActive:
 		v.leftBehind()
 	case row.Phase == atoll.RowActive:
@@ -399,7 +397,7 @@ func (p *pool) reserve(chosen []int32) []string {
 			}
 		}
 	}
-	out := []string{}
+	out := make([]string, 0, kinds*ReserveDepth)
 	for _, kind := range best {
 		for _, o := range kind {
 			if o != nil {

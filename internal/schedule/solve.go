@@ -12,8 +12,10 @@ type option struct {
 	prio  int8
 	class int32 // of the options that are in the same groups; set by newSolver
 	at    int32 // where the caller has it
-	score int64
-	rank  uint64
+	// verdict of a cluster that runs the Bundle: where the caller has it, or noVerdict.
+	verdict int32
+	score   int64
+	rank    uint64
 }
 
 // The claims of clusters that run the Bundle, where the user edited how clusters are
@@ -26,6 +28,7 @@ const (
 	prioLocked  int8 = 8 // chosen under the same constraints: stays
 	noGroup          = int32(-1)
 	noClass          = int32(-1)
+	noVerdict        = int32(-1)
 	unlimited        = int(^uint(0) >> 1)
 	searchSteps      = 3_000
 	smallFree        = 10
@@ -66,6 +69,8 @@ type solver struct {
 	// inGroup lists, by rule and group, the classes that are in it.
 	inGroup [][][]int32
 	locked  []int32
+	// claimed: some that are not locked run the Bundle.
+	claimed bool
 	open    [][]bool // by rule and group: some class or locked option is in it
 	steps   int
 }
@@ -189,15 +194,34 @@ func newSolver(p *problem) *solver {
 	s.classify()
 	s.inGroup = make([][][]int32, len(p.rules))
 	for i, r := range p.rules {
-		s.open[i], s.inGroup[i] = make([]bool, r.groups), make([][]int32, r.groups)
-		for c, groups := range s.groups {
+		s.open[i] = make([]bool, r.groups)
+		for _, groups := range s.groups {
 			if g := groups[i]; g != noGroup {
 				s.open[i][g] = true
-				s.inGroup[i][g] = append(s.inGroup[i][g], int32(c))
 			}
 		}
+		s.inGroup[i] = s.byGroup(i)
 	}
 	return s
+}
+
+// byGroup lists the classes that are in each group of a rule.
+func (s *solver) byGroup(rule int) [][]int32 {
+	out, sizes, room := make([][]int32, s.rules[rule].groups), make([]int32, s.rules[rule].groups), make([]int32, len(s.groups))
+	for _, groups := range s.groups {
+		if g := groups[rule]; g != noGroup {
+			sizes[g]++
+		}
+	}
+	for g, size := range sizes {
+		out[g], room = room[:0:size], room[size:]
+	}
+	for c, groups := range s.groups {
+		if g := groups[rule]; g != noGroup {
+			out[g] = append(out[g], int32(c))
+		}
+	}
+	return out
 }
 
 // classify the options by the groups that they are in.
@@ -206,27 +230,21 @@ func (s *solver) classify() {
 	class := make([]int32, n)
 	classes := int32(1)
 	for i := range s.rules {
-		r := &s.rules[i]
-		known := make(map[int64]int32, r.groups+1)
-		for at := range class {
-			key := int64(class[at])<<32 | int64(uint32(r.of[at]))
-			id, ok := known[key]
-			if !ok {
-				id = int32(len(known))
-				known[key] = id
-			}
-			class[at] = id
-		}
-		classes = int32(len(known))
+		classes = s.refine(class, classes, i)
 	}
 	sizes := make([]int32, classes)
 	s.groups = make([][]int32, classes)
+	in := make([]int32, int(classes)*len(s.rules))
 	for at := range s.options {
 		o := &s.options[at]
 		o.class = class[at]
 		if s.groups[o.class] == nil {
-			s.groups[o.class] = s.groupsOf(at)
+			s.groups[o.class], in = in[:len(s.rules):len(s.rules)], in[len(s.rules):]
+			for i := range s.rules {
+				s.groups[o.class][i] = s.rules[i].of[at]
+			}
 		}
+		s.claimed = s.claimed || o.prio != prioLocked && o.prio != prioNew
 		if o.prio == prioLocked {
 			s.locked = append(s.locked, int32(at))
 		} else {
@@ -248,12 +266,37 @@ func (s *solver) classify() {
 	}
 }
 
-func (s *solver) groupsOf(at int) []int32 {
-	out := make([]int32, len(s.rules))
-	for i := range s.rules {
-		out[i] = s.rules[i].of[at]
+// mostTable is how many combinations of classes and groups are looked up in a table.
+const mostTable = 1 << 16
+
+// refine the classes of the options by their groups of a rule, and tell how many there
+// are then. Classes are numbered as they are met.
+func (s *solver) refine(class []int32, classes int32, rule int) int32 {
+	r, n := &s.rules[rule], int32(0)
+	width := int64(r.groups) + 1
+	if cells := int64(classes) * width; cells <= mostTable {
+		known := make([]int32, cells) // by class and group, and one more than the number
+		for at := range class {
+			cell := &known[int64(class[at])*width+int64(r.of[at])+1]
+			if *cell == 0 {
+				n++
+				*cell = n
+			}
+			class[at] = *cell - 1
+		}
+		return n
 	}
-	return out
+	known := make(map[int64]int32, r.groups+1)
+	for at := range class {
+		key := int64(class[at])<<32 | int64(uint32(r.of[at]))
+		id, ok := known[key]
+		if !ok {
+			id, n = n, n+1
+			known[key] = id
+		}
+		class[at] = id
+	}
+	return n
 }
 
 // value of a choice; the fields in the order in which they count, less is better.

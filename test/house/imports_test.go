@@ -135,7 +135,11 @@ var layers = []layer{
 		why: "the demo shows only what a user could do",
 	},
 	{
-		name: "bench", packages: []string{"internal/bench/..."}, below: []string{"api", "vocabulary", "lab"},
+		name: "bench of cores", packages: []string{"internal/bench/brain"}, below: []string{"api", "vocabulary", "cores"},
+		why: "a core has no outside but those who call it: it is measured as they do",
+	},
+	{
+		name: "bench", packages: []string{"internal/bench/..."}, below: []string{"api", "vocabulary", "lab", "bench of cores"},
 		why: "measured from outside, or it would measure something else than users get",
 	},
 	{

@@ -16,8 +16,8 @@ func changeOf(b *offline.Bundle) plan.Change {
 	for i := range b.Decision.Verdicts {
 		v := &b.Decision.Verdicts[i]
 		if v.Outcome == schedule.Placed {
-			share := b.Shares.Shares[v.Cluster]
-			c.After[v.Cluster] = atoll.RowSpec{Revision: c.Revision, Phase: atoll.RowActive, Assigned: share.Replicas, Ordinals: share.Ordinals}
+			share := b.Shares.Of(v.Cluster)
+			c.After[v.Cluster] = atoll.RowSpec{Revision: c.Revision, Phase: atoll.RowActive, Assigned: share.Assigned(), Ordinals: share.Ordinals()}
 		}
 	}
 	return c
