@@ -67,6 +67,9 @@ type RowSpec struct {
 	// is Leaving, or a smaller share waits until what grows instead is healthy. 0:
 	// it gives way in none.
 	Moving int64 `json:"k,omitempty"`
+	// Pods that the row asks for, as far as its items state replicas: what the cluster is
+	// loaded with by it; 0 stands for 1. Like Placement it does not move the generation.
+	Pods int64 `json:"n,omitempty"`
 	// Recall, with Removing: the member remembers this removal and the hub, which was
 	// set back, does not. The row stays, although the placement wants it.
 	Recall *Recall `json:"b,omitempty"`
@@ -77,7 +80,7 @@ func (r RowSpec) Equal(o RowSpec) bool {
 	return r.UID == o.UID && r.Generation == o.Generation && r.Revision == o.Revision && r.Variant == o.Variant &&
 		maps.Equal(r.Assigned, o.Assigned) && r.Phase == o.Phase && r.Orphan == o.Orphan && r.Reason == o.Reason &&
 		r.Since == o.Since && r.Placement == o.Placement && slices.Equal(r.Home, o.Home) && maps.Equal(r.Ordinals, o.Ordinals) &&
-		r.Grown == o.Grown && r.Moving == o.Moving && r.Recall.Equal(o.Recall)
+		r.Grown == o.Grown && r.Moving == o.Moving && r.Pods == o.Pods && r.Recall.Equal(o.Recall)
 }
 
 // Recall of a row's removal. It is never changed, only replaced.

@@ -80,6 +80,7 @@ func (r RowSpec) EncodeWith(words *Words) string {
 	l.counts('d', r.Ordinals)
 	l.number('w', r.Grown, 0)
 	l.number('k', r.Moving, 0)
+	l.number('n', r.Pods, 0)
 	if r.Recall != nil {
 		l.tag('b')
 		l.inner(func() {
@@ -182,6 +183,8 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 			r.Grown = f.number()
 		case 'k':
 			r.Moving = f.number()
+		case 'n':
+			r.Pods = f.number()
 		case 'b':
 			r.Recall = f.recall()
 		}
@@ -190,6 +193,21 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 		return RowSpec{}, fmt.Errorf("row spec %q: %w", line, f.err)
 	}
 	return r, nil
+}
+
+// PodsOf the row that a line of a spec is of, at least 1. It allocates nothing, and takes
+// a line that cannot be read for one of 1.
+func PodsOf(line string) int64 {
+	for field := range strings.SplitSeq(line, " ") {
+		if len(field) > 1 && field[0] == 'n' {
+			n, err := strconv.ParseInt(field[1:], 10, 64)
+			if err != nil {
+				return 1
+			}
+			return max(n, 1)
+		}
+	}
+	return 1
 }
 
 // ParseRowStatus reads what EncodeWith wrote, with the words that it wrote them with.

@@ -30,9 +30,9 @@ func (r *Reconciler) decide(ctx context.Context, b state.Bundle, v view) (snap s
 		if !v.filter.Chooses() {
 			return snap, func() {}, nil
 		}
-		uids := snap.news()
-		if r.index.reserve(uids, snap.reserved, try == decideTries) {
-			return snap, func() { r.index.release(uids) }, nil
+		uids, each := snap.news(), snap.each()
+		if r.index.reserve(uids, each, snap.reserved, try == decideTries) {
+			return snap, func() { r.index.release(uids, each) }, nil
 		}
 	}
 }
@@ -48,10 +48,35 @@ func (s *snapshot) news() (uids []string) {
 	return uids
 }
 
-// loads tells of clusters how many Bundles they have, and are about to get by steps that
-// have reserved them.
+// each cluster that comes gets about so many pods.
+func (s *snapshot) each() int64 {
+	shared := int64(0)
+	for _, w := range s.in.Decision.Workloads() {
+		shared += w.Replicas / int64(max(s.placed(), 1))
+	}
+	return max(s.pods+shared, 1)
+}
+
+// weigh the rows that change by the pods that they ask for.
+func (s *snapshot) weigh(changes map[string]*atoll.RowSpec) {
+	for _, spec := range changes {
+		if spec == nil || spec.Phase != atoll.RowActive {
+			continue
+		}
+		spec.Pods = s.pods
+		for _, n := range spec.Assigned {
+			spec.Pods += max(n, 0)
+		}
+		if spec.Pods <= 1 {
+			spec.Pods = 0 // which stands for 1
+		}
+	}
+}
+
+// loads tells of clusters how many pods they were assigned, and are about to be by steps
+// that have reserved them.
 func (r *Reconciler) loads(reserved map[string]int64) func(c *schedule.Cluster) int64 {
-	return func(c *schedule.Cluster) int64 { return int64(r.Rows.CountOf(c.UID)) + reserved[c.UID] }
+	return func(c *schedule.Cluster) int64 { return r.Rows.PodsOf(c.UID) + reserved[c.UID] }
 }
 
 // reservations as they are now.
@@ -61,25 +86,25 @@ func (x *index) reservations() map[string]int64 {
 	return maps.Clone(x.reserved)
 }
 
-// reserve a row in each of the clusters, unless one of them was reserved by others since
+// reserve so many pods in each of the clusters, unless one of them was reserved by others since
 // it was seen; anyway does it all the same.
-func (x *index) reserve(uids []string, seen map[string]int64, anyway bool) bool {
+func (x *index) reserve(uids []string, each int64, seen map[string]int64, anyway bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !anyway && slices.ContainsFunc(uids, func(uid string) bool { return x.reserved[uid] > seen[uid] }) {
 		return false
 	}
 	for _, uid := range uids {
-		x.reserved[uid]++
+		x.reserved[uid] += each
 	}
 	return true
 }
 
-func (x *index) release(uids []string) {
+func (x *index) release(uids []string, each int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, uid := range uids {
-		if x.reserved[uid]--; x.reserved[uid] == 0 {
+		if x.reserved[uid] -= each; x.reserved[uid] == 0 {
 			delete(x.reserved, uid)
 		}
 	}
@@ -117,41 +142,6 @@ func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.
 	}
 }
 
-// rescore looks at the Bundles that may move now that a cluster scores otherwise.
-func (r *Reconciler) rescore(c schedule.Cluster) {
-	loads := r.loads(r.index.reservations())
-	for _, e := range r.index.movables() {
-		row, has := r.Rows.Get(e.uid, c.Name)
-		holds := has && row.Spec.UID == c.UID
-		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, &schedule.Input{Load: loads, Rated: r.rated(e.namespace, e.source)}, e.standing) {
-			r.touched(e.uid, c.Name)
-		}
-	}
-}
-
-// movables are the Bundles that may move when scores change.
-func (x *index) movables() []entry {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	out := make([]entry, 0, len(x.movable))
-	for uid := range x.movable {
-		if e := x.entries[uid]; e != nil {
-			out = append(out, *e)
-		}
-	}
-	return out
-}
-
-// stands notes how scores stood when the Bundle was decided. The caller holds the lock.
-func (x *index) stands(e *entry, w written) {
-	e.namespace, e.source = w.bundle.Ref.Namespace, w.bundle.Spec.Source.Kind
-	if e.standing = w.standing; e.standing != nil {
-		x.movable[e.uid] = struct{}{}
-	} else {
-		delete(x.movable, e.uid)
-	}
-}
-
 // Scores is the table of ClusterScores.
 type Scores interface {
 	Of(namespace, cluster, measure string, now time.Time) (value int64, rated bool)
@@ -181,11 +171,7 @@ func (r *Reconciler) rated(namespace, source string) func(c *schedule.Cluster, m
 }
 
 // ratedAnew: a cluster is rated otherwise; that matters to who may move.
-func (r *Reconciler) ratedAnew(cluster string) {
-	if cs := r.index.clusters([]string{cluster}); len(cs) == 1 {
-		r.rescore(cs[0])
-	}
-}
+func (r *Reconciler) ratedAnew(cluster string) { r.scored(cluster) }
 
 // reserveAge is how long a reserve holds: scores move on, and what comes is to be the best
 // of a time that is not long ago.

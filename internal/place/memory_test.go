@@ -126,7 +126,12 @@ func (m memRows) OfCluster(uid string) (out []state.Row) {
 	return out
 }
 
-func (m memRows) CountOf(uid string) int { return len(m.OfCluster(uid)) }
+func (m memRows) PodsOf(uid string) (n int64) {
+	for _, r := range m.OfCluster(uid) {
+		n += max(r.Spec.Pods, 1)
+	}
+	return n
+}
 
 func (m memRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error {
 	if len(changes) == 0 {

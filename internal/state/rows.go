@@ -52,6 +52,7 @@ type bundleRows struct {
 type memberRows struct {
 	uid, name string
 	rows      []*row // by Bundle UID
+	pods      int64  // that they ask for
 }
 
 type rowsChanged struct {
@@ -120,12 +121,13 @@ func (t *Rows) OfCluster(uid string) []Row {
 	return out
 }
 
-// CountOf gives how many rows the cluster with that UID has.
-func (t *Rows) CountOf(uid string) int {
+// PodsOf gives how many pods the rows of the cluster with that UID ask for, of each row 1
+// at least.
+func (t *Rows) PodsOf(uid string) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if m := t.byMember[uid]; m != nil {
-		return len(m.rows)
+		return m.pods
 	}
 	return 0
 }

@@ -237,7 +237,7 @@ func (t *Rows) settle(f *filling) {
 		t.remove(r)
 	}
 	for _, l := range *f.lines {
-		r := l.row
+		r, had := l.row, l.row.spec
 		if r.spec, r.status = l.spec, l.status; !l.same {
 			r.hash = ""
 		}
@@ -245,6 +245,8 @@ func (t *Rows) settle(f *filling) {
 			t.add(r, r.cluster, l.uid)
 		} else if !l.same && t.find(p.bundle.UID, r.cluster) != r { // another slice has it too
 			t.add(r, r.cluster, r.member.uid)
+		} else if !l.same && had != r.spec {
+			r.member.pods += atoll.PodsOf(r.spec) - atoll.PodsOf(had)
 		}
 	}
 	if f.fresh || len(f.gone) > 0 {
@@ -311,7 +313,7 @@ func (t *Rows) add(r *row, cluster, uid string) {
 	}
 	b.rows[r.cluster] = r
 	i, _ := slices.BinarySearchFunc(m.rows, r.page.bundle.UID, byBundleUID)
-	m.rows = slices.Insert(m.rows, i, r)
+	m.rows, m.pods = slices.Insert(m.rows, i, r), m.pods+atoll.PodsOf(r.spec)
 }
 
 func byBundleUID(r *row, uid string) int { return strings.Compare(r.page.bundle.UID, uid) }
@@ -327,6 +329,7 @@ func (t *Rows) remove(r *row) {
 	for r.member.rows[i] != r {
 		i++
 	}
+	r.member.pods -= atoll.PodsOf(r.spec)
 	if r.member.rows = slices.Delete(r.member.rows, i, i+1); len(r.member.rows) == 0 {
 		delete(t.byMember, r.member.uid)
 	}
