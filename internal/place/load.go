@@ -208,4 +208,5 @@ func (r *Reconciler) Feed(in *schedule.Input, namespace string) {
 	var b state.Bundle
 	b.Ref.Namespace = namespace
 	in.Load, in.Near, in.Rated = r.loads(r.index.reservations()), r.near(b), r.rated(namespace, source)
+	in.Healthy = r.healthy
 }
