@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/schedule"
@@ -72,7 +74,13 @@ func (r *Reconciler) sayGroup(ctx context.Context, b state.Bundle, d schedule.De
 	default:
 		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` says why none is that comes before", d.Group)
 	}
-	return r.Say(ctx, b, c)
+	err := r.Say(ctx, b, c)
+	if apierrors.IsConflict(err) { // others write the status too, from what they read
+		r.index.whole(b.Ref.UID)
+		r.add(b.Ref.UID, priorityUser, time.Second)
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // note what a step came to; the caller holds the lock.

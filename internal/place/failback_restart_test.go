@@ -2,14 +2,17 @@ package place
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -28,6 +31,31 @@ func (m *memory) say(said *int) func(context.Context, state.Bundle, metav1.Condi
 		})
 		return nil
 	}
+}
+
+// A status that somebody else wrote meanwhile is written a moment later, with what that one
+// wrote.
+func TestSaysItAgainAfterAConflict(t *testing.T) {
+	m, said, conflicts := newMemory(), 0, 0
+	m.cluster("b", nil)
+	say := m.say(&said)
+	runWith(t, m, func(c *Config) {
+		c.Say = func(ctx context.Context, b state.Bundle, c metav1.Condition) error {
+			if conflicts++; conflicts == 1 {
+				return fmt.Errorf("say: %w", apierrors.NewConflict(schema.GroupResource{Resource: "bundles"}, b.Ref.Name, nil))
+			}
+			return say(ctx, b, c)
+		}
+	}, func(t *testing.T, _ *Reconciler) {
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = ownThenCloud(time.Minute) })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		want(t, m, "web", "b Active r1")
+		time.Sleep(5 * time.Second)
+		if c := m.group("web"); c.Reason != reasonFallenBack || said != 1 {
+			t.Errorf("%d writes, %d conflicts: %+v", said, conflicts, c)
+		}
+	})
 }
 
 func ownThenCloud(hold time.Duration) v1alpha1.PlacementSpec {

@@ -3,13 +3,13 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"atoll.dev/atoll/api/v1alpha1"
 )
 
 // in applies YAML to a member.
@@ -47,7 +47,7 @@ spec:
 func TestAPropertyOfAMemberSteersPlacement(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, "property")
-	apply(t, ns, `
+	const policy = `
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: model, namespace: $NS}
@@ -58,7 +58,7 @@ metadata: {name: model, namespace: $NS}
 spec:
   resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: model}]
   placement: {clusterAffinity: {fieldSelector: {matchExpressions: [{key: accelerator.example.com, operator: In, values: [h100]}]}}}
-`)
+`
 	in(t, "member2", clusterProperties+`---
 apiVersion: about.k8s.io/v1alpha1
 kind: ClusterProperty
@@ -66,27 +66,42 @@ metadata: {name: accelerator.example.com}
 spec: {value: h100}
 `)
 	eventually(t, converge, "the agent's report", func(ctx context.Context) string {
-		var c v1alpha1.Cluster
-		if err := hub().Get(ctx, client.ObjectKey{Name: "member2"}, &c); err != nil {
-			return err.Error()
+		c, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", "member2")
+		if err != nil || c == nil {
+			return fmt.Sprint("no member2: ", err)
 		}
-		for _, p := range c.Status.Properties {
-			if p.Name == "accelerator.example.com" && p.Value == "h100" {
+		properties, _, _ := unstructured.NestedSlice(c.Object, "status", "properties")
+		for _, p := range properties {
+			if fmt.Sprint(p) == "map[name:accelerator.example.com value:h100]" {
 				return ""
 			}
 		}
-		return fmt.Sprintf("member2 has the properties %v", c.Status.Properties)
+		return fmt.Sprintf("member2 has the properties %v", properties)
 	})
-	eventually(t, converge, "not listed", explains("configmap/model -n "+ns, `is in no cluster: none fits its placement`, `member1, member2, member3: .*accelerator.example.com`))
+	for _, o := range objects(t, ns, policy) {
+		err := hub().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl"))
+		if refused := err != nil && strings.Contains(err.Error(), "the hub's admin listed none that steer placement"); refused != (o.GetKind() == "PropagationPolicy") {
+			t.Fatalf("%s, before the property is listed: %v", o.GetKind(), err)
+		}
+	}
 	apply(t, ns, `
 apiVersion: atoll.dev/v1alpha1
 kind: HubSettings
 metadata: {name: hub}
 spec: {placementProperties: [accelerator.example.com]}
 `)
+	eventually(t, converge, "a policy by the property", func(ctx context.Context) string {
+		for _, o := range objects(t, ns, policy) {
+			if err := hub().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl")); err != nil {
+				return err.Error() // the list may not have come round yet
+			}
+		}
+		return ""
+	})
 	eventually(t, converge, "placed where the property is", all(
 		inCluster("member2", "v1", "ConfigMap", ns, "model", true), inCluster("member1", "v1", "ConfigMap", ns, "model", false),
 		inCluster("member3", "v1", "ConfigMap", ns, "model", false),
+		explains("configmap/model -n "+ns, `^ +member2 +fits`, `member1, member3: .*accelerator.example.com`),
 	))
 }
 
@@ -109,14 +124,14 @@ func TestRoomOfMembersDividesReplicas(t *testing.T) {
 	}
 	reported := func(ctx context.Context) string {
 		for member, widgets := range map[string]string{"member1": "6", "member2": "3"} {
-			var c v1alpha1.Cluster
-			if err := hub().Get(ctx, client.ObjectKey{Name: member}, &c); err != nil {
-				return err.Error()
+			c, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", member)
+			if err != nil || c == nil {
+				return fmt.Sprintf("no %s: %v", member, err)
 			}
-			if q := c.Status.Resources.Allocatable["example.com/widget"]; q.String() != widgets {
-				return fmt.Sprintf("%s is reported with %s widgets", member, q.String())
+			if n, _, _ := unstructured.NestedString(c.Object, "status", "resources", "allocatable", "example.com/widget"); n != widgets {
+				return fmt.Sprintf("%s is reported with %q widgets", member, n)
 			}
-			if c.Status.Resources.Room == nil {
+			if _, room, _ := unstructured.NestedMap(c.Object, "status", "resources", "room"); !room {
 				return member + " reports no room"
 			}
 		}
@@ -150,24 +165,20 @@ spec:
 	}
 	apply(t, ns, fmt.Sprintf(widgets, 9))
 	eventually(t, converge, "shares by room", all(share("member1", 6), share("member2", 3), explains("deploy/widgets -n "+ns, `^ +member1 +fits, room for 0 more of widgets`)))
-	cluster := &v1alpha1.Cluster{}
-	setRoom := func(ctx context.Context, is v1alpha1.ReportedRoom) string {
-		if err := hub().Get(ctx, client.ObjectKey{Name: "member3"}, cluster); err != nil {
-			return err.Error()
-		}
-		was := cluster.DeepCopy()
-		cluster.Spec.ReportedRoom = is
-		if err := hub().Patch(ctx, cluster, client.MergeFrom(was)); err != nil {
-			return err.Error()
-		}
-		return ""
-	}
 	apply(t, ns, fmt.Sprintf(widgets, 11))
 	eventually(t, converge, "two without a place", explains("deploy/widgets -n "+ns, `2 of 11 replicas of Deployment/widgets have no place for \d+s: .*; to act: `))
-	if why := setRoom(t.Context(), v1alpha1.RoomIgnore); why != "" {
-		t.Fatal(why)
+	ignore := func(ctx context.Context, is string) error {
+		o := objects(t, ns, "apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: member3}\nspec: {reportedRoom: "+is+"}")[0]
+		return hub().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("room-test"), client.ForceOwnership)
 	}
-	t.Cleanup(func() { setRoom(context.Background(), "") })
+	if err := ignore(t.Context(), "Ignore"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ignore(context.Background(), "Use"); err != nil {
+			t.Error(err)
+		}
+	})
 	eventually(t, converge, "what the others have no room for, where nobody knows", all(share("member1", 6), share("member2", 3), share("member3", 2),
 		explains("deploy/widgets -n "+ns, `^ +member3 +fits, room unknown`)))
 }
