@@ -212,7 +212,7 @@ func PodsOf(line string) int64 {
 	pods := int64(1)
 	for field := range strings.SplitSeq(line, " ") {
 		switch {
-		case len(field) < 2:
+		case field == "":
 		case field[0] == 'p':
 			return 0
 		case field[0] == 'm':

@@ -90,7 +90,7 @@ func TestLinesAreAsDocumented(t *testing.T) {
 	for i, want := range []string{
 		"g0 p",
 		"u" + lineUID + " rr s1790000000",
-		"u" + lineUID + " g1099511627776 r~0 v~1 a~2=0,~3=3 pR o y~4 s-5 lp h,a%2Cb,~5 w7 k8 n10 bt9;p~6;c",
+		"u" + lineUID + " g1099511627776 r~0 v~1 a~2=0,~3=3 pR o y~4 s-5 lp h,a%2Cb,~5 w7 k8 m10 bt9;p~6;c",
 	} {
 		if got := someSpecs[i].EncodeWith(words); got != want {
 			t.Errorf("spec %d: %q, want %q", i, got, want)
