@@ -90,6 +90,10 @@ const (
 	// BundleReplicasPlaced is false while replicas of a divided workload have no place,
 	// since clusters are at their bounds. It is there once that has happened.
 	BundleReplicasPlaced = "ReplicasPlaced"
+	// BundlePreferredGroup is false while a later group of clusterAffinities is used in place
+	// of the first, and unknown while a better one could be used and failback waits for
+	// holdTime; its message says since when. It is there once that has happened.
+	BundlePreferredGroup = "PreferredGroup"
 	// BundleApplied is true when every reachable row has applied its revision.
 	BundleApplied = "Applied"
 	// BundleReady is true when every item of every reachable row is healthy.
@@ -120,7 +124,8 @@ type BundleStatus struct {
 	// ReadyReplicas over all clusters.
 	// +optional
 	ReadyReplicas int64 `json:"readyReplicas,omitempty"`
-	// Conditions: Bound, Scheduled, ReplicasPlaced, Applied, Ready, RemovalHeld.
+	// Conditions: Bound, Scheduled, ReplicasPlaced, PreferredGroup, Applied, Ready,
+	// RemovalHeld.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -225,8 +225,11 @@ type PlacementSpec struct {
 	// +optional
 	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`
 	// ClusterAffinities are groups of clusters in order of preference; excludes
-	// clusterAffinity. The first group in which a cluster fits gets the Bundle, and
-	// keeps it while anything of it stays there; the next is used where all of it has
+	// clusterAffinity. The first group that can take the Bundle gets it: in which
+	// clusters fit and can be chosen and, where replicas are divided by room, have room
+	// for all of them, as far as that is known; where no group has the room, the first
+	// in which clusters can be chosen. It keeps the Bundle while anything of it stays
+	// there, also where it grows beyond the room; the next is used where all of it has
 	// to leave and nothing else fits. Which group a row came by is remembered, and
 	// failback says when a better one is used again. Where no group has a cluster that
 	// fits, what runs is kept. Other parts of the placement hold in every group.
@@ -331,15 +334,15 @@ type ClusterAffinityTerm struct {
 // Failback to a group that comes earlier.
 type Failback struct {
 	// Policy: Never (default) stays in the group that is in use as long as anything
-	// stays there; WhenHealthy goes back once a cluster of an earlier group has fitted
-	// and been in touch for holdTime. What runs leaves after its replacement is
-	// healthy.
+	// stays there; WhenHealthy goes back once an earlier group could take the Bundle,
+	// with a cluster that is in touch, for holdTime without a break. What runs leaves
+	// after its replacement is healthy.
 	// +optional
 	// +kubebuilder:default=Never
 	// +kubebuilder:validation:Enum=Never;WhenHealthy
 	Policy FailbackPolicy `json:"policy,omitempty"`
-	// HoldTime for WhenHealthy, from 0s to 24h. It begins anew when the hub starts
-	// again. Default 5m.
+	// HoldTime for WhenHealthy, from 0s to 24h. The Bundle's condition PreferredGroup
+	// says since when it runs. Default 5m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

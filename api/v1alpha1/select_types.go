@@ -84,9 +84,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.name == 'ClusterScore') == has(self.measure)",message="measure is for the score ClusterScore, and needed there"
 // +kubebuilder:validation:XValidation:rule="(self.name == 'Affinity' || self.name == 'AntiAffinity') == has(self.bundles)",message="bundles is for the scores Affinity and AntiAffinity, and needed there"
 type Score struct {
-	// Name: Balance prefers clusters with few Bundles for their size, which is the
-	// pods that they can hold (110 where that is not reported): 1000 for none, 500
-	// for one Bundle per pod. Steady gives 1000 where the Bundle runs already, which
+	// Name: Balance prefers clusters that were assigned few pods for their size, which
+	// is the pods that they can hold (110 where that is not reported): 1000 for none,
+	// 500 for as many as they can hold. A Bundle counts with the replicas that its
+	// objects state for that cluster, and with 1 at least; what Atoll did not bring
+	// there does not count, but for ResourceAvailable. Steady gives 1000 where the Bundle runs already, which
 	// counts where rescheduling moves it. ResourceAvailable prefers clusters with much
 	// of a resource free. Property rates a number that clusters report. ClusterScore
 	// takes what ClusterScore objects say. Affinity prefers to be near other Bundles,

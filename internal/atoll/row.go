@@ -78,6 +78,9 @@ type RowSpec struct {
 	// grows instead is healthy: they count as this much when more is divided. Like Reason
 	// it does not move the generation.
 	Due map[string]int64 `json:"e,omitempty"`
+	// Pods that the row asks for, as far as its items state replicas: what the cluster is
+	// loaded with by it; 0 stands for 1. Like Placement it does not move the generation.
+	Pods int64 `json:"m,omitempty"`
 	// Recall, with Removing: the member remembers this removal and the hub, which was
 	// set back, does not. The row stays, although the placement wants it.
 	Recall *Recall `json:"b,omitempty"`
@@ -89,7 +92,7 @@ func (r RowSpec) Equal(o RowSpec) bool {
 		maps.Equal(r.Assigned, o.Assigned) && r.Phase == o.Phase && r.Orphan == o.Orphan && r.Reason == o.Reason &&
 		r.Since == o.Since && r.Placement == o.Placement && slices.Equal(r.Home, o.Home) && maps.Equal(r.Ordinals, o.Ordinals) &&
 		r.Grown == o.Grown && r.Moving == o.Moving && slices.Equal(r.NotHere, o.NotHere) && maps.Equal(r.NotYet, o.NotYet) &&
-		maps.Equal(r.Due, o.Due) && r.Recall.Equal(o.Recall)
+		maps.Equal(r.Due, o.Due) && r.Pods == o.Pods && r.Recall.Equal(o.Recall)
 }
 
 // Share of an item that the row has, or is to shrink to.

@@ -84,6 +84,7 @@ func (r RowSpec) EncodeWith(words *Words) string {
 	l.list('n', r.NotHere)
 	l.counts('f', r.NotYet)
 	l.counts('e', r.Due)
+	l.number('m', r.Pods, 0)
 	if r.Recall != nil {
 		l.tag('b')
 		l.inner(func() {
@@ -192,6 +193,8 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 			r.NotYet = f.counts()
 		case 'e':
 			r.Due = f.counts()
+		case 'm':
+			r.Pods = f.number()
 		case 'b':
 			r.Recall = f.recall()
 		}
@@ -200,6 +203,25 @@ func ParseRowSpec(line string, words ...string) (RowSpec, error) {
 		return RowSpec{}, fmt.Errorf("row spec %q: %w", line, f.err)
 	}
 	return r, nil
+}
+
+// PodsOf the row that a line of a spec is of: at least 1 where the row is to stay, and 0
+// where it is on its way out, which its phase tells. It allocates nothing, and takes a
+// number that cannot be read for 1.
+func PodsOf(line string) int64 {
+	pods := int64(1)
+	for field := range strings.SplitSeq(line, " ") {
+		switch {
+		case field == "":
+		case field[0] == 'p':
+			return 0
+		case field[0] == 'm':
+			if n, err := strconv.ParseInt(field[1:], 10, 64); err == nil {
+				pods = max(n, 1)
+			}
+		}
+	}
+	return pods
 }
 
 // ParseRowStatus reads what EncodeWith wrote, with the words that it wrote them with.

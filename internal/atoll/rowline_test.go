@@ -17,7 +17,7 @@ var someSpecs = []RowSpec{
 		UID: lineUID, Generation: 1 << 40, Revision: lineUID + "-12-0123456789abcdef", Variant: "0123456789abcdef0123456789abcdef",
 		Assigned: map[string]int64{"apps/Deployment/shop/web": 3, "/x=y,z/shop/a b": 0}, Phase: RowRemoving, Orphan: true,
 		Reason: "Unfit: taint ~ 100%; a=b, c", Since: -5, Placement: "p", Home: []string{"", "a,b", "apps/StatefulSet/shop/db"},
-		Grown: 7, Moving: 8, Recall: &Recall{At: 9, Placement: "0123456789abcdef", Confirmed: true},
+		Grown: 7, Moving: 8, Pods: 10, Recall: &Recall{At: 9, Placement: "0123456789abcdef", Confirmed: true},
 	},
 	{UID: "short", Phase: "A", Recall: &Recall{}},
 	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/StatefulSet/shop/db": 3}, Phase: RowActive, Since: 9, Ordinals: map[string]int64{"apps/StatefulSet/shop/db": 2000}},
@@ -47,6 +47,13 @@ func checkSpec(t *testing.T, r RowSpec) {
 		line  string
 		words []string
 	}{{r.Encode(), nil}, {r.EncodeWith(words), words.List()}} {
+		pods := max(r.Pods, 1)
+		if r.Phase != RowActive {
+			pods = 0
+		}
+		if got := PodsOf(tc.line); got != pods {
+			t.Fatalf("%q has %d pods, want %d", tc.line, got, pods)
+		}
 		back, err := ParseRowSpec(tc.line, tc.words...)
 		if err != nil || !back.Equal(r) {
 			t.Fatalf("%+v\nas %q with words %q came back as\n%+v, %v", r, tc.line, tc.words, back, err)
@@ -83,7 +90,7 @@ func TestLinesAreAsDocumented(t *testing.T) {
 	for i, want := range []string{
 		"g0 p",
 		"u" + lineUID + " rr s1790000000",
-		"u" + lineUID + " g1099511627776 r~0 v~1 a~2=0,~3=3 pR o y~4 s-5 lp h,a%2Cb,~5 w7 k8 bt9;p~6;c",
+		"u" + lineUID + " g1099511627776 r~0 v~1 a~2=0,~3=3 pR o y~4 s-5 lp h,a%2Cb,~5 w7 k8 m10 bt9;p~6;c",
 	} {
 		if got := someSpecs[i].EncodeWith(words); got != want {
 			t.Errorf("spec %d: %q, want %q", i, got, want)

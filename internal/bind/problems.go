@@ -26,7 +26,7 @@ func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, unp
 	switch {
 	case len(problems) > 0:
 	case unplaced != "":
-		return b.say(ctx, bundle, frozen(unplaced))
+		return b.Say(ctx, bundle, frozen(unplaced))
 	default:
 		return b.resume(ctx, bundle, from)
 	}
@@ -34,7 +34,7 @@ func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, unp
 	if n := len(problems) - 1; n > 0 {
 		why += fmt.Sprintf(" (and %d objects more cannot be sent)", n)
 	}
-	return b.say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reasonCannotSend, Message: why})
+	return b.Say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reasonCannotSend, Message: why})
 }
 
 // openly says the problem to those who may see the Bundle or its policy, and may not

@@ -60,13 +60,13 @@ func (b *Binder) resume(ctx context.Context, bundle state.Bundle, from origin) e
 		return nil
 	}
 	b.reports.touch(policyKey{from.source.Kind, bundle.Ref.Namespace, from.source.Name})
-	return b.say(ctx, bundle, metav1.Condition{
+	return b.Say(ctx, bundle, metav1.Condition{
 		Type: v1alpha1.BundleBound, Status: metav1.ConditionTrue, Reason: "Read", Message: "all kinds of its objects are read, and all can be sent",
 	})
 }
 
-// say a condition of a Bundle that exists, where it is news.
-func (b *Binder) say(ctx context.Context, bundle state.Bundle, c metav1.Condition) error {
+// Say a condition of a Bundle that exists, where it is news.
+func (b *Binder) Say(ctx context.Context, bundle state.Bundle, c metav1.Condition) error {
 	if bundle.Ref.UID == "" {
 		return nil
 	}

@@ -73,5 +73,5 @@ func (w *waits[K]) all() []K {
 // unbound says on the Bundle and its policy why nothing is cut.
 func (b *Binder) unbound(ctx context.Context, id claim.BundleID, bundle state.Bundle, from origin, reason, why string) error {
 	b.reports.touch(policyKey{from.source.Kind, policyNamespace(from.source.Kind, id), from.source.Name})
-	return b.say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reason, Message: why})
+	return b.Say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reason, Message: why})
 }

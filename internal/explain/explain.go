@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,6 +89,8 @@ type Bundle struct {
 	Rows      map[string]rollout.Row
 	// Away is since when clusters that hold rows have been away, as far as known.
 	Away map[string]time.Time
+	// Created is when the Bundle was made; zero: not known.
+	Created time.Time
 	// Decision over the whole fleet, and the next step.
 	Decision schedule.Decision
 	Output   rollout.Output
@@ -137,11 +138,20 @@ type BundleExplanation struct {
 	// Items of it that the asker may read.
 	Items int `json:"items"`
 	// Item says what the object is to the Bundle: empty for a whole Bundle.
-	Item     string `json:"item,omitempty"`
-	WaitsFor string `json:"waitsFor,omitempty"`
-	// NoFit: no cluster fits the placement. Nowhere: it names none, on purpose.
-	NoFit   bool `json:"noFit,omitempty"`
-	Nowhere bool `json:"nowhere,omitempty"`
+	Item string `json:"item,omitempty"`
+	// WaitsFor is what the Bundle waits for and who is to act, and since when, as far as
+	// that is known.
+	WaitsFor   string     `json:"waitsFor,omitempty"`
+	WaitsSince *time.Time `json:"waitsSince,omitempty"`
+	// NoFit: no cluster fits the placement, or Unmet says which minimum of its spread
+	// cannot be had. Nowhere: it names none, on purpose.
+	NoFit   bool   `json:"noFit,omitempty"`
+	Unmet   string `json:"unmet,omitempty"`
+	Nowhere bool   `json:"nowhere,omitempty"`
+	// Choice among the clusters that fit; nil where all of them are taken.
+	Choice *Choice `json:"choice,omitempty"`
+	// Affinities are the groups of clusterAffinities, in order of preference.
+	Affinities []schedule.AffinityGroup `json:"affinities,omitempty"`
 	// Group of clusterAffinities that is in use, and the earlier one that is to be used
 	// again, from when on if it stays well; without a time it is not well now.
 	Group     string     `json:"group,omitempty"`
@@ -153,8 +163,9 @@ type BundleExplanation struct {
 	// Holders are the clusters that have yet to confirm that the object, which was
 	// deleted or moved away, is gone there.
 	Holders []string `json:"holders,omitempty"`
-	// Plan that waits for a confirmation.
-	Plan *rollout.Plan `json:"plan,omitempty"`
+	// Plan that waits for a confirmation, and since when.
+	Plan      *rollout.Plan `json:"plan,omitempty"`
+	PlanSince *time.Time    `json:"planSince,omitempty"`
 	// Short workloads: not all of their replicas have a place.
 	Short []Short `json:"short,omitempty"`
 	// Clusters of the fleet, and rows of clusters that are gone, by name.
@@ -186,9 +197,9 @@ type ClusterExplanation struct {
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and nobody knows it.
 	RoomUnknown bool `json:"roomUnknown,omitempty"`
-	// Score among the clusters that were chosen from, of 1000, and Group among the
-	// decision groups.
-	Score int64  `json:"score,omitempty"`
+	// Score among the clusters that were chosen from, and Group among the decision groups;
+	// nil and empty where none was chosen, or it is in none.
+	Score *Score `json:"score,omitempty"`
 	Group string `json:"group,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
@@ -232,22 +243,6 @@ type RowExplanation struct {
 	WaitsFor   string     `json:"waitsFor,omitempty"`
 	Who        string     `json:"who,omitempty"`
 	WaitsSince *time.Time `json:"waitsSince,omitempty"`
-}
-
-// Override says which rule set a field.
-type Override struct {
-	Item   string `json:"item,omitempty"`
-	Path   string `json:"path,omitempty"`
-	Policy string `json:"policy"`
-	Rule   int    `json:"rule"`
-	// Overrider of the rule, such as plaintext[0].
-	Overrider string `json:"overrider,omitempty"`
-	// Skipped says why the overrider does not apply and was left out.
-	Skipped string `json:"skipped,omitempty"`
-	// Value as set; nil where the rule took the field away.
-	Value any `json:"value,omitempty"`
-	// Hidden: the value is a Secret's and not shown.
-	Hidden bool `json:"hidden,omitempty"`
 }
 
 // Explain joins what is known.
@@ -332,6 +327,8 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	if all {
 		out.WaitsFor = b.Status.WaitsFor
 	}
+	out.WaitsSince, out.PlanSince = b.waitsSince(), b.planSince()
+	out.Unmet, out.Choice, out.Affinities = b.Decision.Unmet, choiceOf(b.Decision.Choice), b.Decision.Groups
 	for _, s := range b.Output.Short {
 		if in.sees(s.Key) && (in.about(b) || s.Key == in.Object) {
 			out.Short = append(out.Short, Short{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced})
@@ -343,7 +340,7 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	}
 	for _, v := range b.Decision.Verdicts {
 		c := ClusterExplanation{
-			Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Points(), Group: v.Group,
+			Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: scoreOf(v), Group: v.Group,
 			Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max,
 		}
 		if !v.EvictAt.IsZero() {
@@ -541,48 +538,4 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 		return "gets another share"
 	}
 	return ""
-}
-
-// Provenance of what rows render, by cluster: contents by revision name, views by
-// cluster name. What is missing in either is left out, and so are rows that are
-// Removing. Rows that render the same are rendered once and share the result.
-func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content, views map[string]atoll.ClusterView) map[string][]render.Provenance {
-	out, known, renderers := map[string][]render.Provenance{}, map[string][]render.Provenance{}, map[string]*render.Renderer{}
-	for cluster, row := range rows {
-		content, view := contents[row.Spec.Revision], views[cluster]
-		if content == nil || view.Name == "" || row.Spec.Phase == atoll.RowRemoving {
-			continue
-		}
-		renderer, compiled := renderers[row.Spec.Revision]
-		if !compiled {
-			renderer = render.Compile(content)
-			renderers[row.Spec.Revision] = renderer
-		}
-		_, variant := renderer.Rules(&view)
-		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals, slices.Sorted(maps.Keys(row.Spec.NotYet))})
-		p, ok := known[key]
-		if !ok {
-			_, p, _ = renderer.Row(row.Spec, view)
-			known[key] = p
-		}
-		out[cluster] = p
-	}
-	return out
-}
-
-func (in Input) overrides(b Bundle, provenance []render.Provenance) (out []Override) {
-	for _, p := range provenance {
-		if !in.about(b) && p.Item != in.Object || !in.sees(p.Item) {
-			continue
-		}
-		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Overrider: p.Overrider, Skipped: p.Skipped, Value: p.Value}
-		if p.Item.Group == "" && p.Item.Kind == "Secret" {
-			o.Value, o.Hidden = nil, true
-		}
-		if in.about(b) {
-			o.Item = p.Item.Kind + "/" + p.Item.Name
-		}
-		out = append(out, o)
-	}
-	return out
 }

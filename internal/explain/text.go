@@ -2,7 +2,6 @@ package explain
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 )
@@ -31,7 +29,7 @@ func (e Explanation) Text(all bool) string {
 	var b strings.Builder
 	b.WriteString(e.Verdict + "\n")
 	if e.Holding != "" {
-		fmt.Fprintf(&b, "The hub holds and sends nothing: %s. `atoll restore accept` ends that.\n", e.Holding)
+		fmt.Fprintf(&b, "The hub holds and sends nothing: %s. `atoll restore accept` ends that; to act: %s.\n", e.Holding, rollout.WhoHub)
 	}
 	e.claim(&b)
 	for _, bundle := range e.Bundles {
@@ -40,7 +38,7 @@ func (e Explanation) Text(all bool) string {
 	if e.MoreBundles > 0 {
 		fmt.Fprintf(&b, "\nand %d more Bundles of it; `atoll get bundles -A` lists them\n", e.MoreBundles)
 	}
-	e.leftOut(&b)
+	e.leftOut(&b, all)
 	return b.String()
 }
 
@@ -145,28 +143,20 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 		fmt.Fprintf(b, "; this is %s", x.Item)
 	}
 	b.WriteString(".\n")
-	if x.NoFit {
-		b.WriteString("  No cluster fits the placement; what runs is kept.\n")
-	}
-	if x.Group != "" {
-		b.WriteString("  " + x.group() + "\n")
-	}
+	e.waits(b, x)
 	e.rebalance(b, x.Rebalance)
-	for _, s := range x.Short {
-		fmt.Fprintf(b, "  %d of %d replicas of %s have no place: every cluster that fits is at its bounds; to act: the policy's owner.\n", s.Unplaced, s.Replicas, s.Item)
-	}
-	if x.WaitsFor != "" && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil }) {
-		fmt.Fprintf(b, "  Waits for %s.\n", x.WaitsFor)
-	}
 	if x.Plan != nil {
-		fmt.Fprintf(b, "  Removals wait for a confirmation: %s.\n  `atoll confirm %s%s --plan %s` releases exactly these.\n", x.Plan.Summary(10), name, ns, x.Plan.Hash)
+		fmt.Fprintf(b, "  Removals wait for a confirmation%s: %s; to act: %s.\n  `atoll confirm %s%s --plan %s` releases exactly these.\n", e.ago(x.PlanSince), x.Plan.Summary(10), rollout.WhoConfirm, name, ns, x.Plan.Hash)
 	}
 	e.rows(b, x, all)
 	folded := namesShown
 	if all {
-		folded = len(x.Clusters)
+		folded = max(len(x.Clusters), namesShown)
 	}
-	notIn(b, x.Clusters, folded)
+	affinities(b, x.Affinities)
+	x.spread(b, folded)
+	x.scores(b, folded)
+	notIn(b, x, folded)
 	overrides(b, x.Clusters, folded)
 }
 
@@ -236,7 +226,7 @@ func (c ClusterExplanation) why() string {
 	case c.Verdict == schedule.Placed && c.EvictAt != nil:
 		return "fits until " + c.EvictAt.UTC().Format(time.RFC3339)
 	case c.Verdict == schedule.Placed:
-		return "fits" + c.part()
+		return "fits" + c.rank() + c.part()
 	case c.Verdict == schedule.Kept:
 		return "kept: " + c.Reason
 	}
@@ -308,11 +298,10 @@ var acts = map[string]string{
 // next step does.
 func (e Explanation) notes(x BundleExplanation, c ClusterExplanation) (out []string) {
 	r := c.Row
-	if r == nil {
-		if x.Number > 0 {
-			return []string{"Atoll is about to write its row"}
-		}
-		return []string{"waits for the first revision"}
+	if r == nil && x.Number > 0 {
+		return []string{"waits for Atoll to write its row, which it is about to" + e.ago(x.WaitsSince) + "; " + acts[rollout.WhoAtoll]}
+	} else if r == nil {
+		return []string{"waits for the first revision of the Bundle" + e.ago(x.WaitsSince)}
 	}
 	if r.WaitsFor != "" {
 		state := "waits for " + r.WaitsFor
@@ -361,11 +350,12 @@ func (e Explanation) age(t time.Time) string {
 	return fmt.Sprintf("%ds", int(d.Seconds()))
 }
 
-// notIn folds the clusters without a row by the reason for which they have none.
-func notIn(b *strings.Builder, all []ClusterExplanation, folded int) {
+// notIn folds the clusters without a row by the reason for which they have none; those
+// that were not chosen are among the scores.
+func notIn(b *strings.Builder, x BundleExplanation, folded int) {
 	by := map[string][]string{}
-	for _, c := range all {
-		if c.Row == nil && c.Verdict != schedule.Placed {
+	for _, c := range x.Clusters {
+		if c.Row == nil && c.Verdict != schedule.Placed && !x.among(c) {
 			reason := fmt.Sprintf("%s [%s]", c.Reason, c.Filter)
 			by[reason] = append(by[reason], c.Cluster)
 		}
@@ -377,60 +367,21 @@ func notIn(b *strings.Builder, all []ClusterExplanation, folded int) {
 	reasons := slices.SortedFunc(maps.Keys(by), func(x, y string) int {
 		return cmp.Or(len(by[y])-len(by[x]), strings.Compare(x, y))
 	})
-	for _, reason := range reasons {
+	more := 0
+	for _, reason := range reasons[min(folded, len(reasons)):] {
+		more += len(by[reason])
+	}
+	for _, reason := range reasons[:min(folded, len(reasons))] {
 		fmt.Fprintf(b, "    %s: %s\n", some(by[reason], folded), reason)
 	}
-}
-
-// overrides folds the clusters in which a rule set the same.
-func overrides(b *strings.Builder, all []ClusterExplanation, folded int) {
-	by := map[string][]string{}
-	var order []string
-	for _, c := range all {
-		for _, o := range c.Overrides {
-			line := o.String()
-			if by[line] == nil {
-				order = append(order, line)
-			}
-			by[line] = append(by[line], c.Cluster)
-		}
+	if more > 0 {
+		fmt.Fprintf(b, "    and %s for %s more; %s\n", clusters(more), count(len(reasons)-folded, "reason"), showAll)
 	}
-	if len(order) == 0 {
-		return
-	}
-	b.WriteString("  Set per cluster:\n")
-	for _, line := range order {
-		fmt.Fprintf(b, "    %s, in %s\n", line, some(by[line], folded))
-	}
-}
-
-// String such as `/spec/replicas = 3 by OverridePolicy/shop/eu rule 0 replicas`.
-func (o Override) String() string {
-	value := "taken away"
-	switch {
-	case o.Hidden:
-		value = "changed"
-	case o.Value != nil:
-		// Values come out of JSON and go back into it.
-		raw, _ := json.Marshal(o.Value)
-		value = "= " + string(raw)
-	}
-	by := strings.TrimSpace(fmt.Sprintf("%s rule %d %s", o.Policy, o.Rule, o.Overrider))
-	if o.Overrider == "notHere" {
-		return strings.TrimPrefix(fmt.Sprintf("%s not here, by %s rule %d", o.Item, o.Policy, o.Rule), " ")
-	}
-	if o.Skipped != "" {
-		return strings.TrimPrefix(fmt.Sprintf("%s left out %s: %s", o.Item, by, o.Skipped), " ")
-	}
-	if o.Policy == render.PolicyPlacement {
-		by = "the placement"
-	}
-	return strings.TrimPrefix(fmt.Sprintf("%s %s %s by %s", o.Item, o.Path, value, by), " ")
 }
 
 // leftOut lists what the namespace's annotation leaves out, where that was asked
 // about.
-func (e Explanation) leftOut(b *strings.Builder) {
+func (e Explanation) leftOut(b *strings.Builder, all bool) {
 	if len(e.Skipped) == 0 {
 		return
 	}
@@ -448,19 +399,14 @@ func (e Explanation) leftOut(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\nLeft out by the annotation of namespace %s (%s: %q):\n", ns, atoll.AnnotationClusters, e.Annotation)
-	for _, s := range e.Skipped {
+	shown := e.Skipped
+	if !all {
+		shown = shown[:min(len(shown), rowsShown)]
+	}
+	for _, s := range shown {
 		fmt.Fprintf(b, "  %s/%s: %s\n", s.Key.Kind, s.Key.Name, s.Why)
 	}
-}
-
-// group that is in use, in a sentence.
-func (x BundleExplanation) group() string {
-	s := fmt.Sprintf("Group %s of its clusterAffinities is in use", x.Group)
-	switch {
-	case x.BetterAt != nil:
-		s += fmt.Sprintf("; %s, which comes before, is used again from %s on if it stays well", x.Better, x.BetterAt.UTC().Format(time.RFC3339))
-	case x.FailsBack:
-		s += "; one that comes before is used again once a cluster of it fits and has been in touch for the hold time"
+	if more := len(e.Skipped) - len(shown); more > 0 {
+		fmt.Fprintf(b, "  and %d more; --all shows them\n", more)
 	}
-	return s + "."
 }

@@ -223,7 +223,7 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 		return explain.Bundle{}, fmt.Errorf("what is next for bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
 	out := explain.Bundle{
-		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Decision: x.discreet(ctx, b, p), Output: p.Output,
+		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Created: b.Meta.CreationTimestamp.Time, Decision: x.discreet(ctx, b, p), Output: p.Output,
 		Rebalance: atoll.RebalanceAsked(b.Meta.Annotations),
 		Numbers:   map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{},
 	}
@@ -261,13 +261,17 @@ func (x *explainer) discreet(ctx context.Context, b state.Bundle, p place.Previe
 	if b.Ref.Namespace == "" || x.mayGet(ctx, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: "Cluster"}) {
 		return d
 	}
-	bound, holds := x.parts.state.Sets.Bound(b.Ref.Namespace), map[string]bool{}
+	bound, holds, all := x.parts.state.Sets.Bound(b.Ref.Namespace), map[string]bool{}, len(d.Verdicts)
 	for _, r := range p.Rows {
 		holds[r.Cluster] = true
 	}
 	d.Verdicts = slices.DeleteFunc(slices.Clone(d.Verdicts), func(v schedule.Verdict) bool {
-		return !holds[v.Cluster] && !slices.ContainsFunc(x.parts.state.Clusters.Sets(v.Cluster), func(s string) bool { return slices.Contains(bound, s) })
+		return !holds[v.Cluster] && v.Outcome != schedule.Placed &&
+			!slices.ContainsFunc(x.parts.state.Clusters.Sets(v.Cluster), func(s string) bool { return slices.Contains(bound, s) })
 	})
+	if len(d.Verdicts) < all {
+		d = d.Discreet()
+	}
 	return d
 }
 

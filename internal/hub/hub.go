@@ -27,6 +27,7 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/backup"
+	"atoll.dev/atoll/internal/hub/files"
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/hub/memory"
 	"atoll.dev/atoll/internal/state"
@@ -74,7 +75,7 @@ func (h *hub) fleet() int {
 // Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
 // shares that with other hubs and stands for election.
 func Run(ctx context.Context, o Options) error {
-	if err := enoughFiles(); err != nil {
+	if err := files.Enough(); err != nil {
 		return err
 	}
 	h := &hub{o: o, log: o.API.Logger, late: newLateParts(), began: time.Now()}

@@ -77,7 +77,7 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	p.bind = p.binder(t.tenure != nil)
 	p.place = place.New(place.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, Events: p.recorder, Log: h.log.With("component", "place"),
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, Say: p.bind.Say, Events: p.recorder, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{
 		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Client: st.Client,

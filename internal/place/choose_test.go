@@ -125,7 +125,7 @@ func TestBundlesBalance(t *testing.T) {
 	run(t, m, func(t *testing.T, _ *Reconciler) {
 		synctest.Wait()
 		for i := range 10 {
-			if n := (memRows{m}).CountOf(fmt.Sprint("uid-c", i)); n < 2 || n > 6 {
+			if n := (memRows{m}).PodsOf(fmt.Sprint("uid-c", i)); n < 2 || n > 6 {
 				t.Errorf("c%d has %d of 40 rows", i, n)
 			}
 		}
@@ -225,6 +225,7 @@ func TestMovesOneAtATime(t *testing.T) {
 		want(t, m, "web", "a Active r1, b Active r1")
 		_, looks := m.counts()
 		m.cluster("c", free("17"))
+		time.Sleep(2 * gatherScores)
 		synctest.Wait()
 		if _, now := m.counts(); now != looks {
 			t.Errorf("a report that makes nothing better cost %d steps", now-looks)
@@ -308,6 +309,7 @@ func TestRatedAnew(t *testing.T) {
 		want(t, m, "web", "a Active r1")
 		scores.values["shop b price"] = 700
 		scores.fn("b")
+		time.Sleep(2 * gatherScores)
 		m.settle("web")
 		want(t, m, "web", "b Active r1")
 		cancel()

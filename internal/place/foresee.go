@@ -46,7 +46,7 @@ const mostSteps = 12
 // Foresee what the Bundles come to among the clusters, as given, by the same steps that
 // Run takes. Nothing is written. A nil clusters stands for those that there are.
 func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supposed) ([]Foreseen, error) {
-	s := &supposition{Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{}, rows: map[string]map[string]state.Row{}, counts: map[string]int{}}
+	s := &supposition{Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{}, rows: map[string]map[string]state.Row{}, pods: map[string]int64{}}
 	f := &Reconciler{Config: r.Config, index: newIndex(), rooms: r.rooms}
 	f.Rows, f.Revisions = supposedRows{s}, supposedRevisions{s}
 	if clusters != nil {
@@ -111,13 +111,13 @@ type supposition struct {
 	contents map[string]*atoll.Content
 	latest   map[string]string               // by Bundle
 	rows     map[string]map[string]state.Row // by Bundle and cluster
-	counts   map[string]int                  // by cluster UID: how many more rows are to stay there
+	pods     map[string]int64                // by cluster UID: how many more are asked for there
 }
 
-// count a row that was, or is now, to stay.
-func (s *supposition) count(row atoll.RowSpec, by int) {
+// count the pods of a row that was, or is now, to stay.
+func (s *supposition) count(row atoll.RowSpec, by int64) {
 	if row.Phase == atoll.RowActive {
-		s.counts[row.UID] += by
+		s.pods[row.UID] += by * max(row.Pods, 1)
 	}
 }
 
@@ -173,7 +173,7 @@ func (s supposedRows) OfBundle(uid string) []state.Row {
 
 func (s supposedRows) OfCluster(uid string) []state.Row { return s.Rows.OfCluster(uid) }
 func (s supposedRows) Subscribe(func(string, []string)) {}
-func (s supposedRows) CountOf(uid string) int           { return s.Rows.CountOf(uid) + s.counts[uid] }
+func (s supposedRows) PodsOf(uid string) int64          { return s.Rows.PodsOf(uid) + s.pods[uid] }
 
 func (s supposedRows) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row, map[string]*atoll.RowSpec) error {
 	panic("place: what is foreseen is never written")

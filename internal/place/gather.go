@@ -20,8 +20,10 @@ type snapshot struct {
 	bundle state.Bundle
 	base   []state.Row
 	in     rollout.Input
-	// reserved rows of other steps, by cluster UID, that the decision counted.
+	// reserved pods of other steps, by cluster UID, that the decision counted.
 	reserved map[string]int64
+	// pods that each row asks for beside its shares of what is divided.
+	pods int64
 	// promised: clusters have promised room that is not settled.
 	promised bool
 }
@@ -92,12 +94,13 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	if err != nil {
 		return snapshot{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
+	snap.pods = r.index.fixedPods(target, content)
 	clusters := r.candidates(v, snap.base)
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
 		Load: r.loads(snap.reserved), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
-		Handed: handed(content, clusters), Better: v.better, Healthy: r.healthy,
+		Handed: handed(content, clusters), Better: v.failback.better, NotBackBefore: r.notBackBefore(v.failback), Healthy: r.healthy,
 		Fits: func(c *schedule.Cluster) (int64, bool) {
 			return r.rooms.fits(c.Name, workloads, specs[c.Name].Assigned)
 		},
@@ -329,7 +332,7 @@ func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, erro
 	if err != nil {
 		return Preview{}, err
 	}
-	v := view{filter: terms.Compile(), placement: atoll.PlacementHash(b.Spec.Placement), better: r.index.better(b.Ref.UID), explain: true}
+	v := view{filter: terms.Compile(), placement: atoll.PlacementHash(b.Spec.Placement), failback: r.index.failback(b), explain: true}
 	for _, c := range r.Clusters.List() {
 		v.fleet = append(v.fleet, r.Views.Of(c))
 	}

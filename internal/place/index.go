@@ -1,19 +1,16 @@
 package place
 
 import (
-	"context"
 	"maps"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
@@ -33,12 +30,13 @@ type index struct {
 	stepping map[string]bool
 	roster   roster
 	items    *lru.Cache // revision → []schedule.Workload
-	// reserved counts, by cluster UID, the rows that steps under way are about to write
-	// there and that no table shows yet, less those that they take out.
+	pods     *lru.Cache // revision → int64, schedule.FixedPods
+	// reserved counts, by cluster UID, the pods of rows that steps under way are about to
+	// write there and that no table shows yet, less those of rows that they take out.
 	reserved map[string]int64
-	movable  map[string]struct{} // Bundles that have a standing
-	kinds    *lru.Cache          // revision → []string, the kinds that it asks clusters for
-	filters  *lru.Cache          // hash of terms → compiled
+	movable  movables
+	kinds    *lru.Cache // revision → []string, the kinds that it asks clusters for
+	filters  *lru.Cache // hash of terms → compiled
 	// failing Bundles are to go back to an earlier group; well are the clusters in touch,
 	// as last compared.
 	failing map[string]struct{}
@@ -54,11 +52,8 @@ type entry struct {
 	// complete: every cluster that fits has a row, but for those touched since. Never
 	// where the placement chooses among them: then each step looks at all that fit, and
 	// hungry tells whether one more that comes to fit could be chosen.
-	complete bool
-	hungry   bool
-	// standing of a Bundle that may move when scores change; its namespace and the kind of
-	// its source say who rates clusters for it.
-	standing          *schedule.Standing
+	complete          bool
+	hungry            bool
 	namespace, source string
 	// reserve of the last decision over all of the fleet, if it chose all it wanted.
 	reserve   []string
@@ -112,8 +107,8 @@ type view struct {
 	fleet []schedule.Cluster
 	// reserve, with the rows and what was touched, is all that has to be looked at for one
 	// that chooses: as long as that comes to as many as are wanted.
-	reserve []string
-	better  schedule.Better
+	reserve  []string
+	failback failback
 	// explain: a verdict on every cluster is asked for.
 	explain bool
 }
@@ -121,7 +116,7 @@ type view struct {
 func newIndex() *index {
 	return &index{
 		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
-		items: lru.New(1024), kinds: lru.New(4096), filters: lru.New(1024), reserved: map[string]int64{}, movable: map[string]struct{}{},
+		items: lru.New(1024), pods: lru.New(4096), kinds: lru.New(4096), filters: lru.New(1024), reserved: map[string]int64{}, movable: newMovables(),
 		failing: map[string]struct{}{}, well: map[string]bool{},
 	}
 }
@@ -132,17 +127,21 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(b.Ref.UID)
-	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !sameTerms(e.terms, terms) {
+	if first := e.filter == nil; first || e.whenUnfit != b.Spec.WhenUnfit || !sameTerms(e.terms, terms) {
 		x.mu.Unlock()
 		c := x.compile(terms)
 		x.mu.Lock()
 		e = x.entry(b.Ref.UID)
 		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, c.placement
 		e.filter, e.complete, e.whole, e.reserve = c.filter, false, true, nil
-		x.noteFailback(e, failback{})
+		is := failback{}
+		if first {
+			is = restored(b)
+		}
+		x.noteFailback(e, is)
 	}
 	v := view{
-		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete, better: e.failback.better,
+		uid: b.Ref.UID, filter: e.filter, placement: e.hash, complete: e.complete, failback: e.failback,
 		touched: make(map[string]bool, len(e.touched)), change: e.change, asked: e.asked,
 		part: e.complete && !e.whole && (e.due.IsZero() || now.Before(e.due)),
 	}
@@ -403,7 +402,7 @@ func (x *index) forget(uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.entries, uid)
-	delete(x.movable, uid)
+	x.movable.forget(uid)
 	delete(x.failing, uid)
 }
 
@@ -426,6 +425,19 @@ func (x *index) gone(name string) (was schedule.Cluster, known bool) {
 	return was, known
 }
 
+// fixedPods of a revision, counted once.
+func (x *index) fixedPods(revision string, content *atoll.Content) int64 {
+	if content == nil {
+		return 0
+	}
+	if n, ok := x.pods.Get(revision); ok {
+		return n.(int64)
+	}
+	n := schedule.FixedPods(content)
+	x.pods.Add(revision, n)
+	return n
+}
+
 // workloads of a revision, read once.
 func (x *index) workloads(revision string, content *atoll.Content) ([]schedule.Workload, error) {
 	if content == nil {
@@ -439,158 +451,4 @@ func (x *index) workloads(revision string, content *atoll.Content) ([]schedule.W
 		x.items.Add(revision, w)
 	}
 	return w, err
-}
-
-func (r *Reconciler) workClusters(ctx context.Context, q workqueue.TypedInterface[string]) {
-	for {
-		name, shutdown := q.Get()
-		if shutdown {
-			return
-		}
-		r.compare(ctx, name)
-		q.Done(name)
-	}
-}
-
-// compare a cluster with what it was, and look at the Bundles in which that makes
-// a difference.
-func (r *Reconciler) compare(ctx context.Context, name string) {
-	c, ok := r.Clusters.Get(name)
-	if !ok {
-		r.rooms.forget(name)
-		if was, known := r.index.gone(name); known {
-			r.touchAll(r.index.underWay(), name)
-			r.touchRows(was.UID, name)
-		}
-		return
-	}
-	r.roomChanged(c)
-	is := r.Views.Of(c)
-	was, known := r.index.seen(is)
-	if !known {
-		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
-	}
-	r.reachable(is)
-	r.failback(is)
-	if known && same(was, is) {
-		if !slices.Equal(was.Resources, is.Resources) {
-			r.rescore(is)
-		}
-		return
-	}
-	r.rescore(is)
-	r.touchAll(r.index.underWay(), name)
-	if known && was.UID != is.UID {
-		r.touchRows(was.UID, name)
-	}
-	r.touchAll(r.differs(was, is), name)
-	if known && !reflect.DeepEqual(was.ClusterView, is.ClusterView) {
-		r.revary(ctx, is)
-	}
-}
-
-// same tells whether two states of a cluster are the same to every placement: what only
-// scores look at is read when somebody chooses, and is no reason to choose again.
-func same(was, is schedule.Cluster) bool {
-	was.Resources, is.Resources = nil, nil
-	return reflect.DeepEqual(was, is)
-}
-
-func (r *Reconciler) touchAll(uids []string, cluster string) {
-	for _, uid := range uids {
-		r.touched(uid, cluster)
-	}
-}
-
-// touched: the cluster's part in the Bundle may have changed.
-func (r *Reconciler) touched(uid, cluster string) {
-	r.add(uid, priorityUser, r.index.touch(uid, cluster))
-}
-
-func (r *Reconciler) touchRows(clusterUID, name string) {
-	for _, row := range r.Rows.OfCluster(clusterUID) {
-		r.touched(row.Bundle.UID, name)
-	}
-}
-
-// reachable: a stream came or went; that matters where something waits.
-func (r *Reconciler) reachable(c schedule.Cluster) {
-	for _, row := range r.Rows.OfCluster(c.UID) {
-		if after, yes := r.index.awaits(row.Bundle.UID, row.Cluster); yes {
-			r.add(row.Bundle.UID, priorityUser, after)
-		}
-	}
-}
-
-// differs lists the Bundles whose verdict on the cluster is not what it was.
-func (r *Reconciler) differs(was, is schedule.Cluster) (uids []string) {
-	held, now := map[string]bool{}, time.Now()
-	for _, uid := range []string{was.UID, is.UID} {
-		for _, row := range r.Rows.OfCluster(uid) {
-			held[row.Bundle.UID] = true
-		}
-	}
-	var holding []entry
-	r.index.mu.Lock()
-	for _, e := range r.index.entries {
-		if e.filter == nil {
-			continue
-		}
-		if held[e.uid] {
-			holding = append(holding, *e)
-		} else if e.concerns(was, is) {
-			uids = append(uids, e.uid)
-		}
-	}
-	r.index.mu.Unlock()
-	for _, e := range holding {
-		var row *atoll.RowSpec
-		if s, ok := r.Rows.Get(e.uid, is.Name); ok {
-			row = &s.Spec
-		}
-		before, after := e.verdict(was, row, now), e.verdict(is, row, now)
-		if row == nil && after.Outcome == schedule.Placed || row != nil && (before != after || e.filter.Chooses()) {
-			uids = append(uids, e.uid)
-		}
-	}
-	return uids
-}
-
-// concerns tells whether the change of a cluster without a row could give it one.
-func (e *entry) concerns(was, is schedule.Cluster) bool {
-	if e.filter.Chooses() && !e.hungry && !e.whole && !e.filter.Grouped() {
-		return false
-	}
-	if e.filter.Admits(&is) {
-		return true
-	}
-	// It counts, in the group that it was in, as one that could be chosen.
-	if !e.filter.Chooses() {
-		return false
-	}
-	return e.filter.Admits(&was)
-}
-
-// verdict on one cluster alone; comparable with others of the same time, which decides
-// on evictions.
-func (e entry) verdict(c schedule.Cluster, row *atoll.RowSpec, now time.Time) schedule.Verdict {
-	return e.filter.Judge(&c, row, e.whenUnfit, now)
-}
-
-// revary: other override rules may target the cluster now, which only matters to
-// Bundles that have rows there.
-func (r *Reconciler) revary(ctx context.Context, c schedule.Cluster) {
-	for _, row := range r.Rows.OfCluster(c.UID) {
-		target, ok := r.Revisions.Latest(row.Bundle.UID)
-		if !ok {
-			continue
-		}
-		// A content that cannot be read is the step's to complain about.
-		if content, err := r.Revisions.Content(ctx, row.Spec.Revision); err == nil && atoll.MayStay(row.Spec.Revision, target.Name, target.Spec.Base) {
-			if _, variant := render.Rules(content, c.ClusterView); variant == row.Spec.Variant {
-				continue
-			}
-		}
-		r.touched(row.Bundle.UID, c.Name)
-	}
 }

@@ -30,40 +30,60 @@ func (r *Reconciler) decide(ctx context.Context, b state.Bundle, v view) (snap s
 		if !v.filter.Chooses() {
 			return snap, func() {}, nil
 		}
-		news, lost := snap.news(), snap.lost()
-		if r.index.reserve(news, lost, snap.reserved, try == decideTries) {
-			return snap, func() { r.index.release(news, lost) }, nil
+		moves := snap.moves()
+		if r.index.reserve(moves, snap.reserved, try == decideTries) {
+			return snap, func() { r.index.release(moves) }, nil
 		}
 	}
 }
 
-// news are the UIDs of the clusters that get a row of the Bundle.
-func (s *snapshot) news() (uids []string) {
+// moves tells, by the UIDs of clusters, how many pods the decision brings there, and how
+// many it takes from those that the Bundle leaves for others that score better.
+func (s *snapshot) moves() map[string]int64 {
+	moves, each := map[string]int64{}, s.each()
 	for i := range s.in.Decision.Verdicts {
 		v := &s.in.Decision.Verdicts[i]
-		if _, has := s.in.Rows[v.Cluster]; v.Outcome == schedule.Placed && !has {
-			uids = append(uids, v.UID)
+		row, has := s.in.Rows[v.Cluster]
+		better := v.Filter == schedule.FilterRebalance || v.Filter == schedule.FilterMove
+		switch {
+		case v.Outcome == schedule.Placed && !has:
+			moves[v.UID] += each
+		case v.Outcome == schedule.Leaves && better && has && row.Spec.Phase == atoll.RowActive:
+			moves[v.UID] -= max(row.Spec.Pods, 1)
 		}
 	}
-	return uids
+	return moves
 }
 
-// lost are the UIDs of the clusters that the Bundle leaves for others that score better.
-func (s *snapshot) lost() (uids []string) {
-	for i := range s.in.Decision.Verdicts {
-		v := &s.in.Decision.Verdicts[i]
-		if row, has := s.in.Rows[v.Cluster]; v.Outcome == schedule.Leaves && (v.Filter == schedule.FilterRebalance || v.Filter == schedule.FilterMove) &&
-			has && row.Spec.Phase == atoll.RowActive {
-			uids = append(uids, v.UID)
+// each cluster that comes gets about so many pods.
+func (s *snapshot) each() int64 {
+	shared := int64(0)
+	for _, w := range s.in.Decision.Workloads() {
+		shared += w.Replicas / int64(max(s.placed(), 1))
+	}
+	return max(s.pods+shared, 1)
+}
+
+// weigh the rows that change by the pods that they ask for.
+func (s *snapshot) weigh(changes map[string]*atoll.RowSpec) {
+	for _, spec := range changes {
+		if spec == nil || spec.Phase != atoll.RowActive {
+			continue
+		}
+		spec.Pods = s.pods
+		for _, n := range spec.Assigned {
+			spec.Pods += max(n, 0)
+		}
+		if spec.Pods <= 1 {
+			spec.Pods = 0 // which stands for 1
 		}
 	}
-	return uids
 }
 
-// loads tells of clusters how many Bundles they have, are about to get, and are about not
-// to have, by steps that have reserved that.
+// loads tells of clusters how many pods they were assigned, and are about to be, or about
+// not to be any more, by steps that have reserved that.
 func (r *Reconciler) loads(reserved map[string]int64) func(c *schedule.Cluster) int64 {
-	return func(c *schedule.Cluster) int64 { return int64(r.Rows.CountOf(c.UID)) + reserved[c.UID] }
+	return func(c *schedule.Cluster) int64 { return r.Rows.PodsOf(c.UID) + reserved[c.UID] }
 }
 
 // reservations as they are now.
@@ -73,33 +93,34 @@ func (x *index) reservations() map[string]int64 {
 	return maps.Clone(x.reserved)
 }
 
-// reserve a row in each of the clusters that are new, and one less in each that is lost,
-// unless others did so to one of them since it was seen; anyway does it all the same.
-func (x *index) reserve(news, lost []string, seen map[string]int64, anyway bool) bool {
+// reserve what moves, unless others did so in one of the clusters, the same way, since it
+// was seen; anyway does it all the same.
+func (x *index) reserve(moves, seen map[string]int64, anyway bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !anyway && (slices.ContainsFunc(news, func(uid string) bool { return x.reserved[uid] > seen[uid] }) ||
-		slices.ContainsFunc(lost, func(uid string) bool { return x.reserved[uid] < seen[uid] })) {
-		return false
+	for uid, by := range moves {
+		if others := x.reserved[uid] - seen[uid]; !anyway && (others > 0 && by > 0 || others < 0 && by < 0) {
+			return false
+		}
 	}
-	x.reserveBy(news, 1)
-	x.reserveBy(lost, -1)
+	for uid, by := range moves {
+		x.shift(uid, by)
+	}
 	return true
 }
 
-func (x *index) release(news, lost []string) {
+func (x *index) release(moves map[string]int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.reserveBy(news, -1)
-	x.reserveBy(lost, 1)
+	for uid, by := range moves {
+		x.shift(uid, -by)
+	}
 }
 
-// reserveBy so much in each of the clusters. The caller holds the lock.
-func (x *index) reserveBy(uids []string, by int64) {
-	for _, uid := range uids {
-		if x.reserved[uid] += by; x.reserved[uid] == 0 {
-			delete(x.reserved, uid)
-		}
+// shift what is reserved in a cluster. The caller holds the lock.
+func (x *index) shift(uid string, by int64) {
+	if x.reserved[uid] += by; x.reserved[uid] == 0 {
+		delete(x.reserved, uid)
 	}
 }
 
@@ -135,41 +156,6 @@ func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.
 	}
 }
 
-// rescore looks at the Bundles that may move now that a cluster scores otherwise.
-func (r *Reconciler) rescore(c schedule.Cluster) {
-	loads := r.loads(r.index.reservations())
-	for _, e := range r.index.movables() {
-		row, has := r.Rows.Get(e.uid, c.Name)
-		holds := has && row.Spec.UID == c.UID
-		if (holds || e.filter.Admits(&c)) && e.filter.Moves(&c, holds, &schedule.Input{Load: loads, Rated: r.rated(e.namespace, e.source)}, e.standing) {
-			r.touched(e.uid, c.Name)
-		}
-	}
-}
-
-// movables are the Bundles that may move when scores change.
-func (x *index) movables() []entry {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	out := make([]entry, 0, len(x.movable))
-	for uid := range x.movable {
-		if e := x.entries[uid]; e != nil {
-			out = append(out, *e)
-		}
-	}
-	return out
-}
-
-// stands notes how scores stood when the Bundle was decided. The caller holds the lock.
-func (x *index) stands(e *entry, w written) {
-	e.namespace, e.source = w.bundle.Ref.Namespace, w.bundle.Spec.Source.Kind
-	if e.standing = w.standing; e.standing != nil {
-		x.movable[e.uid] = struct{}{}
-	} else {
-		delete(x.movable, e.uid)
-	}
-}
-
 // Scores is the table of ClusterScores.
 type Scores interface {
 	Of(namespace, cluster, measure string, now time.Time) (value int64, rated bool)
@@ -199,11 +185,7 @@ func (r *Reconciler) rated(namespace, source string) func(c *schedule.Cluster, m
 }
 
 // ratedAnew: a cluster is rated otherwise; that matters to who may move.
-func (r *Reconciler) ratedAnew(cluster string) {
-	if cs := r.index.clusters([]string{cluster}); len(cs) == 1 {
-		r.rescore(cs[0])
-	}
-}
+func (r *Reconciler) ratedAnew(cluster string) { r.scored(cluster) }
 
 // reserveAge is how long a reserve holds: scores move on, and what comes is to be the best
 // of a time that is not long ago.
@@ -240,4 +222,5 @@ func (r *Reconciler) Feed(in *schedule.Input, namespace string) {
 	var b state.Bundle
 	b.Ref.Namespace = namespace
 	in.Load, in.Near, in.Rated = r.loads(r.index.reservations()), r.near(b), r.rated(namespace, source)
+	in.Healthy = r.healthy
 }

@@ -126,10 +126,11 @@ func (m memRows) OfCluster(uid string) (out []state.Row) {
 	return out
 }
 
-func (m memRows) CountOf(uid string) (n int) {
+// PodsOf the rows that are to stay in a cluster.
+func (m memRows) PodsOf(uid string) (n int64) {
 	for _, r := range m.OfCluster(uid) {
 		if r.Spec.Phase == atoll.RowActive {
-			n++
+			n += max(r.Spec.Pods, 1)
 		}
 	}
 	return n

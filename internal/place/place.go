@@ -24,9 +24,11 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
@@ -50,8 +52,8 @@ type Rows interface {
 	Get(bundleUID, cluster string) (state.Row, bool)
 	OfBundle(uid string) []state.Row
 	OfCluster(clusterUID string) []state.Row
-	// CountOf the rows that are to stay in a cluster.
-	CountOf(clusterUID string) int
+	// PodsOf the rows that are to stay in a cluster.
+	PodsOf(clusterUID string) int64
 	WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []state.Row, changes map[string]*atoll.RowSpec) error
 	// SubscribeOrders to rows that changed, and to those of them that are ordered anew,
 	// came or went.
@@ -91,7 +93,7 @@ type Events interface {
 	Warn(bundle enginev1.BundleRef, reason, message string)
 }
 
-// Config of a Reconciler. All but Sets, Views, Scores, Workers, Events and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Scores, Say, Workers, Events and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -105,6 +107,9 @@ type Config struct {
 	Views Views
 	// Scores that people and add-ons give clusters; nil: none.
 	Scores Scores
+	// Say writes a condition of a Bundle where it is news; nil: nothing is said, and hold
+	// times of failback begin anew when the hub starts again.
+	Say func(ctx context.Context, b state.Bundle, c metav1.Condition) error
 	// Events; nil: nobody is told.
 	Events Events
 	// Log; nil: slog's default.
@@ -119,6 +124,8 @@ type Reconciler struct {
 	Config
 	index *index
 	rooms *rooms
+	// begun is when Run was called, in Unix nanoseconds; 0 before.
+	begun atomic.Int64
 
 	ledgerMu sync.Mutex
 	ledger   rollout.Ledger
@@ -126,6 +133,7 @@ type Reconciler struct {
 	mu       sync.Mutex
 	bundles  priorityqueue.PriorityQueue[string] // nil before Run
 	clusters workqueue.TypedInterface[string]
+	scores   workqueue.TypedDelayingInterface[string]
 }
 
 // New makes a Reconciler and subscribes it to the tables.
@@ -165,36 +173,40 @@ const (
 
 // Run until ctx ends. It is called once, when the tables are synced.
 func (r *Reconciler) Run(ctx context.Context) error {
+	r.begun.Store(time.Now().UnixNano())
 	r.restore()
 	r.restoreRooms(ctx)
-	bundles, clusters := r.open()
+	bundles, clusters, scores := r.open()
 	r.later(r.Bundles.List())
 	var done sync.WaitGroup
 	for range r.Workers {
 		done.Go(func() { r.workBundles(ctx, bundles) })
 	}
 	done.Go(func() { r.workClusters(ctx, clusters) })
+	done.Go(func() { r.workScores(ctx, scores) })
 	<-ctx.Done()
 	bundles.ShutDown()
 	clusters.ShutDown()
+	scores.ShutDown()
 	done.Wait()
 	return nil
 }
 
 // open the queues. The clusters as they are now are what later changes are
 // compared with.
-func (r *Reconciler) open() (priorityqueue.PriorityQueue[string], workqueue.TypedInterface[string]) {
+func (r *Reconciler) open() (priorityqueue.PriorityQueue[string], workqueue.TypedInterface[string], workqueue.TypedDelayingInterface[string]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.bundles = priorityqueue.New("place", func(o *priorityqueue.Opts[string]) {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, time.Minute)
 	})
 	r.clusters = workqueue.NewTyped[string]()
+	r.scores = workqueue.NewTypedDelayingQueue[string]()
 	for _, c := range r.Clusters.List() {
 		r.index.seen(r.Views.Of(c))
 		r.rooms.report(c, r.Rows, time.Now())
 	}
-	return r.bundles, r.clusters
+	return r.bundles, r.clusters, r.scores
 }
 
 // restore what removals of the last minutes can still be told from the rows.
@@ -254,6 +266,7 @@ func (r *Reconciler) bundleChanged(uid string) {
 // when a row is taken away, by whomever. A report that nothing waits for is not read.
 func (r *Reconciler) rowsChanged(uid string, clusters, ordered []string) {
 	for _, c := range ordered {
+		r.scored(c) // by how much it has
 		row, ok := r.Rows.Get(uid, c)
 		switch {
 		case !ok:
@@ -312,7 +325,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	if !ok {
 		// A Bundle goes after its rows. Rows without one are left alone.
 		r.index.forget(uid)
-		r.rooms.lacks(uid, false)
+		r.rooms.lacks(uid, false, false)
 		return nil
 	}
 	if _, cut := r.Revisions.Latest(uid); !cut && !r.deleting(b) && len(r.Rows.OfBundle(uid)) == 0 {
@@ -351,14 +364,14 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	d := snap.in.Decision
 	w := written{
 		out: out, rows: snap.rowsAfter(out), placed: snap.placed(), could: snap.in.Revision != "" && !snap.in.Holding,
-		hungry: d.Hungry, standing: d.Standing, bundle: b, reserve: d.Reserve, failback: failbackOf(d),
+		hungry: d.Hungry, standing: d.Standing, bundle: b, reserve: d.Reserve, failback: failbackOf(d, view.failback),
 	}
 	if after, again := r.index.done(view, w); again {
 		r.add(uid, priorityUser, after)
 	}
 	r.at(uid, out.RequeueAt)
 	r.at(uid, d.LookAt)
-	return nil
+	return r.sayGroup(ctx, b, d)
 }
 
 // part of the rows is looked at, where the others cannot have changed; not done where
@@ -410,6 +423,7 @@ func (r *Reconciler) advance(s *snapshot) (out rollout.Output, settle func(writt
 	s.in.RecentDeletes, s.in.RecentOuts = r.ledger.Deletes(ns, s.in.Now), r.ledger.Outs(uid, s.in.Now)
 	s.in.Decision, s.promised = r.withRoom(s.in.Decision, s.in.Now)
 	out = rollout.Advance(s.in)
+	s.weigh(out.Changes)
 	back := r.rooms.promise(&s.in, out.Changes)
 	r.ledger.Delete(ns, s.in.Now, out.Deletes)
 	r.ledger.Out(uid, s.in.Now, out.Outs)

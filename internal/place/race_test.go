@@ -51,10 +51,11 @@ func TestAChangeDuringAStepIsNotLost(t *testing.T) {
 				m.cluster("a", nil)
 				m.cluster("b", nil)
 				r := New(m.config())
-				bundles, clusters := r.open()
+				bundles, clusters, scores := r.open()
 				defer time.Sleep(time.Minute) // queues end their goroutines a moment after they are shut down
 				defer bundles.ShutDown()
 				defer clusters.ShutDown()
+				defer scores.ShutDown()
 				step := func() {
 					if err := r.reconcile(t.Context(), "web"); err != nil {
 						t.Fatal(err)

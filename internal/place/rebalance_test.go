@@ -231,7 +231,7 @@ func TestRebalanceOfManyEvensOut(t *testing.T) {
 			m.settle(s.Bundle.Ref.UID)
 		}
 		// Steps that are taken at the same time may see the same.
-		if a, b := (memRows{m}).CountOf("uid-a"), (memRows{m}).CountOf("uid-b"); a+b != all || b < all/2-3 || b > all/2+3 {
+		if a, b := (memRows{m}).PodsOf("uid-a"), (memRows{m}).PodsOf("uid-b"); a+b != all || b < all/2-3 || b > all/2+3 {
 			t.Errorf("a has %d, b has %d", a, b)
 		}
 	})

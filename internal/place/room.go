@@ -2,6 +2,7 @@ package place
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +33,8 @@ const (
 type rooms struct {
 	mu      sync.Mutex
 	members map[string]*memberRoom // by cluster name
-	// short Bundles: not all of their replicas had room.
+	// short Bundles: not all of their replicas had room in the group that they are in
+	// (true), or in one that comes before (false).
 	short map[string]bool
 }
 
@@ -255,24 +257,21 @@ func (x *rooms) add(p *promise) {
 	}
 }
 
-// lacks notes whether a Bundle waits for room.
-func (x *rooms) lacks(uid string, short bool) {
+// lacks notes whether a Bundle waits for room, where it is or in an earlier group.
+func (x *rooms) lacks(uid string, here, earlier bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if short {
-		x.short[uid] = true
+	if here || earlier {
+		x.short[uid] = here
 	} else {
 		delete(x.short, uid)
 	}
 }
 
-func (x *rooms) lacking() (uids []string) {
+func (x *rooms) lacking() map[string]bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for uid := range x.short {
-		uids = append(uids, uid)
-	}
-	return uids
+	return maps.Clone(x.short)
 }
 
 // roomChanged looks at the Bundles that wait for room where the cluster reports more of
@@ -281,8 +280,10 @@ func (r *Reconciler) roomChanged(c *v1alpha1.Cluster) {
 	if !r.rooms.report(c, r.Rows, time.Now()) {
 		return
 	}
-	for _, uid := range r.rooms.lacking() {
-		if _, ok := r.Rows.Get(uid, c.Name); ok {
+	is := r.Views.Of(c)
+	for uid, here := range r.rooms.lacking() {
+		_, holds := r.Rows.Get(uid, c.Name)
+		if here && holds || r.index.awaitsRoomIn(uid, &is) {
 			r.index.whole(uid)
 			r.add(uid, priorityUser, moreRoom)
 		}
@@ -302,7 +303,7 @@ func (r *Reconciler) withRoom(d schedule.Decision, now time.Time) (out schedule.
 // a cluster reports it, and when promises settle.
 func (r *Reconciler) waitForRoom(s snapshot, out rollout.Output) {
 	short := s.in.Decision.UsesRoom() && len(out.Short) > 0
-	r.rooms.lacks(s.bundle.Ref.UID, short)
+	r.rooms.lacks(s.bundle.Ref.UID, short, s.in.Decision.EarlierFull)
 	if short && s.promised {
 		r.add(s.bundle.Ref.UID, priorityUser, promiseSettles)
 	}

@@ -396,7 +396,7 @@ func sameWork(a, b atoll.RowSpec) bool {
 // sameNotes tells whether rows of the same work also remember the same.
 func sameNotes(a, b atoll.RowSpec) bool {
 	return a.Reason == b.Reason && a.Since == b.Since && a.Placement == b.Placement &&
-		a.Grown == b.Grown && a.Moving == b.Moving && slices.Equal(a.Home, b.Home) && slices.Equal(a.NotHere, b.NotHere) &&
+		a.Grown == b.Grown && a.Moving == b.Moving && a.Pods == b.Pods && slices.Equal(a.Home, b.Home) && slices.Equal(a.NotHere, b.NotHere) &&
 		maps.Equal(a.Due, b.Due) && a.Recall.Equal(b.Recall)
 }
 

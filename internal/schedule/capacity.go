@@ -35,8 +35,12 @@ func (p *pool) roomier(first []int32, short []int) ([]int32, []int) {
 			room[i] = min(max(n, 0), need)
 		}
 	}
+	weighed := false
 	defer func() {
 		for i := range p.options {
+			if weighed && !p.in.Terse {
+				p.weighed = append(p.weighed, p.options[i].score)
+			}
 			p.options[i].score = scores[i]
 		}
 	}()
@@ -48,6 +52,7 @@ func (p *pool) roomier(first []int32, short []int) ([]int32, []int) {
 		return sum == need
 	}
 	for step := 0; !enough(first); step++ {
+		weighed = true
 		for i := range p.options {
 			hi, lo := bits.Mul64(uint64(room[i]), fullScore)
 			part, _ := bits.Div64(hi, lo, uint64(need)) // of all that is needed

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,27 @@ type Better struct {
 	Group string
 	// Since when, as far as the caller remembers, a healthy cluster of it fits.
 	Since time.Time
+}
+
+const betterWords, betterSince = "group ", " could be used since "
+
+// String of it, which ParseBetter reads again; empty where there is none.
+func (b Better) String() string {
+	if b.Group == "" {
+		return ""
+	}
+	return betterWords + b.Group + betterSince + b.Since.UTC().Format(time.RFC3339Nano)
+}
+
+// ParseBetter reads what a text says at its begin; none where it says nothing of it.
+func ParseBetter(text string) Better {
+	text, _, _ = strings.Cut(text, "; ")
+	group, since, ok := strings.Cut(strings.TrimPrefix(text, betterWords), betterSince)
+	at, err := time.Parse(time.RFC3339Nano, since)
+	if !ok || err != nil {
+		return Better{}
+	}
+	return Better{Group: group, Since: at}
 }
 
 // Grouped tells whether the placement has clusterAffinities and the Filter is not one of
@@ -80,38 +102,125 @@ type pick struct {
 	// better group that will be used at some time.
 	better Better
 	at     time.Time
-	// waits: an earlier group would be used, were it well.
-	waits bool
-	// last group that is tried where nothing fits in this one.
-	last int
-	// back: a rebalance goes back to an earlier group than the one that is in use, which
-	// is the last.
+	// full: an earlier group would be better, had it room for all replicas.
+	full bool
+	// back: a rebalance goes back to an earlier group than the last, which is the one that
+	// is in use.
 	back bool
+	last int
 }
 
-// decideGroups decides by the group that is in use, or else by the first that can be.
-func (f *Filter) decideGroups(in Input) Decision {
-	p := f.pick(&in)
-	used := p.group
-	d := f.fallbacks[used].decide(in)
-	for next := used + 1; d.NoFit && !p.held && next <= p.last; next++ {
-		// What runs stays in its group where no earlier one can be had after all.
-		if other := f.fallbacks[next].decide(in); !other.NoFit || p.back && next == p.last {
-			d, used = other, next
-			break
-		}
+// trials of the groups of one placement, each decided on once.
+type trials struct {
+	f    *Filter
+	in   *Input
+	done []*trial
+}
+
+// trial is what comes of a Bundle in a group.
+type trial struct {
+	d Decision
+	// needs so many replicas room, and room is what is known of; short: it is less, and
+	// known of all clusters. Needs is 0 where the division does not go by room.
+	needs, room int64
+	short       bool
+}
+
+func (t *trials) of(g int) *trial {
+	if t.done[g] == nil {
+		one := &trial{d: t.f.fallbacks[g].decide(*t.in)}
+		one.measure(t.in)
+		t.done[g] = one
 	}
-	d.Group, d.Better, d.BetterAt, d.FailsBack = f.fallbacks[used].term, p.better, p.at, p.waits
+	return t.done[g]
+}
+
+// usable group: clusters of it can be chosen, and they have room for all replicas.
+func (t *trial) usable() bool { return !t.d.NoFit && !t.short }
+
+// measure the room of the clusters that would hold the Bundle. One of which nobody knows
+// takes what the others have no room for, so that nothing is short.
+func (t *trial) measure(in *Input) {
+	if in.Fits == nil || methodOf(in.Placement.ReplicaScheduling) == ByWeight {
+		return
+	}
+	if t.needs = demand(in.Workloads); t.needs == 0 {
+		return
+	}
+	byName := make(map[string]*Cluster, len(in.Clusters))
+	for i := range in.Clusters {
+		byName[in.Clusters[i].Name] = &in.Clusters[i]
+	}
+	t.short = !t.d.NoFit
+	for i := range t.d.Verdicts {
+		v := &t.d.Verdicts[i]
+		if v.Outcome != Placed && v.Outcome != Kept || byName[v.Cluster] == nil {
+			continue
+		}
+		n, known := in.Fits(byName[v.Cluster])
+		t.short = t.short && known
+		t.room += min(max(n, 0), t.needs-t.room)
+	}
+	t.short = t.short && t.room < t.needs
+}
+
+// decideGroups decides by the group that is in use, or else by the first that can be: in
+// which clusters can be chosen, and have room for all replicas where these are divided by
+// room. Where none has the room, by the first in which clusters can be chosen.
+func (f *Filter) decideGroups(in Input) Decision {
+	t := &trials{f: f, in: &in, done: make([]*trial, len(f.fallbacks))}
+	p := f.pick(t)
+	used := p.group
+	switch {
+	case p.back:
+		used = t.firstBefore(used, p.last)
+	case !p.held:
+		used = t.first(used)
+	}
+	d := t.of(used).d
+	_, back := in.Placement.Failback.Hold()
+	d.Group, d.Better, d.BetterAt, d.FailsBack = f.fallbacks[used].term, p.better, p.at, back && used > 0
+	if d.EarlierFull = p.full; !p.held {
+		d.EarlierFull = back && slices.ContainsFunc(t.done[:used], func(t *trial) bool { return t != nil && t.short })
+	}
 	if d.LookAt.IsZero() || !p.at.IsZero() && p.at.Before(d.LookAt) {
 		d.LookAt = p.at
 	}
+	if !in.Terse {
+		d.Groups = t.groups(used, p)
+	}
 	return d
+}
+
+// first group that can be used, from one on.
+func (t *trials) first(from int) int {
+	fits := -1
+	for g := from; g < len(t.done); g++ {
+		if one := t.of(g); one.usable() {
+			return g
+		} else if fits < 0 && !one.d.NoFit {
+			fits = g
+		}
+	}
+	return max(from, fits)
+}
+
+// firstBefore gives the first group from one on that can be used, or else the last: what
+// runs stays in its group where no earlier one can be had after all.
+func (t *trials) firstBefore(from, last int) int {
+	for g := from; g < last; g++ {
+		if t.of(g).usable() {
+			return g
+		}
+	}
+	return last
 }
 
 // standing of what a Bundle has in a group.
 type standing struct{ placed, kept, leaves bool }
 
-func (f *Filter) pick(in *Input) (p pick) {
+func (f *Filter) pick(t *trials) (p pick) {
+	in := t.in
 	stands := make([]standing, len(f.fallbacks))
 	for i := range in.Clusters {
 		if row := in.row(&in.Clusters[i]); row != nil {
@@ -138,21 +247,25 @@ func (f *Filter) pick(in *Input) (p pick) {
 	p = pick{group: current, held: true}
 	hold, back := in.Placement.Failback.Hold()
 	if g, found := f.earlier(in, current); found {
-		return pick{group: g, last: current, back: true, waits: back && g > 0}
+		return pick{group: g, back: true, last: current}
 	}
-	if p.waits = back && current > 0; !p.waits {
+	if !back {
 		return p
 	}
 	for g := range current {
-		if !f.fallbacks[g].admitsHealthy(in) {
+		if !f.fallbacks[g].admitsHealthy(in) || !t.of(g).usable() {
+			p.full = p.full || t.done[g] != nil && t.done[g].short
 			continue
 		}
 		p.better = Better{Group: f.fallbacks[g].term, Since: in.Now}
 		if in.Better.Group == p.better.Group {
 			p.better.Since = in.Better.Since
 		}
-		if p.at = p.better.Since.Add(hold); !in.Now.Before(p.at) {
-			p = pick{group: g, last: len(f.fallbacks) - 1, better: p.better, waits: g > 0}
+		if p.at = p.better.Since.Add(hold); p.at.Before(in.NotBackBefore) {
+			p.at = in.NotBackBefore
+		}
+		if !in.Now.Before(p.at) {
+			p = pick{group: g, better: p.better}
 		}
 		break
 	}

@@ -24,7 +24,7 @@ type Input struct {
 	Clusters []Cluster
 	// Elsewhere counts clusters that are not listed, and that fit and hold a row.
 	Elsewhere int
-	// Load tells how many other Bundles a cluster has, for the score Balance; nil: none.
+	// Load tells how many pods a cluster was assigned, for the score Balance; nil: none.
 	// It answers the same while Schedule runs.
 	Load func(c *Cluster) int64 `json:"-"`
 	// Near gives, for the scores Affinity and AntiAffinity, the clusters of each of the
@@ -32,7 +32,8 @@ type Input struct {
 	Near func(*v1alpha1.NearBundles) [][]atoll.ClusterView `json:"-"`
 	// Fits tells how many replicas of the workloads a cluster has room for, those that it
 	// runs of them included; false: nobody knows. Asked where replicas are divided by room
-	// and not all that fit are chosen; nil: nobody knows of any.
+	// and not all that fit are chosen, or there are groups to fall back to; nil: nobody
+	// knows of any.
 	Fits func(c *Cluster) (replicas int64, known bool) `json:"-"`
 	// Rated gives, for the score ClusterScore, how the cluster is rated by a measure, from
 	// 0 to 1000; nil: 0.
@@ -46,8 +47,10 @@ type Input struct {
 	Handed map[string]map[string]int64
 	// Rows by cluster name.
 	Rows map[string]atoll.RowSpec
-	// Better is what the last decision said of it.
-	Better Better
+	// Better is what the last decision said of it. NotBackBefore is when an earlier group
+	// may be used again, however long it was well; zero: at any time.
+	Better        Better
+	NotBackBefore time.Time
 	// Healthy tells of a cluster that fits whether it is in touch, for failback; nil:
 	// all are. It answers the same while Schedule runs.
 	Healthy func(c *Cluster) bool `json:"-"`
@@ -104,8 +107,10 @@ type Verdict struct {
 	// Anew: the row goes through a rebalance by this decision, so that its share is
 	// divided from scratch.
 	Anew bool
-	// Score of a newcomer among which was chosen, of 1,000,000.
-	Score int64
+	// Score among the clusters that were chosen from, of 1,000,000, and what it is made of,
+	// which a Terse decision does not say; both are empty where all that fit are taken.
+	Score  int64
+	Rating *Rating
 }
 
 // Decision about a Bundle. Read-only.
@@ -139,6 +144,13 @@ type Decision struct {
 	Better    Better
 	BetterAt  time.Time
 	FailsBack bool
+	// EarlierFull: one that comes before fits, and has not room for all replicas.
+	EarlierFull bool
+	// Choice tells how was chosen among the clusters that fit, and Groups of each of the
+	// clusterAffinities why it is in use or not; nil where there are none, and in a Terse
+	// decision.
+	Choice *Choice
+	Groups []AffinityGroup
 
 	seed       string
 	scheduling v1alpha1.ReplicaScheduling

@@ -54,7 +54,7 @@ func (c *Cluster) amount(name corev1.ResourceName) (Amount, bool) {
 type scorer struct {
 	parts  []scorePart
 	weight int64
-	load   bool // asks how many Bundles a cluster has
+	load   bool // asks how many pods a cluster was assigned
 }
 
 type scorePart struct {
@@ -90,7 +90,7 @@ func compileScores(list []v1alpha1.Score) scorer {
 
 // facts about a cluster that are no part of it.
 type facts struct {
-	load  int64 // Bundles that it has
+	load  int64 // pods that it was assigned
 	holds bool  // this Bundle runs there
 	avoid int   // PreferNoSchedule taints that are not tolerated
 	rated func(c *Cluster, measure string) int64
@@ -107,32 +107,36 @@ const avoidance = fullScore / 5
 func (s *scorer) score(c *Cluster, f facts) int64 {
 	sum := int64(0)
 	for i := range s.parts {
-		p, points := &s.parts[i], int64(0)
-		switch p.name {
-		case v1alpha1.ScoreBalance:
-			points = balance(c, f.load)
-		case v1alpha1.ScoreSteady:
-			if f.holds {
-				points = fullScore
-			}
-		case v1alpha1.ScoreResourceAvailable:
-			points = p.available(c)
-		case v1alpha1.ScoreProperty:
-			points = p.number(c)
-		case v1alpha1.ScoreCluster:
-			if f.rated != nil {
-				points = min(max(f.rated(c, p.measure), 0), 1000) * (fullScore / 1000)
-			}
-		case v1alpha1.ScoreAffinity, v1alpha1.ScoreAntiAffinity:
-			if f.near == nil {
-				points = f.anywhere
-			} else if points = f.near[i].share(c); p.name == v1alpha1.ScoreAntiAffinity {
-				points = fullScore - points
-			}
-		}
-		sum += p.weight * points
+		sum += s.parts[i].weight * s.part(i, c, &f)
 	}
 	return sum/s.weight - avoidance*int64(f.avoid)
+}
+
+// part of the scores that a cluster has, of fullScore.
+func (s *scorer) part(i int, c *Cluster, f *facts) (points int64) {
+	switch p := &s.parts[i]; p.name {
+	case v1alpha1.ScoreBalance:
+		points = balance(c, f.load)
+	case v1alpha1.ScoreSteady:
+		if f.holds {
+			points = fullScore
+		}
+	case v1alpha1.ScoreResourceAvailable:
+		points = p.available(c)
+	case v1alpha1.ScoreProperty:
+		points = p.number(c)
+	case v1alpha1.ScoreCluster:
+		if f.rated != nil {
+			points = min(max(f.rated(c, p.measure), 0), 1000) * (fullScore / 1000)
+		}
+	case v1alpha1.ScoreAffinity, v1alpha1.ScoreAntiAffinity:
+		if f.near == nil {
+			points = f.anywhere
+		} else if points = f.near[i].share(c); p.name == v1alpha1.ScoreAntiAffinity {
+			points = fullScore - points
+		}
+	}
+	return points
 }
 
 // neighbours of a Bundle: how many other ones are in each group of clusters.
@@ -196,13 +200,18 @@ func (p *scorePart) number(c *Cluster) int64 {
 // defaultPods is what an ordinary node holds.
 const defaultPods = 110
 
-// balance is 1 for a cluster without Bundles, and 1/2 where there are as many as it can
-// hold pods.
-func balance(c *Cluster, load int64) int64 {
-	size := int64(defaultPods)
+// podsOf a cluster that its ready nodes can hold, or as many as one ordinary node.
+func podsOf(c *Cluster) int64 {
 	if pods, ok := c.amount(corev1.ResourcePods); ok && pods.Total >= 1000 {
-		size = pods.Total / 1000
+		return pods.Total / 1000
 	}
+	return defaultPods
+}
+
+// balance is 1 for a cluster that was assigned nothing, and 1/2 where it was as many pods
+// as it can hold.
+func balance(c *Cluster, load int64) int64 {
+	size := podsOf(c)
 	return int64(fullScore * (float64(size) / float64(size+max(0, load))))
 }
 

@@ -81,6 +81,12 @@ type pool struct {
 	solver *solver
 	// fresh: what runs the Bundle is chosen from scratch.
 	fresh bool
+	// Where the decision is to be explained: the facts by which the options were scored.
+	facts []facts
+	// rules are the numbers of the constraints that the problem's rules are.
+	rules []int
+	// weighed scores, where room counted beside the scores; nil: it did not.
+	weighed []int64
 }
 
 // usualGroups of a constraint: there is room for so many at once.
@@ -196,6 +202,9 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 func (p *pool) add(c *Cluster, o option, about facts) {
 	o.score, o.rank = p.scorer.score(c, about), mix(p.base^hash64(c.Name))
 	p.options = append(p.options, o)
+	if !p.in.Terse {
+		p.facts = append(p.facts, about)
+	}
 	for i := range p.spread {
 		s, id := &p.spread[i], noGroup
 		if name := groupOf(s, c); name != "" && s.SpreadByField != v1alpha1.SpreadByCluster {
@@ -225,7 +234,6 @@ func (p *pool) choose() picked {
 	if p.max > 0 {
 		prob.most = p.max
 	}
-	var of []int // constraints of the rules
 	for i := range p.spread {
 		s := &p.spread[i]
 		soft := s.WhenUnsatisfiable == v1alpha1.ScheduleAnyway
@@ -238,7 +246,7 @@ func (p *pool) choose() picked {
 			}
 			continue
 		}
-		of = append(of, i)
+		p.rules = append(p.rules, i)
 		prob.rules = append(prob.rules, rule{
 			min: max(1, int(s.MinGroups)), max: int(s.MaxGroups), skew: int(s.MaxSkew), soft: soft,
 			groups: len(p.names[i]), of: p.groups[i],
@@ -248,9 +256,9 @@ func (p *pool) choose() picked {
 	options, short := p.roomier(p.prob.solve())
 	out := picked{options: options, full: len(options) >= prob.most}
 	for r, missing := range short {
-		if s := &p.spread[of[r]]; missing > 0 && len(options) > 0 {
+		if s := &p.spread[p.rules[r]]; missing > 0 && len(options) > 0 {
 			out.unmet = fmt.Sprintf("spreadConstraints[%d] asks for %d groups by %s, and the clusters that fit give %d",
-				of[r], prob.rules[r].min, what(s), prob.rules[r].min-missing)
+				p.rules[r], prob.rules[r].min, what(s), prob.rules[r].min-missing)
 			return out
 		}
 	}
@@ -286,6 +294,7 @@ func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 	if moves != nil {
 		taken[moves.to] = true
 	}
+	why := d.explain(p, got, taken)
 	for i := range p.options {
 		c := &in.Clusters[p.options[i].at]
 		if at := p.options[i].verdict; at != noVerdict {
@@ -293,6 +302,7 @@ func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 			if v.Outcome == Placed {
 				fit++
 			}
+			v.Rating = p.rating(i)
 			if v.Score = p.options[i].score; got.unmet != "" || !taken[i] {
 				row := in.Rows[c.Name]
 				v.decide(got.unmet, &row)
@@ -307,7 +317,7 @@ func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 		if !take && in.Terse {
 			continue
 		}
-		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Out, Score: p.options[i].score}
+		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Out, Score: p.options[i].score, Rating: p.rating(i)}
 		switch {
 		case take:
 			v.Outcome, v.Placement = Placed, p.filter.print
@@ -315,7 +325,7 @@ func (d *Decision) choose(p *pool, part func(*Verdict, *Cluster)) (fit int) {
 		case got.unmet != "":
 			v.Filter, v.Reason = FilterSpread, got.unmet
 		default:
-			v.Filter, v.Reason = p.notChosen(got.full, v.Score)
+			v.Filter, v.Reason = why.notChosen(int32(i))
 		}
 		d.Verdicts = append(d.Verdicts, v)
 	}
@@ -348,13 +358,6 @@ func (v *Verdict) decide(unmet string, row *atoll.RowSpec) {
 func (v *Verdict) leave(filter, word, reason string) {
 	v.Outcome, v.Filter, v.Word, v.Reason = Leaves, filter, word, reason
 	v.Weight, v.EvictAt, v.Placement, v.Group, v.Anew = 0, time.Time{}, "", "", false
-}
-
-func (p *pool) notChosen(full bool, score int64) (filter, reason string) {
-	if full && p.max > 0 {
-		return FilterMost, fmt.Sprintf("it fits, and %d others were chosen; it scores %d of 1000", p.max, toThousand(score))
-	}
-	return FilterSpread, fmt.Sprintf("it fits, and the spread leaves it out; it scores %d of 1000", toThousand(score))
 }
 
 // Points of a cluster among which was chosen, of 1000, as people see them.

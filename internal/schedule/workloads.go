@@ -28,6 +28,39 @@ type Workload struct {
 // replicas go to one cluster.
 func (w Workload) stateful() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
 
+// FixedPods that a content asks for in each cluster that has it: the replicas of its items
+// that are not divided. Of pods that nodes decide on, as a DaemonSet's, and of kinds that
+// are not Kubernetes' own, none are counted.
+func FixedPods(content *atoll.Content) (n int64) {
+	for i := range content.Items {
+		item := &content.Items[i]
+		if item.Divided {
+			continue
+		}
+		var o struct {
+			Spec struct {
+				Replicas    *int64 `json:"replicas"`
+				Parallelism *int64 `json:"parallelism"`
+			} `json:"spec"`
+		}
+		one := int64(1)
+		switch item.Key.Group + "/" + item.Key.Kind {
+		case "/Pod":
+		case "apps/Deployment", "apps/StatefulSet", "apps/ReplicaSet", "/ReplicationController", "batch/Job":
+			// What is malformed is the member's to complain about.
+			if utiljson.Unmarshal(item.Object, &o) == nil && o.Spec.Replicas != nil {
+				one = *o.Spec.Replicas
+			} else if o.Spec.Parallelism != nil {
+				one = *o.Spec.Parallelism
+			}
+		default:
+			continue
+		}
+		n += min(max(one, 0), MaxWeight)
+	}
+	return n
+}
+
 // WorkloadsOf a content, by key: the items that are marked as divided and state
 // replicas.
 func WorkloadsOf(content *atoll.Content) ([]Workload, error) {

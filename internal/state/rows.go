@@ -52,7 +52,7 @@ type bundleRows struct {
 type memberRows struct {
 	uid, name string
 	rows      []*row // by Bundle UID
-	going     int    // of them are on their way out
+	pods      int64  // that those of them ask for that are to stay
 }
 
 type rowsChanged struct {
@@ -121,12 +121,13 @@ func (t *Rows) OfCluster(uid string) []Row {
 	return out
 }
 
-// CountOf gives how many rows the cluster with that UID has that are to stay.
-func (t *Rows) CountOf(uid string) int {
+// PodsOf gives how many pods the rows of the cluster with that UID ask for, of each row that
+// is to stay 1 at least.
+func (t *Rows) PodsOf(uid string) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if m := t.byMember[uid]; m != nil {
-		return len(m.rows) - m.going
+		return m.pods
 	}
 	return 0
 }

@@ -237,10 +237,7 @@ func (t *Rows) settle(f *filling) {
 		t.remove(r)
 	}
 	for _, l := range *f.lines {
-		r := l.row
-		if l.uid == "" && !l.same && t.find(p.bundle.UID, r.cluster) == r {
-			r.member.going += going(l.spec) - going(r.spec)
-		}
+		r, had := l.row, l.row.spec
 		if r.spec, r.status = l.spec, l.status; !l.same {
 			r.hash = ""
 		}
@@ -248,6 +245,8 @@ func (t *Rows) settle(f *filling) {
 			t.add(r, r.cluster, l.uid)
 		} else if !l.same && t.find(p.bundle.UID, r.cluster) != r { // another slice has it too
 			t.add(r, r.cluster, r.member.uid)
+		} else if !l.same && had != r.spec {
+			r.member.pods += atoll.PodsOf(r.spec) - atoll.PodsOf(had)
 		}
 	}
 	if f.fresh || len(f.gone) > 0 {
@@ -314,17 +313,7 @@ func (t *Rows) add(r *row, cluster, uid string) {
 	}
 	b.rows[r.cluster] = r
 	i, _ := slices.BinarySearchFunc(m.rows, r.page.bundle.UID, byBundleUID)
-	m.rows = slices.Insert(m.rows, i, r)
-	m.going += going(r.spec)
-}
-
-// going is 1 for the line of a row that is on its way out: only those, and what is no
-// Bundle's, have a phase in it.
-func going(line string) int {
-	if strings.Contains(line, " p") {
-		return 1
-	}
-	return 0
+	m.rows, m.pods = slices.Insert(m.rows, i, r), m.pods+atoll.PodsOf(r.spec)
 }
 
 func byBundleUID(r *row, uid string) int { return strings.Compare(r.page.bundle.UID, uid) }
@@ -336,11 +325,11 @@ func (t *Rows) remove(r *row) {
 		return
 	}
 	delete(b.rows, r.cluster)
-	r.member.going -= going(r.spec)
 	i, _ := slices.BinarySearchFunc(r.member.rows, r.page.bundle.UID, byBundleUID)
 	for r.member.rows[i] != r {
 		i++
 	}
+	r.member.pods -= atoll.PodsOf(r.spec)
 	if r.member.rows = slices.Delete(r.member.rows, i, i+1); len(r.member.rows) == 0 {
 		delete(t.byMember, r.member.uid)
 	}

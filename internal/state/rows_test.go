@@ -261,12 +261,12 @@ func TestTwoLeadersWriteFromOneSnapshot(t *testing.T) {
 	}
 }
 
-// Rows on their way out are no load: a cluster is counted the rows that are to stay.
-func TestCountOfRowsThatStay(t *testing.T) {
+// Rows on their way out are no load: a cluster has the pods of the rows that are to stay.
+func TestPodsOfRowsThatStay(t *testing.T) {
 	rows, _ := newTestRows(t)
-	want := func(when, uid string, n int) {
+	want := func(when, uid string, n int64) {
 		t.Helper()
-		if got := rows.CountOf(uid); got != n {
+		if got := rows.PodsOf(uid); got != n {
 			t.Errorf("%s: %s has %d, want %d", when, uid, got, n)
 		}
 	}

@@ -44,7 +44,15 @@ func stored(t *testing.T, c client.Client) map[string]Row {
 // agree checks every way to read the table against the store.
 func agree(t *testing.T, step string, rows *Rows, want map[string]Row) {
 	t.Helper()
-	n := 0
+	n, pods := 0, map[string]int64{}
+	for _, w := range want {
+		pods[w.Spec.UID] += max(w.Spec.Pods, 1)
+	}
+	for uid, want := range pods {
+		if got := rows.PodsOf(uid); got != want {
+			t.Fatalf("%s: %s is to have %d pods, the store says %d", step, uid, got, want)
+		}
+	}
 	for _, bundle := range rows.Bundles() {
 		for _, got := range rows.OfBundle(bundle) {
 			n++
@@ -78,7 +86,7 @@ func TestTablesAgreeWithTheStore(t *testing.T) {
 		old, had := rows.Get(ref.UID, cluster)
 		spec := &atoll.RowSpec{
 			UID: fmt.Sprint("uid-of-", cluster, "-", rng.IntN(2)), Generation: int64(step), Revision: fmt.Sprintf("%s-%d-hash", ref.UID, step/7),
-			Phase: atoll.RowActive, Since: int64(step), Assigned: map[string]int64{"apps/Deployment/shop/web": int64(step)},
+			Phase: atoll.RowActive, Since: int64(step), Assigned: map[string]int64{"apps/Deployment/shop/web": int64(step)}, Pods: rng.Int64N(4) * 7,
 		}
 		var base []Row
 		if had {

@@ -103,6 +103,8 @@ type Publisher struct {
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil before Run
 	known   map[string]schedule.Cluster
 	filters map[types.NamespacedName]compiled
+	// standings of the last decisions.
+	standings map[types.NamespacedName]standing
 }
 
 // compiled filter of a Placement.
@@ -119,7 +121,7 @@ func New(cfg Config) *Publisher {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	p := &Publisher{Config: cfg, known: map[string]schedule.Cluster{}, filters: map[types.NamespacedName]compiled{}}
+	p := &Publisher{Config: cfg, known: map[string]schedule.Cluster{}, filters: map[types.NamespacedName]compiled{}, standings: map[types.NamespacedName]standing{}}
 	cfg.Placements.Subscribe(func(key types.NamespacedName) { p.look(key, 0) })
 	cfg.Decisions.Subscribe(func(key types.NamespacedName) { p.look(key, gather) })
 	cfg.Clusters.Subscribe(p.clusterChanged)
@@ -206,6 +208,9 @@ func (p *Publisher) clusterChanged(name string) {
 	}
 	p.mu.Unlock()
 	if known == ok && same(was, is) {
+		if !slices.Equal(was.Resources, is.Resources) {
+			p.rescore(&is)
+		}
 		return
 	}
 	for _, pl := range p.Placements.List() {
@@ -271,6 +276,7 @@ func (p *Publisher) publish(ctx context.Context, key types.NamespacedName) (at t
 		if !ok {
 			p.mu.Lock()
 			delete(p.filters, key)
+			delete(p.standings, key)
 			p.mu.Unlock()
 		}
 		return time.Time{}, nil
@@ -293,6 +299,7 @@ func (p *Publisher) publish(ctx context.Context, key types.NamespacedName) (at t
 			return time.Time{}, err
 		}
 	}
+	p.stands(key, d, chosen)
 	return soonest(d.EvictAt, d.LookAt), p.report(ctx, pl, len(chosen), d.NoFit)
 }
 
@@ -320,7 +327,7 @@ func (p *Publisher) choose(pl state.Placement, now []state.Decision) (map[string
 	f := p.filter(pl)
 	in := schedule.Input{
 		Bundle: string(pl.Meta.UID), Placement: pl.Spec, Filter: f, WhenUnfit: v1alpha1.UnfitRemove,
-		Terse: true, Rows: map[string]atoll.RowSpec{}, Now: time.Now(),
+		Terse: true, Rows: map[string]atoll.RowSpec{}, Now: time.Now(), Better: p.stood(pl.Key()).better,
 	}
 	for _, c := range p.Clusters.List() {
 		in.Clusters = append(in.Clusters, p.Views.Of(c))

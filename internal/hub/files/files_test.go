@@ -1,4 +1,4 @@
-package hub
+package files
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ func TestTooFewFilesAreSaid(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	err := Run(t.Context(), Options{})
+	err := Enough()
 	if err == nil || !strings.Contains(err.Error(), "may open 64 files") || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Errorf("a hub that may open 64 files says: %v", err)
 	}

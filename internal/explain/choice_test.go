@@ -1,0 +1,183 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// chosen is a Bundle whose placement chose among the clusters; nothing runs yet.
+func chosen(p v1alpha1.PlacementSpec, clusters []schedule.Cluster, change func(*schedule.Input)) Bundle {
+	in := schedule.Input{Bundle: "b", Placement: p, Clusters: clusters, Now: now}
+	if change != nil {
+		change(&in)
+	}
+	return Bundle{
+		Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}, Latest: "r", Numbers: map[string]int64{"r": 1}, Content: &atoll.Content{},
+		Spec: v1alpha1.BundleSpec{Placement: p}, Rows: map[string]rollout.Row{}, Decision: schedule.Schedule(in),
+	}
+}
+
+func whole(b Bundle) Explanation {
+	return Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web"}, Exists: true, Bundles: []Bundle{b}, Now: now})
+}
+
+func free(name, zone string, cpus int64) schedule.Cluster {
+	c := cluster(name, map[string]string{"at": zone})
+	c.Zone, c.Resources = zone, []schedule.Amount{{Name: corev1.ResourceCPU, Total: 100_000, Free: cpus * 1000}}
+	return c
+}
+
+var byCPU = []v1alpha1.Score{{Name: v1alpha1.ScoreBalance, Weight: 3}, {Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Weight: 1}}
+
+// Why this cluster and not that one: scores by part, groups of the spread, and why others
+// are left out.
+func TestChoiceIsTold(t *testing.T) {
+	clusters := []schedule.Cluster{free("a1", "a", 90), free("a2", "a", 80), free("b1", "b", 10), free("c1", "c", 70), free("off", "d", 100)}
+	clusters[3].Taints = []v1alpha1.Taint{{Key: "slow", Effect: corev1.TaintEffectPreferNoSchedule}}
+	clusters[4].Accepted = false
+	b := chosen(v1alpha1.PlacementSpec{
+		MaxClusters: 2, Scores: byCPU,
+		SpreadConstraints: []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByZone, MinGroups: 2}},
+		DecisionGroups:    []v1alpha1.DecisionGroup{{GroupName: "canary", LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"at": "b"}}}},
+	}, clusters, func(in *schedule.Input) {
+		in.Load = func(c *schedule.Cluster) int64 { return map[string]int64{"a1": 10}[c.Name] }
+	})
+	e := whole(b)
+	golden(t, "choice", e.Text(false))
+	raw, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`"choice":{"most":2,"fit":4,"chosen":2,"scores":[{"name":"Balance","weight":3},{"name":"ResourceAvailable cpu","weight":1}]`,
+		// Balance: 110 pods for 10 are 916.666; of CPU 90 of 100.
+		`"score":{"total":912.499,"parts":[{"points":916.666,"of":"10 pods assigned, 110 fit"},{"points":900,"of":"90 of 100 free"}]}`,
+		`"avoided":1`, `{"name":"d","clusters":1,"fit":0,"chosen":0,"why":"none of its clusters fits"}`, `"group":"canary"`,
+	} {
+		if !strings.Contains(string(raw), part) {
+			t.Errorf("the JSON lacks %s:\n%s", part, raw)
+		}
+	}
+}
+
+// A large fleet is told in a screen or two, which says how much more there is and how to
+// see it.
+func TestChoiceOfALargeFleetIsBounded(t *testing.T) {
+	var clusters []schedule.Cluster
+	for i := range 3000 {
+		clusters = append(clusters, free(fmt.Sprintf("c%04d", i), fmt.Sprintf("z%03d", i%300), int64(i%100)))
+	}
+	for i := range 500 {
+		c := cluster(fmt.Sprintf("x%04d", i), nil)
+		c.Accepted = false // each with its own reason
+		clusters = append(clusters, c)
+	}
+	b := chosen(v1alpha1.PlacementSpec{
+		MaxClusters: 100, Scores: byCPU, SpreadConstraints: []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByZone, MinGroups: 50}},
+	}, clusters, nil)
+	e := whole(b)
+	text := e.Text(false)
+	if lines := strings.Count(text, "\n"); lines > 250 {
+		t.Errorf("%d lines", lines)
+	}
+	for _, more := range []string{
+		"and 80 more that were chosen; --all shows them, --cluster NAME one, -o json all",
+		"and 2880 more that fit and were not; --all", "more with chosen clusters; --all", "more without; --all",
+		"and 480 clusters for 480 reasons more; --all",
+	} {
+		if !strings.Contains(text, more) {
+			t.Errorf("lacks %q:\n%s", more, text)
+		}
+	}
+	if all := e.Text(true); strings.Count(all, "c2999") == 0 || strings.Contains(all, "--all") || !strings.Contains(all, "x0499") {
+		t.Errorf("with --all something is left to a count")
+	}
+	one, _ := e.Only("c0007")
+	if text := one.Text(false); !strings.Contains(text, "c0007") || strings.Contains(text, "c0008 ") {
+		t.Errorf("of one cluster:\n%s", text)
+	}
+}
+
+// Groups of clusterAffinities say which is in use and why the others are not.
+func TestAffinityGroupsAreTold(t *testing.T) {
+	group := func(name, zone string) v1alpha1.ClusterAffinityTerm {
+		return v1alpha1.ClusterAffinityTerm{AffinityName: name, ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"at": zone}}}}
+	}
+	p := v1alpha1.PlacementSpec{
+		ClusterAffinities: []v1alpha1.ClusterAffinityTerm{group("own", "a"), group("near", "b"), group("cloud", "c"), group("far", "d")},
+		ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, ReplicaDivisionPreference: v1alpha1.DivideAggregated},
+	}
+	b := chosen(p, []schedule.Cluster{free("b1", "b", 1), free("c1", "c", 1)}, func(in *schedule.Input) {
+		in.Workloads = []schedule.Workload{{Key: web, Replicas: 10}}
+		in.Fits = func(c *schedule.Cluster) (int64, bool) { return map[string]int64{"b1": 4, "c1": 12}[c.Name], true }
+	})
+	text := whole(b).Text(false)
+	for _, line := range []string{
+		"Groups of clusterAffinities, the most preferred first:",
+		"    own: not in use: no cluster fits in it; 0 clusters that fit; refused: 2 by labelSelector\n",
+		"    near: not in use: it has room for 4 of 10 replicas; 1 cluster that fit; refused: 1 by labelSelector\n",
+		"    cloud: in use; 1 cluster that fit, known room for 10 of 10 replicas; refused: 1 by labelSelector\n",
+		"    far: not in use: it comes after cloud, and no cluster fits in it; 0 clusters that fit; refused: 2 by labelSelector\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("lacks %q:\n%s", line, text)
+		}
+	}
+}
+
+// What is unfinished says what it waits for, since when and who must act, also where there
+// is no row to say it.
+func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+	spread := v1alpha1.PlacementSpec{SpreadConstraints: []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByZone, MinGroups: 3}}}
+	for name, tc := range map[string]struct {
+		bundle func() Bundle
+		want   string
+	}{
+		"no cluster fits": {func() Bundle {
+			b := chosen(v1alpha1.PlacementSpec{}, nil, nil)
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(5 * time.Minute)}}
+			return b
+		}, "No cluster fits the placement for 5m; what runs is kept; to act: the policy's owner, or who labels and taints clusters."},
+		"a spread that cannot be had": {func() Bundle {
+			b := chosen(spread, []schedule.Cluster{free("a1", "a", 1), free("b1", "b", 1)}, nil)
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(3 * time.Hour)}}
+			return b
+		}, "Nothing comes and what runs is kept as it is for 3h: spreadConstraints[0] asks for 3 groups by zone, and the clusters that fit give 2; to act: the policy's owner"},
+		"replicas without a place": {func() Bundle {
+			b := chosen(v1alpha1.PlacementSpec{}, []schedule.Cluster{free("a1", "a", 1)}, nil)
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleReplicasPlaced, Status: metav1.ConditionFalse, LastTransitionTime: ago(10 * time.Minute)}}
+			b.Output.Short = []schedule.Shortage{{Key: web, Replicas: 10, Unplaced: 3}}
+			return b
+		}, "3 of 10 replicas of Deployment/web have no place for 10m: every cluster that fits is at its bounds; to act: the policy's owner."},
+		"no revision": {func() Bundle {
+			b := chosen(v1alpha1.PlacementSpec{}, []schedule.Cluster{free("a1", "a", 1)}, nil)
+			b.Latest, b.Numbers, b.Content, b.Created = "", nil, nil, now.Add(-time.Minute)
+			b.Status.WaitsFor = "its first revision; nobody has to act"
+			return b
+		}, "Waits for 60s for its first revision; nobody has to act."},
+		"what the Bundle waits for as a whole": {func() Bundle {
+			b := shop()
+			b.Output.Waits = nil
+			b.Status.WaitsFor = "kind Widget to be readable; the hub's administrator must act"
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, LastTransitionTime: ago(2 * time.Minute)}}
+			return b
+		}, "Waits for 2m for kind Widget to be readable; the hub's administrator must act."},
+	} {
+		if text := whole(tc.bundle()).Text(false); !strings.Contains(text, tc.want) {
+			t.Errorf("%s lacks %q:\n%s", name, tc.want, text)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/rollout"
+)
+
+// Override says which rule set a field.
+type Override struct {
+	Item   string `json:"item,omitempty"`
+	Path   string `json:"path,omitempty"`
+	Policy string `json:"policy"`
+	Rule   int    `json:"rule"`
+	// Overrider of the rule, such as plaintext[0].
+	Overrider string `json:"overrider,omitempty"`
+	// Skipped says why the overrider does not apply and was left out.
+	Skipped string `json:"skipped,omitempty"`
+	// Value as set; nil where the rule took the field away.
+	Value any `json:"value,omitempty"`
+	// Hidden: the value is a Secret's and not shown.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// Provenance of what rows render, by cluster: contents by revision name, views by
+// cluster name. What is missing in either is left out, and so are rows that are
+// Removing. Rows that render the same are rendered once and share the result.
+func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content, views map[string]atoll.ClusterView) map[string][]render.Provenance {
+	out, known, renderers := map[string][]render.Provenance{}, map[string][]render.Provenance{}, map[string]*render.Renderer{}
+	for cluster, row := range rows {
+		content, view := contents[row.Spec.Revision], views[cluster]
+		if content == nil || view.Name == "" || row.Spec.Phase == atoll.RowRemoving {
+			continue
+		}
+		renderer, compiled := renderers[row.Spec.Revision]
+		if !compiled {
+			renderer = render.Compile(content)
+			renderers[row.Spec.Revision] = renderer
+		}
+		_, variant := renderer.Rules(&view)
+		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals, slices.Sorted(maps.Keys(row.Spec.NotYet))})
+		p, ok := known[key]
+		if !ok {
+			_, p, _ = renderer.Row(row.Spec, view)
+			known[key] = p
+		}
+		out[cluster] = p
+	}
+	return out
+}
+
+func (in Input) overrides(b Bundle, provenance []render.Provenance) (out []Override) {
+	for _, p := range provenance {
+		if !in.about(b) && p.Item != in.Object || !in.sees(p.Item) {
+			continue
+		}
+		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Overrider: p.Overrider, Skipped: p.Skipped, Value: p.Value}
+		if p.Item.Group == "" && p.Item.Kind == "Secret" {
+			o.Value, o.Hidden = nil, true
+		}
+		if in.about(b) {
+			o.Item = p.Item.Kind + "/" + p.Item.Name
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// overrides folds the clusters in which a rule set the same.
+func overrides(b *strings.Builder, all []ClusterExplanation, folded int) {
+	by := map[string][]string{}
+	var order []string
+	for _, c := range all {
+		for _, o := range c.Overrides {
+			line := o.String()
+			if by[line] == nil {
+				order = append(order, line)
+			}
+			by[line] = append(by[line], c.Cluster)
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	b.WriteString("  Set per cluster:\n")
+	for _, line := range order {
+		fmt.Fprintf(b, "    %s, in %s\n", line, some(by[line], folded))
+	}
+}
+
+// String such as `/spec/replicas = 3 by OverridePolicy/shop/eu rule 0 replicas`.
+func (o Override) String() string {
+	value := "taken away"
+	switch {
+	case o.Hidden:
+		value = "changed"
+	case o.Value != nil:
+		// Values come out of JSON and go back into it.
+		raw, _ := json.Marshal(o.Value)
+		value = "= " + string(raw)
+	}
+	by := strings.TrimSpace(fmt.Sprintf("%s rule %d %s", o.Policy, o.Rule, o.Overrider))
+	if o.Overrider == "notHere" {
+		return strings.TrimPrefix(fmt.Sprintf("%s not here, by %s rule %d", o.Item, o.Policy, o.Rule), " ")
+	}
+	if o.Skipped != "" {
+		return strings.TrimPrefix(fmt.Sprintf("%s left out %s: %s", o.Item, by, o.Skipped), " ")
+	}
+	if o.Policy == render.PolicyPlacement {
+		by = "the placement"
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%s %s %s by %s", o.Item, o.Path, value, by), " ")
+}

@@ -1,0 +1,27 @@
+// Package files tells whether a process may open as many files as a hub needs.
+//
+// Contract: it looks at the process's own limit and changes nothing.
+package files
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// needed may be open in a hub without any agent: the store's, the API server's own
+// connections, and people's. The store ends the process without a word when it cannot
+// open one.
+const needed = 512
+
+// Enough is an error where this process may open fewer files than a hub needs.
+func Enough() error {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("ask how many files this process may open: %w", err)
+	}
+	if files.Cur < needed {
+		return fmt.Errorf("this process may open %d files, and a hub needs at least %d, and one more for each agent's connection: "+
+			"raise the limit (ulimit -n, or LimitNOFILE= of its unit)", files.Cur, needed)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// What a Bundle asks of each cluster: replicas that are stated, or 1; divided items count by
+// what rows are assigned.
+func TestFixedPods(t *testing.T) {
+	item := func(group, kind, spec string, divided bool) atoll.Item {
+		return atoll.Item{Key: atoll.ItemKey{Group: group, Kind: kind, Namespace: "n", Name: kind}, Object: []byte(`{"spec":{` + spec + `}}`), Divided: divided}
+	}
+	for _, tc := range []struct {
+		name  string
+		items []atoll.Item
+		want  int64
+	}{
+		{"nothing", nil, 0},
+		{"what runs no pods", []atoll.Item{item("", "ConfigMap", `"replicas":7`, false)}, 0},
+		{"replicas", []atoll.Item{item("apps", "Deployment", `"replicas":7`, false)}, 7},
+		{"replicas by default", []atoll.Item{item("apps", "StatefulSet", ``, false)}, 1},
+		{"scaled to nothing", []atoll.Item{item("apps", "Deployment", `"replicas":0`, false)}, 0},
+		{"a Job", []atoll.Item{item("batch", "Job", `"parallelism":4`, false)}, 4},
+		{"a Pod", []atoll.Item{item("", "Pod", ``, false)}, 1},
+		{"several", []atoll.Item{item("apps", "Deployment", `"replicas":7`, false), item("", "ReplicationController", `"replicas":2`, false)}, 9},
+		{"divided", []atoll.Item{item("apps", "Deployment", `"replicas":7`, true), item("", "Pod", ``, false)}, 1},
+		{"malformed", []atoll.Item{item("apps", "Deployment", `"replicas":"many"`, false), item("apps", "ReplicaSet", `"replicas":-3`, false)}, 1},
+		{"no end of them", []atoll.Item{item("apps", "Deployment", `"replicas":9223372036854775807`, false), item("apps", "ReplicaSet", `"replicas":9223372036854775807`, false)}, 2 * MaxWeight},
+	} {
+		if got := FixedPods(&atoll.Content{Items: tc.items}); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// One more cluster, however empty, moves nothing that runs, and of what is chosen anew at
+// most one cluster gives way to it.
+func TestOneMoreClusterMovesNobodyElse(t *testing.T) {
+	r := rand.New(rand.NewPCG(51, 52))
+	for range 300 {
+		w := newWorld()
+		n, most := 4+r.IntN(12), 1+r.IntN(4)
+		for i := range n {
+			name := fmt.Sprint("c", i)
+			w.clusters[name], w.load[name] = cluster(name, pods(50+r.Int64N(500), 1)), r.Int64N(600)
+		}
+		p := placement(t, fmt.Sprintf("{maxClusters: %d}", most))
+		before := Schedule(w.input(p))
+		scores := map[string]int64{}
+		for _, v := range before.Verdicts {
+			scores[v.Cluster] = v.Score
+		}
+		with := newWorld()
+		with.load, with.clusters = w.load, map[string]Cluster{"new": cluster("new", pods(1000, 1))}
+		for name, c := range w.clusters {
+			with.clusters[name] = c
+		}
+		gone := 0
+		for _, v := range Schedule(with.input(p)).Verdicts {
+			was, _ := before.Verdict(v.Cluster)
+			if v.Cluster != "new" && v.Score != scores[v.Cluster] {
+				t.Errorf("%s scored %d, and scores %d since there is one more", v.Cluster, scores[v.Cluster], v.Score)
+			}
+			if was.Outcome == Placed && v.Outcome != Placed {
+				gone++
+			} else if v.Outcome == Placed && was.Outcome != Placed && v.Cluster != "new" {
+				t.Errorf("%s is chosen since there is one more", v.Cluster)
+			}
+		}
+		if gone > 1 {
+			t.Errorf("%d give way to one", gone)
+		}
+		with.rows = w.rows
+		w.decide(p) // it runs now
+		for _, v := range Schedule(with.input(p)).Verdicts {
+			if _, runs := w.rows[v.Cluster]; runs != (v.Outcome == Placed) {
+				t.Errorf("%s: %s, although it runs: %t", v.Cluster, v.Outcome, runs)
+			}
+		}
+	}
+}

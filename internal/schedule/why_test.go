@@ -1,0 +1,203 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func groupText(g AffinityGroup) string {
+	s := g.Name
+	if g.InUse {
+		s += " in use"
+	} else {
+		s += ": " + g.Why
+	}
+	s += fmt.Sprintf(": fit %d, healthy %d", g.Fit, g.Healthy)
+	for _, r := range g.Refused {
+		s += fmt.Sprintf(", %s %d", r.Filter, r.Clusters)
+	}
+	if g.Again != nil {
+		s += ", again " + g.Again.Sub(now).String()
+	}
+	return s
+}
+
+// Each cluster that could be chosen says what its score is made of; parts and taints give
+// the score.
+func TestRatings(t *testing.T) {
+	w := newWorld(cluster("a", cpus(100, 40), pods(50, 50)), cluster("b", cpus(100, 80), taint("slow", "", "PreferNoSchedule", 0)), cluster("c"))
+	w.load = map[string]int64{"a": 50}
+	p := placement(t, "{maxClusters: 1, scores: [{name: Balance, weight: 3}, {name: ResourceAvailable, resource: cpu}, {name: Property, weight: 2, property: {name: price, from: '10', to: '0'}}]}")
+	a := w.clusters["a"]
+	a.Properties = map[string]string{"price": "5"}
+	w.clusters["a"] = a
+	d := Schedule(w.input(p))
+	if got := fmt.Sprint(d.Choice.Scores); got != "[{Balance 3} {ResourceAvailable cpu 1} {Property price 2}]" {
+		t.Errorf("by %s", got)
+	}
+	for name, want := range map[string]string{
+		// Balance: 50 pods for 50 is 500; 40 of 100 free; 5 is half of the way.
+		"a": "[{500000 50 pods assigned, 50 fit} {400000 40 of 100 free} {500000 5}] 0",
+		"b": "[{1000000 0 pods assigned, 110 fit} {800000 80 of 100 free} {0 no such property that may be read}] 1",
+		"c": "[{1000000 0 pods assigned, 110 fit} {0 not reported} {0 no such property that may be read}] 0",
+	} {
+		v, _ := d.Verdict(name)
+		if got := fmt.Sprint(v.Rating.Parts, v.Rating.Avoided); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		sum := (3*v.Rating.Parts[0].Points + v.Rating.Parts[1].Points + 2*v.Rating.Parts[2].Points) / 6
+		if sum -= 200_000 * int64(v.Rating.Avoided); sum != v.Score {
+			t.Errorf("%s: its parts give %d, and it scores %d", name, sum, v.Score)
+		}
+	}
+	in := w.input(p)
+	in.Terse = true
+	if d := Schedule(in); d.Choice != nil || d.Groups != nil {
+		t.Error("a terse decision explains itself")
+	} else if v, _ := d.Verdict(d.Verdicts[0].Cluster); v.Rating != nil {
+		t.Error("a terse decision says what scores are made of")
+	}
+}
+
+// Why a cluster that fits was not chosen.
+func TestWhyNot(t *testing.T) {
+	for _, tc := range []struct {
+		name, placement string
+		world           func() *world
+		runs            string // clusters that run the Bundle already
+		of, filter      string
+		want            string
+	}{
+		{"below", "{maxClusters: 2" + byCPU + "}", sixZones, "", "us-c1", FilterMost,
+			"it fits, and its score 450 of 1000 is below the lowest that was chosen, 950 (eu-a2)"},
+		{"a tie", "{maxClusters: 2}", func() *world { return newWorld(cluster("a"), cluster("b"), cluster("c")) }, "", "", FilterMost,
+			"as * does, which was chosen: a hash of the Bundle and the cluster breaks ties"},
+		{"by less than is shown", "{maxClusters: 1" + byCPU + "}", func() *world {
+			return newWorld(cluster("a", cpus(65_536, 32_769)), cluster("b", cpus(65_536, 32_770)))
+		},
+			"", "a", FilterMost, "its score 500.015 of 1000 is below the lowest that was chosen, 500.030 (b)"},
+		{"what runs stays", "{maxClusters: 1" + byCPU + "}", sixZones, "us-c1", "eu-a1", FilterMost,
+			"scores 1000 of 1000, more than us-c1 with 450, which stays: what runs moves only when the placement is edited"},
+		{"what runs is worth its moveCost", "{maxClusters: 1, rescheduling: {when: WhenBetter, moveCost: 600}" + byCPU + "}", sixZones, "us-c1", "eu-a1", FilterMost,
+			"which stays: it would have to be better by more than the moveCost of 600"},
+		{"what runs dwells", "{maxClusters: 1, rescheduling: {when: WhenBetter, minDwell: 1h}" + byCPU + "}", sixZones, "us-c1", "eu-a1", FilterMost,
+			"which stays: it moves on from " + now.Add(30*time.Minute).UTC().Format(time.RFC3339) + " at the earliest, by minDwell"},
+		{"maxGroups", "{spreadConstraints: [{spreadByField: region, maxGroups: 1}]" + byCPU + "}", sixZones, "", "us-a1", FilterSpread,
+			"it fits and scores 650 of 1000; maxGroups of spreadConstraints[0] is 1, and region us has none of those that were chosen (eu)"},
+		{"maxSkew", "{spreadConstraints: [{spreadByField: zone, maxSkew: 1}]" + byCPU + "}", sixZones, "", "eu-a3", FilterSpread,
+			"maxSkew of spreadConstraints[0] is 1: zone eu-a has 2, and another zone that counts has 1"},
+		{"minGroups needs all", "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]" + byCPU + "}", sixZones, "", "us-c1", FilterMost,
+			"its score 450 of 1000 is below the lowest in whose place the spread lets it be, 650 (us-a1)"},
+		{"minGroups and another group", "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]" + byCPU + "}", sixZones, "", "eu-a2", FilterMost,
+			"its score 950 of 1000 is below the lowest in whose place the spread lets it be, 1000 (eu-a1)"},
+		{"spread by cluster", "{spreadConstraints: [{spreadByField: cluster, maxGroups: 2}]" + byCPU + "}", sixZones, "", "us-c1", FilterSpread,
+			"below the lowest that was chosen, 950 (eu-a2)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, p := tc.world(), placement(t, tc.placement)
+			if tc.runs != "" {
+				c := w.clusters[tc.runs]
+				w.rows[tc.runs] = atoll.RowSpec{UID: c.UID, Phase: atoll.RowActive, Since: now.Add(-30 * time.Minute).Unix(), Placement: Compile(p).print}
+			}
+			d := Schedule(w.input(p))
+			found := false
+			for _, v := range d.Verdicts {
+				if v.Outcome != Out || tc.of != "" && v.Cluster != tc.of {
+					continue
+				}
+				found = true
+				reason := v.Reason
+				for _, chosen := range strings.Fields(outcomes(d, Placed)) {
+					if tc.of == "" {
+						reason = strings.ReplaceAll(reason, " as "+chosen+" does", " as * does")
+					}
+				}
+				if v.Filter != tc.filter || !strings.Contains(reason, tc.want) {
+					t.Errorf("%s: %s: %s, want %s: %s", v.Cluster, v.Filter, reason, tc.filter, tc.want)
+				}
+			}
+			if !found {
+				t.Errorf("nothing is left out: %s", outcomes(d, Placed))
+			}
+		})
+	}
+}
+
+// Groups of a spread are counted, and one without a chosen cluster says why.
+func TestSpreadGroupsSayWhy(t *testing.T) {
+	w := sixZones()
+	w.clusters["ap"] = cluster("ap", where("ap", "ap-a", ""), func(c *Cluster) { c.Accepted = false })
+	d := Schedule(w.input(placement(t, "{maxClusters: 3, spreadConstraints: [{spreadByField: region, minGroups: 2}, {spreadByField: zone, maxGroups: 2}]"+byCPU+"}")))
+	if c := d.Choice; c.Fit != 12 || c.Chosen != 3 || c.Most != 3 || c.Lowest != "us-a1" || c.LowestScore != 650_000 || len(c.Spread) != 2 {
+		t.Fatalf("%+v", c)
+	}
+	var got []string
+	for _, s := range d.Choice.Spread {
+		for _, g := range s.Groups {
+			got = append(got, fmt.Sprintf("%s %s: %d of %d of %d: %s", s.Over, g.Name, g.Chosen, g.Fit, g.Clusters, g.Why))
+		}
+	}
+	for i, want := range []string{
+		"region ap: 0 of 0 of 1: none of its clusters fits",
+		"region eu: 2 of 7 of 7: ",
+		"region us: 1 of 5 of 5: ",
+		"zone ap-a: 0 of 0 of 1: none of its clusters fits",
+		"zone eu-a: 2 of 3 of 3: ",
+		"zone eu-b: 0 of 2 of 2: its best is eu-b1: it fits",
+	} {
+		if i >= len(got) || !strings.HasPrefix(got[i], want) {
+			t.Errorf("%q, want %q", got[min(i, len(got)-1)], want)
+		}
+	}
+	hidden := d.Discreet()
+	for _, s := range hidden.Choice.Spread {
+		for _, g := range s.Groups {
+			if g.Chosen == 0 || g.Clusters+g.Fit > 0 {
+				t.Errorf("who may not know all clusters hears of %+v", g)
+			}
+		}
+	}
+	if d.Choice.Fit != 12 || len(d.Choice.Spread[0].Groups) != 3 {
+		t.Error("the decision itself is changed")
+	}
+}
+
+// Whatever is chosen: who explains decides as who does not, every cluster that is left out
+// says why, and whose score is said to be below another's has a lower one.
+func TestExplainingDecidesTheSame(t *testing.T) {
+	r := rand.New(rand.NewPCG(41, 42))
+	for range 400 {
+		w := newWorld()
+		for i := range 3 + r.IntN(14) {
+			name := fmt.Sprint("c", i)
+			zone := string(rune('a' + r.IntN(4)))
+			w.clusters[name] = cluster(name, where(map[bool]string{true: "x", false: "y"}[zone < "c"], zone, ""), cpus(100, int64(r.IntN(100))))
+		}
+		text := fmt.Sprintf("{maxClusters: %d, spreadConstraints: [{spreadByField: zone, minGroups: %d, maxSkew: %d}, {spreadByField: region, maxGroups: %d}]%s}",
+			1+r.IntN(6), 1+r.IntN(2), 1+r.IntN(3), 1+r.IntN(2), byCPU)
+		p := placement(t, text)
+		in := w.input(p)
+		said := Schedule(in)
+		in.Terse = true
+		if a, b := outcomes(said, Placed), outcomes(Schedule(in), Placed); a != b {
+			t.Fatalf("%s: explained %s, terse %s", text, a, b)
+		}
+		for _, v := range said.Verdicts {
+			if v.Outcome == Out && (v.Reason == "" || v.Filter == "") {
+				t.Errorf("%s: %s is left out without a word", text, v.Cluster)
+			}
+			if _, after, ok := strings.Cut(v.Reason, " is below "); ok {
+				for _, o := range said.Verdicts {
+					if strings.HasSuffix(after, "("+o.Cluster+")") && (o.Score <= v.Score || o.Outcome != Placed) {
+						t.Errorf("%s: %s with %d: %s (%d, %s)", text, v.Cluster, v.Score, v.Reason, o.Score, o.Outcome)
+					}
+				}
+			}
+		}
+	}
+}
