@@ -90,11 +90,14 @@ func (f *Filter) decideGroups(in Input) Decision {
 	used := p.group
 	d := f.fallbacks[used].decide(in)
 	for next := used + 1; d.NoFit && !p.held && next < len(f.fallbacks); next++ {
-		if other := f.fallbacks[next].decide(in); !other.NoFit {
+		other := f.fallbacks[next].decide(in)
+		crowded := append(d.Crowded, other.Crowded...)
+		if !other.NoFit {
 			d, used = other, next
-			break
 		}
+		d.Crowded = crowded
 	}
+	d.Crowded = append(d.Crowded, in.crowded...)
 	d.Group, d.Better, d.BetterAt, d.FailsBack = f.fallbacks[used].term, p.better, p.at, p.waits
 	if d.LookAt.IsZero() || !p.at.IsZero() && p.at.Before(d.LookAt) {
 		d.LookAt = p.at
@@ -116,14 +119,14 @@ func (f *Filter) pick(in *Input) (p pick) {
 	for g, s := range stands {
 		// What only stays for want of a better place does not keep a group that others
 		// have to leave, and that nothing fits in.
-		if s.placed || s.kept && (!s.leaves || f.fallbacks[g].admitsAny(in.Clusters)) {
+		if s.placed || s.kept && (!s.leaves || f.fallbacks[g].admitsAny(in)) {
 			current = g
 			break
 		}
 	}
 	if current < 0 {
 		for g := range f.fallbacks {
-			if f.fallbacks[g].admitsAny(in.Clusters) {
+			if f.fallbacks[g].admitsAny(in) {
 				return pick{group: g}
 			}
 		}
@@ -173,9 +176,9 @@ func (f *Filter) stand(stands []standing, c *Cluster, row *atoll.RowSpec, in *In
 	}
 }
 
-func (f *Filter) admitsAny(clusters []Cluster) bool {
-	for i := range clusters {
-		if f.Admits(&clusters[i]) {
+func (f *Filter) admitsAny(in *Input) bool {
+	for i := range in.Clusters {
+		if in.takes(f, &in.Clusters[i]) {
 			return true
 		}
 	}
@@ -185,7 +188,7 @@ func (f *Filter) admitsAny(clusters []Cluster) bool {
 func (f *Filter) admitsHealthy(in *Input) bool {
 	for i := range in.Clusters {
 		c := &in.Clusters[i]
-		if f.Admits(c) && (in.Healthy == nil || in.Healthy(c)) {
+		if in.takes(f, c) && (in.Healthy == nil || in.Healthy(c)) {
 			return true
 		}
 	}
@@ -213,15 +216,23 @@ func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit,
 
 // notInUse says of a newcomer that the group in use refuses whether another would take it.
 func (f *Filter) notInUse(c *Cluster, r refusal) refusal {
-	for _, g := range f.fallbacks {
-		if g != f && g.Admits(c) {
-			return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.term, f.term)}
-		}
+	if g := f.other(c); g != nil {
+		return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.term, f.term)}
 	}
 	if all, refused := f.inNoGroup(c); refused {
 		return all
 	}
 	return r
+}
+
+// other group that would take a newcomer; nil: there is none.
+func (f *Filter) other(c *Cluster) *Filter {
+	for _, g := range f.fallbacks {
+		if g != f && g.Admits(c) {
+			return g
+		}
+	}
+	return nil
 }
 
 // judgeByHome judges a cluster by the group that its row came by, or where it remembers

@@ -80,8 +80,10 @@ type pool struct {
 	names  []map[string]int32
 	base   uint64 // hash of the Bundle
 	near   []neighbours
-	prob   problem
-	solver *solver
+	// bounded: some of the clusters state their capacity.
+	bounded bool
+	prob    problem
+	solver  *solver
 }
 
 func newPool(f *Filter, in *Input) *pool {
@@ -186,6 +188,7 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 // add a cluster that may be chosen.
 func (p *pool) add(c *Cluster, o option, about facts) {
 	o.score, o.rank = p.scorer.score(c, about), mix(p.base^hash64(c.Name))
+	p.bounded = p.bounded || len(c.Capacity) > 0 && p.in.Demand != nil
 	p.options = append(p.options, o)
 	for i := range p.spread {
 		s, id := &p.spread[i], noGroup
