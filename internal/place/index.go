@@ -39,6 +39,7 @@ type index struct {
 	movable  map[string]struct{} // Bundles that have a standing
 	kinds    *lru.Cache          // revision → []string, the kinds that it asks clusters for
 	filters  *lru.Cache          // hash of terms → compiled
+	demands  *lru.Cache          // revision → *schedule.Demand
 	// failing Bundles are to go back to an earlier group; well are the clusters in touch,
 	// as last compared.
 	failing map[string]struct{}
@@ -120,7 +121,7 @@ type view struct {
 func newIndex() *index {
 	return &index{
 		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
-		items: lru.New(1024), kinds: lru.New(4096), filters: lru.New(1024), reserved: map[string]int64{}, movable: map[string]struct{}{},
+		items: lru.New(1024), kinds: lru.New(4096), filters: lru.New(1024), demands: lru.New(4096), reserved: map[string]int64{}, movable: map[string]struct{}{},
 		failing: map[string]struct{}{}, well: map[string]bool{},
 	}
 }
@@ -457,6 +458,7 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	if !ok {
 		r.rooms.forget(name)
 		if was, known := r.index.gone(name); known {
+			r.usage.forget(name, was.UID)
 			r.touchAll(r.index.underWay(), name)
 			r.touchRows(was.UID, name)
 		}
@@ -468,6 +470,7 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	if !known {
 		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
 	}
+	r.capacityChanged(was, is)
 	r.reachable(is)
 	r.failback(is)
 	if known && same(was, is) {
@@ -488,9 +491,10 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 }
 
 // same tells whether two states of a cluster are the same to every placement: what only
-// scores look at is read when somebody chooses, and is no reason to choose again.
+// scores look at is read when somebody chooses, and is no reason to choose again; of
+// capacity those hear who wait for it.
 func same(was, is schedule.Cluster) bool {
-	was.Resources, is.Resources = nil, nil
+	was.Resources, is.Resources, was.Capacity, is.Capacity = nil, nil, nil, nil
 	return reflect.DeepEqual(was, is)
 }
 
