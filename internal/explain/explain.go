@@ -181,6 +181,9 @@ type ClusterExplanation struct {
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and nobody knows it.
 	RoomUnknown bool `json:"roomUnknown,omitempty"`
+	// Capacity that the cluster states, and what of it Bundles use, this one among them;
+	// of clusters that hold it or are to.
+	Capacity []schedule.Bound `json:"capacity,omitempty"`
 	// Score among the clusters that were chosen from, of 1000, and Group among the
 	// decision groups.
 	Score int64  `json:"score,omitempty"`
@@ -338,7 +341,7 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	for _, v := range b.Decision.Verdicts {
 		c := ClusterExplanation{
 			Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Points(), Group: v.Group,
-			Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max,
+			Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.Bounds(v.Cluster),
 		}
 		if !v.EvictAt.IsZero() {
 			c.EvictAt = &v.EvictAt
