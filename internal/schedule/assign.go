@@ -31,6 +31,8 @@ type Assignment struct {
 	Shares map[string]Share
 	// Short lists workloads of which not all replicas have a place, by key.
 	Short []Shortage
+	// Crowded names clusters whose stated capacity kept them from a larger share. Sorted.
+	Crowded []string
 }
 
 // Shortage of places for a workload.
@@ -58,10 +60,13 @@ func (d Decision) Assign(held map[string]bool) Assignment {
 	s := d.sharing(held)
 	for i, w := range d.workloads {
 		s.assign(w)
+		s.spend(&w)
 		if i < len(d.workloads)-1 {
 			s.use(w)
 		}
 	}
+	slices.Sort(s.out.Crowded)
+	s.out.Crowded = slices.Compact(s.out.Crowded)
 	return s.out
 }
 
@@ -104,7 +109,13 @@ type sharing struct {
 	reach map[string]int64
 	// anew are clusters whose share is divided from scratch; nil: none.
 	anew map[string]bool
-	out  Assignment
+	// most that placements state of each of the free clusters. limits is the most of the
+	// workload at hand that a cluster's stated capacity admits, where it bounds that; own
+	// is what was given away of that capacity, by cluster.
+	most   []int64
+	limits map[string]int64
+	own    map[string]Use
+	out    Assignment
 }
 
 func (d Decision) sharing(held map[string]bool) *sharing {
@@ -135,6 +146,9 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 		s.out.Shares[v.Cluster] = Share{Replicas: make(map[string]int64, len(d.workloads)), Anew: anew}
 	}
 	s.divideAmong(placed, kept)
+	for i := range s.free {
+		s.most = append(s.most, s.free[i].Max)
+	}
 	if s.how != ByWeight {
 		if s.left = d.room; len(d.workloads) > 1 {
 			s.left = maps.Clone(d.room)
@@ -193,9 +207,10 @@ func methodOf(r v1alpha1.ReplicaScheduling) Method {
 
 func (s *sharing) assign(w Workload) {
 	key, total := w.Key.String(), max(w.Replicas, 0)
+	s.limit(&w)
 	for i := range s.free {
 		c := &s.free[i]
-		c.Has = max(s.rows[c.Cluster].Share(key), 0)
+		c.Has, c.Max = max(s.rows[c.Cluster].Share(key), 0), s.within(c.Cluster, s.most[i])
 		if room, known := s.left[c.Cluster]; known {
 			c.Room = Fit(room, w.Requests)
 		}
@@ -231,8 +246,8 @@ func (s *sharing) assignDivided(w Workload) (left int64) {
 	return left
 }
 
-// hand clusters the shares that overrides set, as far as ranges of ordinals reach, and
-// give who is left to divide what is left.
+// hand clusters the shares that overrides set, as far as ranges of ordinals and stated
+// capacity reach, and give who is left to divide what is left.
 func (s *sharing) hand(key string, total int64) (free []Claim, rest int64) {
 	if len(s.handed) == 0 {
 		return s.free, total
@@ -245,6 +260,7 @@ func (s *sharing) hand(key string, total int64) (free []Claim, rest int64) {
 		if most, ranged := s.reach[cluster]; ranged {
 			n = min(n, most)
 		}
+		n = s.within(cluster, n)
 		s.out.Shares[cluster].Replicas[key] = n
 		total -= min(n, total)
 		return true
@@ -285,7 +301,7 @@ func (s *sharing) assignWhole(key string, total int64) (left int64) {
 	if n, ok := s.handed[home][key]; ok {
 		total, most = n, n
 	}
-	n := min(total, most)
+	n := min(total, s.within(home, most))
 	if n < total && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		n = min(n, max(s.rows[home].Assigned[key], 0))
 	}
