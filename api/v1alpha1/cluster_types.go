@@ -75,6 +75,36 @@ type ClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Use;Ignore
 	ReportedRoom ReportedRoom `json:"reportedRoom,omitempty"`
+
+	// Capacity is the most that Atoll places in the cluster, over all Bundles. Nothing
+	// new comes that would exceed a bound, and no share or revision that asks for more
+	// than is left; what runs already stays, also where a bound is lowered. Default:
+	// unbounded.
+	// +optional
+	Capacity *ClusterCapacity `json:"capacity,omitempty"`
+}
+
+// ClusterCapacity bounds what Atoll places in a cluster, as templates and divisions
+// state it; what overrides change in one cluster, what autoscalers add and what others
+// run there are not counted. A row counts until its cluster has removed it.
+type ClusterCapacity struct {
+	// Replicas are pods at most: the replicas of workloads, 1 for a Pod, a Job's
+	// parallelism as long as the Job is placed. What runs once per node (DaemonSets) and
+	// what only makes Jobs (CronJobs) counts none. Default: unbounded.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas *int64 `json:"replicas,omitempty"`
+	// Objects are items of Bundles at most, dependencies among them. Default: unbounded.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Objects *int64 `json:"objects,omitempty"`
+	// Resources bound the sum of what these pods request, by the name of the resource:
+	// cpu, memory, ephemeral-storage, hugepages-2Mi, nvidia.com/gpu and so on; pods
+	// bounds their number, as replicas does. What a pod states only limits of counts by
+	// those. Default: a resource that is not named is unbounded.
+	// At most 64.
+	// +optional
+	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
 // ReportedRoom says whether reports of room steer placement.

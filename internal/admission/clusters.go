@@ -14,9 +14,10 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/schedule"
 )
 
-// validateCluster refuses malformed taints, and writes by who manages no set of the
+// validateCluster refuses malformed taints and capacity, and writes by who manages no set of the
 // Cluster or may not accept.
 func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typed[v1alpha1.Cluster](a)
@@ -33,6 +34,7 @@ func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) er
 			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
 		}
 	}
+	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
 	}

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
@@ -23,6 +26,37 @@ func tainted(t *testing.T, taints string) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return u
+}
+
+// Capacity that bounds nothing is refused with its path and the reason.
+func TestMalformedCapacityIsRefused(t *testing.T) {
+	p := New(Options{Own: func(user.Info) bool { return false }})
+	p.authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionAllow, "", nil
+	})
+	for _, tc := range []struct{ capacity, want string }{
+		{"{replicas: 0, objects: 10, resources: {cpu: '0.5', memory: 1Gi, nvidia.com/gpu: 4}}", ""},
+		{"{replicas: -1}", "spec.capacity.replicas: Invalid value: -1: must not be negative"},
+		{"{objects: -5}", "spec.capacity.objects: Invalid value: -5: must not be negative"},
+		{"{resources: {memory: -1Gi}}", "spec.capacity.resources[memory]: Invalid value: \"-1Gi\": must not be negative"},
+		{"{resources: {gpu: 4}}", "spec.capacity.resources[gpu]: Invalid value: \"gpu\": is no resource that pods request"},
+		{"{resources: {limits.memory: 1Gi}}", "say memory, which bounds what is requested"},
+	} {
+		u := tainted(t, "[]")
+		var capacity map[string]any
+		if err := yaml.Unmarshal([]byte(tc.capacity), &capacity); err != nil {
+			t.Fatal(err)
+		}
+		u.Object["spec"] = map[string]any{"capacity": capacity}
+		for op, old := range map[admission.Operation]runtime.Object{admission.Create: nil, admission.Update: tainted(t, "[]")} {
+			gvk := v1alpha1.GroupVersion.WithKind("Cluster")
+			a := admission.NewAttributesRecord(u, old, gvk, "", "tokyo", v1alpha1.GroupVersion.WithResource("clusters"), "", op, nil, false, &user.DefaultInfo{Name: "jane"})
+			err := p.Validate(t.Context(), a, nil)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s %s: %v, want %q", op, tc.capacity, err, tc.want)
+			}
+		}
+	}
 }
 
 // The hub notes when a NoExecute taint was added, once: tolerationSeconds count from

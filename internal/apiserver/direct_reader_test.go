@@ -34,7 +34,7 @@ var storedObjects = map[string]string{
 	"atoll.dev/clusters/full": `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","metadata":{"name":"full","uid":"0d1f5a4e-0000-4000-8000-000000000001","generation":7,
 		"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"tier":"edge"},"annotations":{"a":"<&>\u2028"},"finalizers":["atoll.dev/leave"],
 		"managedFields":[{"manager":"kubectl","operation":"Apply","apiVersion":"atoll.dev/v1alpha1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:region":{}}}}]},
-		"spec":{"accepted":true,"connection":{"type":"CheckIn","interval":"15m"},"region":"asia","zone":"a","provider":"own","taints":[{"key":"k","value":"v","effect":"NoExecute","timeAdded":"2026-01-02T03:04:05Z"}]},
+		"spec":{"accepted":true,"connection":{"type":"CheckIn","interval":"15m"},"region":"asia","zone":"a","provider":"own","taints":[{"key":"k","value":"v","effect":"NoExecute","timeAdded":"2026-01-02T03:04:05Z"}],"capacity":{"replicas":9,"objects":0,"resources":{"cpu":"4","nvidia.com/gpu":2}}},
 		"status":{"kubernetesVersion":"v1.36.3","agentVersion":"v1","apisHash":"h","nodes":{"total":3,"ready":2,"summary":"2/3"},
 		"resources":{"allocatable":{"cpu":"4","memory":"16Gi","pods":110},"requested":{"cpu":"1500m"}},
 		"conditions":[{"type":"Ready","status":"True","reason":"AgentConnected","message":"","observedGeneration":7,"lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`,

@@ -11,6 +11,9 @@ const (
 	RowNoClusterFits = "NoClusterFits"
 	// RowSpreadUnmet: the spread's minimum cannot be had, so nothing changes.
 	RowSpreadUnmet = "SpreadUnmet"
+	// RowNoCapacity: the cluster's stated capacity has no place for the newer revision, so
+	// the row stays at the revision and the share that it has.
+	RowNoCapacity = "NoCapacity"
 	// RowPlacementEdited: the placement was edited so that the cluster is out.
 	RowPlacementEdited = "PlacementEdited"
 	// RowMoved: the placement lets what runs move to clusters that score better, and the

@@ -197,6 +197,9 @@ type ClusterExplanation struct {
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and nobody knows it.
 	RoomUnknown bool `json:"roomUnknown,omitempty"`
+	// Capacity that the cluster states, and what of it Bundles use, this one among them;
+	// of clusters that hold it or are to.
+	Capacity []schedule.Bound `json:"capacity,omitempty"`
 	// Score among the clusters that were chosen from, and Group among the decision groups;
 	// nil and empty where none was chosen, or it is in none.
 	Score *Score `json:"score,omitempty"`
@@ -341,7 +344,7 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	for _, v := range b.Decision.Verdicts {
 		c := ClusterExplanation{
 			Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: scoreOf(v), Group: v.Group,
-			Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max,
+			Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.Bounds(v.Cluster),
 		}
 		if !v.EvictAt.IsZero() {
 			c.EvictAt = &v.EvictAt

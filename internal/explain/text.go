@@ -228,9 +228,20 @@ func (c ClusterExplanation) why() string {
 	case c.Verdict == schedule.Placed:
 		return "fits" + c.rank() + c.part()
 	case c.Verdict == schedule.Kept:
-		return "kept: " + c.Reason
+		return "kept: " + c.Reason + c.capacity()
 	}
 	return c.Reason
+}
+
+// capacity that the cluster states, and how much of it is used.
+func (c ClusterExplanation) capacity() (text string) {
+	for _, b := range c.Capacity {
+		text += fmt.Sprintf(", %s %s of %s used", b.Path, b.Used, b.Stated)
+		if b.Over {
+			text += " (nothing more comes)"
+		}
+	}
+	return text
 }
 
 // part that the cluster has in divisions.
@@ -250,7 +261,7 @@ func (c ClusterExplanation) part() (text string) {
 	if c.RoomUnknown {
 		text += ", room unknown"
 	}
-	return text
+	return text + c.capacity()
 }
 
 func (e Explanation) cells(r *RowExplanation) string {

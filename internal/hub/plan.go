@@ -204,7 +204,7 @@ func (x *explainer) change(ctx context.Context, f place.Foreseen, byID map[claim
 	c := plan.Change{
 		ID: claim.BundleID{Namespace: ref.Namespace, Name: ref.Name}, Source: f.Bundle.Spec.Source,
 		Revision: f.Revision, Content: f.Content, Contents: map[string]*atoll.Content{},
-		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.Held, Waiting: f.Waits,
+		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.Held, Waiting: f.Waits, Short: f.Short,
 	}
 	if b, ok := byID[c.ID]; ok {
 		c.New, c.Problems = b.New, b.Problems

@@ -43,17 +43,28 @@ func (w *World) Decide(now time.Time) ([]Bundle, []Unplaced, error) {
 	for _, c := range w.clusters {
 		fleet = append(fleet, schedule.ClusterOf(c))
 	}
+	used := map[string]schedule.Use{}
 	for i := range bundles {
 		b := &bundles[i]
 		workloads, err := schedule.WorkloadsOf(b.Content)
 		if err != nil {
 			return nil, nil, err
 		}
+		demand, err := schedule.DemandOf(b.Content)
+		if err != nil {
+			return nil, nil, err
+		}
 		b.Decision = schedule.Schedule(schedule.Input{
 			Bundle: b.ID.String(), Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit,
-			Clusters: fleet, Workloads: workloads, Now: now,
+			Clusters: fleet, Workloads: workloads, Now: now, Demand: demand,
+			Used: func(c *schedule.Cluster) (others, own schedule.Use) { return used[c.Name], nil },
 		})
 		b.Shares = b.Decision.Assign(nil)
+		for _, v := range b.Decision.Verdicts {
+			if v.Outcome == schedule.Placed {
+				used[v.Cluster] = used[v.Cluster].With(demand.Use(b.Shares.Of(v.Cluster).Assigned()), 1)
+			}
+		}
 	}
 	return bundles, unplaced, nil
 }

@@ -11,4 +11,8 @@
 //
 // Where a hub breaks ties by UIDs, which files do not have, names stand for them: among
 // clusters of equal claims another one may win on a hub.
+//
+// Bundles are decided one after the other in the order of their names: what the first are
+// given of a cluster's stated capacity is gone for the others, as on a hub to which they
+// come in that order.
 package offline

@@ -115,6 +115,14 @@ func TestDecide(t *testing.T) {
 			"shop/shop-6942f3496a[/Secret/shop/key apps/Deployment/shop/web]: tokyo; not /Namespace//shop (no policy and no annotation selects it)"},
 		"without a namespace": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {atoll.dev/clusters: '*'}}",
 			"default/configmap-c-7f012519d4[/ConfigMap/default/c]: tokyo; " + rest + "; not apps/Deployment/shop/web (no policy and no annotation selects it)"},
+		"a cluster that is full": {policy("  placement: {clusterTolerations: [{operator: Exists}]}") + "\n---\napiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: brim}\nspec: {capacity: {replicas: 4}}",
+			"shop/web[apps/Deployment/shop/web]: oslo tokyo; " + rest},
+		"Bundles share what a cluster states": {"apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: brim, labels: {only: brim}}\nspec: {capacity: {replicas: 7}}\n---\n" +
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: api, namespace: shop, annotations: {atoll.dev/clusters: brim}}\nspec: {replicas: 3, template: {spec: {containers: [{name: c}]}}}\n---\n" +
+			policy("  placement: {clusterAffinity: {labelSelector: {matchLabels: {only: brim}}}, replicaScheduling: {replicaSchedulingType: Divided}}"),
+			"shop/deployment-api-e514c32d27[apps/Deployment/shop/api]: brim; shop/web[apps/Deployment/shop/web]: brim=4; " + rest},
+		"capacity of nothing": {"apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: brim}\nspec: {capacity: {resources: {gpu: 1}}}",
+			`refused: atoll.dev/Cluster//brim: spec.capacity.resources[gpu]: Invalid value: "gpu": is no resource that pods request`},
 		"an unknown field":       {policy("  placement: {clusterAffinty: {}}"), `refused: PropagationPolicy shop/web: strict decoding error: unknown field "spec.placement.clusterAffinty"`},
 		"no valid value":         {policy("  whenUnfit: Maybe"), `refused: PropagationPolicy shop/web: spec.whenUnfit in body should be one of [Keep Remove]`},
 		"a malformed annotation": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {atoll.dev/clusters: 'No!'}}", `refused: /ConfigMap/default/c: its annotation atoll.dev/clusters: "No!" is not the name of a cluster: `},

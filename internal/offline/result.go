@@ -56,6 +56,9 @@ type ClusterResult struct {
 	// Filter that refuses the cluster, and why.
 	Filter string `json:"filter,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Capacity that the cluster states, and what was used of it before this Bundle; of
+	// clusters that are chosen.
+	Capacity []schedule.Bound `json:"capacity,omitempty"`
 	// Score of a cluster among which was chosen, of 1,000,000.
 	Score int64 `json:"score,omitempty"`
 	// Replicas by item, of items whose replicas are divided.
@@ -89,7 +92,7 @@ func resultOf(b *Bundle) BundleResult {
 		v := &b.Decision.Verdicts[i]
 		c := ClusterResult{Cluster: v.Cluster, Outcome: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Score}
 		if v.Outcome == schedule.Placed {
-			c.Replicas = b.Shares.Of(v.Cluster).Assigned()
+			c.Replicas, c.Capacity = b.Shares.Of(v.Cluster).Assigned(), b.Decision.Bounds(v.Cluster)
 		}
 		out.Clusters = append(out.Clusters, c)
 	}

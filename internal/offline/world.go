@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // World is what files say. Make it with New.
@@ -139,7 +141,14 @@ func (w *World) add(key atoll.ItemKey, u *unstructured.Unstructured) (err error)
 				return fmt.Errorf("%s: spec: %w", key, err)
 			}
 		}
-		return into(&w.clusters, w.schemas, u)
+		if err := into(&w.clusters, w.schemas, u); err != nil {
+			return err
+		}
+		c := w.clusters[len(w.clusters)-1]
+		if err := schedule.CheckCapacity(c.Spec.Capacity, field.NewPath("spec", "capacity")).ToAggregate(); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
 	case "PropagationPolicy":
 		return into(&w.propagation, w.schemas, u)
 	case "ClusterPropagationPolicy":

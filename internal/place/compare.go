@@ -31,6 +31,7 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	if !ok {
 		r.rooms.forget(name)
 		if was, known := r.index.gone(name); known {
+			r.usage.forget(name, was.UID)
 			r.touchAll(r.index.underWay(), name)
 			r.touchRows(was.UID, name)
 		}
@@ -42,6 +43,7 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 	if !known {
 		was = schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}}
 	}
+	r.capacityChanged(was, is)
 	r.reachable(is)
 	r.failback(is)
 	if known && same(was, is) {
@@ -62,9 +64,10 @@ func (r *Reconciler) compare(ctx context.Context, name string) {
 }
 
 // same tells whether two states of a cluster are the same to every placement: what only
-// scores look at is read when somebody chooses, and is no reason to choose again.
+// scores look at is read when somebody chooses, and is no reason to choose again; of
+// capacity those hear who wait for it.
 func same(was, is schedule.Cluster) bool {
-	was.Resources, is.Resources = nil, nil
+	was.Resources, is.Resources, was.Capacity, is.Capacity = nil, nil, nil, nil
 	return reflect.DeepEqual(was, is)
 }
 

@@ -35,6 +35,8 @@ type Foreseen struct {
 	Held *rollout.Plan
 	// Waits of rows that are not done even so.
 	Waits []rollout.Wait
+	// Short lists workloads of which not all replicas have a place.
+	Short []schedule.Shortage
 	// Holding: the hub holds after a rewind, and nothing changes.
 	Holding bool
 }
@@ -47,7 +49,8 @@ const mostSteps = 12
 // Run takes. Nothing is written. A nil clusters stands for those that there are.
 func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supposed) ([]Foreseen, error) {
 	s := &supposition{Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{}, rows: map[string]map[string]state.Row{}, pods: map[string]int64{}}
-	f := &Reconciler{Config: r.Config, index: newIndex(), rooms: r.rooms}
+	f := &Reconciler{Config: r.Config, index: newIndex(), rooms: r.rooms, usage: newUsage()}
+	f.usage.base, s.moved = r, f.usage.mark
 	f.Rows, f.Revisions = supposedRows{s}, supposedRevisions{s}
 	if clusters != nil {
 		f.Clusters = clusters
@@ -59,6 +62,7 @@ func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supp
 	out := make([]Foreseen, len(list))
 	for i, b := range list {
 		uid := b.Bundle.Ref.UID
+		f.usage.supposed = append(f.usage.supposed, uid)
 		s.contents[b.Revision], s.latest[uid], s.rows[uid] = b.Content, b.Revision, map[string]state.Row{}
 		out[i] = Foreseen{Supposed: b, Before: map[string]atoll.RowSpec{}}
 		for _, row := range r.Rows.OfBundle(uid) {
@@ -75,7 +79,7 @@ func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supp
 			if err != nil {
 				return nil, err
 			}
-			out[i].Decision, out[i].Held, out[i].Waits = p.Decision, p.Output.Plan, p.Output.Waits
+			out[i].Decision, out[i].Held, out[i].Waits, out[i].Short = p.Decision, p.Output.Plan, p.Output.Waits, p.Output.Short
 			changed = s.obey(out[i].Bundle.Ref.UID, p, f.Clusters) || changed
 		}
 	}
@@ -112,6 +116,7 @@ type supposition struct {
 	latest   map[string]string               // by Bundle
 	rows     map[string]map[string]state.Row // by Bundle and cluster
 	pods     map[string]int64                // by cluster UID: how many more are asked for there
+	moved    func(bundle, clusterUID string) // a row is ordered anew, or gone
 }
 
 // count the pods of a row that was, or is now, to stay.
@@ -127,6 +132,9 @@ func (s *supposition) obey(uid string, p Preview, clusters Clusters) (changed bo
 	for cluster, spec := range p.Output.Changes {
 		row := rows[cluster]
 		s.count(row.Spec, -1)
+		if s.moved(uid, row.Spec.UID); spec != nil {
+			s.moved(uid, spec.UID)
+		}
 		if spec == nil {
 			delete(rows, cluster)
 			changed = true
@@ -143,6 +151,7 @@ func (s *supposition) obey(uid string, p Preview, clusters Clusters) (changed bo
 		case !clusters.Online(row.Spec.UID) || done:
 		case row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil:
 			delete(rows, cluster)
+			s.moved(uid, row.Spec.UID)
 			changed = true
 		case row.Spec.Phase != atoll.RowRemoving:
 			row.Status = &atoll.RowStatus{UID: row.Spec.UID, Generation: row.Spec.Generation, State: atoll.RowReady, Applied: true, AllGone: true, Since: row.Spec.Since}

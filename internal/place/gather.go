@@ -26,6 +26,7 @@ type snapshot struct {
 	pods int64
 	// promised: clusters have promised room that is not settled.
 	promised bool
+	stake    stake
 }
 
 // rowsAfter the step.
@@ -96,15 +97,23 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	}
 	snap.pods = r.index.fixedPods(target, content)
 	clusters := r.candidates(v, snap.base)
+	if snap.stake, err = r.stakeOf(ctx, clusters, snap.base, target); err != nil {
+		return snapshot{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	used, failed := r.asker(ctx, &snap.stake, b.Ref.UID)
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
 		Load: r.loads(snap.reserved), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
 		Handed: handed(content, clusters), Better: v.failback.better, NotBackBefore: r.notBackBefore(v.failback), Healthy: r.healthy,
+		Demand: snap.stake.demands[target], Used: used,
 		Fits: func(c *schedule.Cluster) (int64, bool) {
 			return r.rooms.fits(c.Name, workloads, specs[c.Name].Assigned)
 		},
 	})
+	if err := failed(); err != nil {
+		return snapshot{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
 	deletes, err := r.deletes(ctx, target, content, specs)
 	if err != nil {
 		return snapshot{}, err

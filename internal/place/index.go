@@ -37,6 +37,7 @@ type index struct {
 	movable  movables
 	kinds    *lru.Cache // revision → []string, the kinds that it asks clusters for
 	filters  *lru.Cache // hash of terms → compiled
+	demands  *lru.Cache // revision → *schedule.Demand
 	// failing Bundles are to go back to an earlier group; well are the clusters in touch,
 	// as last compared.
 	failing map[string]struct{}
@@ -116,7 +117,7 @@ type view struct {
 func newIndex() *index {
 	return &index{
 		entries: map[string]*entry{}, known: map[string]schedule.Cluster{}, stepping: map[string]bool{},
-		items: lru.New(1024), pods: lru.New(4096), kinds: lru.New(4096), filters: lru.New(1024), reserved: map[string]int64{}, movable: newMovables(),
+		items: lru.New(1024), pods: lru.New(4096), kinds: lru.New(4096), filters: lru.New(1024), demands: lru.New(4096), reserved: map[string]int64{}, movable: newMovables(),
 		failing: map[string]struct{}{}, well: map[string]bool{},
 	}
 }

@@ -21,7 +21,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,6 +126,7 @@ type Reconciler struct {
 	Config
 	index *index
 	rooms *rooms
+	usage *usage
 	// begun is when Run was called, in Unix nanoseconds; 0 before.
 	begun atomic.Int64
 
@@ -150,7 +153,7 @@ func New(cfg Config) *Reconciler {
 	if cfg.Scores == nil {
 		cfg.Scores = noScores{}
 	}
-	r := &Reconciler{Config: cfg, index: newIndex(), rooms: newRooms()}
+	r := &Reconciler{Config: cfg, index: newIndex(), rooms: newRooms(), usage: newUsage()}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.now)
 	cfg.Rows.SubscribeOrders(r.rowsChanged)
@@ -265,6 +268,7 @@ func (r *Reconciler) bundleChanged(uid string) {
 // rowsChanged looks at a Bundle when a row that something waits for changes, and
 // when a row is taken away, by whomever. A report that nothing waits for is not read.
 func (r *Reconciler) rowsChanged(uid string, clusters, ordered []string) {
+	r.rowsMoved(uid, ordered)
 	for _, c := range ordered {
 		r.scored(c) // by how much it has
 		row, ok := r.Rows.Get(uid, c)
@@ -326,6 +330,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		// A Bundle goes after its rows. Rows without one are left alone.
 		r.index.forget(uid)
 		r.rooms.lacks(uid, false, false)
+		r.usage.forgetBundle(uid)
 		return nil
 	}
 	if _, cut := r.Revisions.Latest(uid); !cut && !r.deleting(b) && len(r.Rows.OfBundle(uid)) == 0 {
@@ -344,22 +349,26 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		r.index.whole(uid)
 		view = r.index.view(b, terms, time.Now())
 	}
-	snap, end, err := r.decide(ctx, b, view)
-	if err == nil && view.reserve != nil && !snap.enough() {
-		end()
-		r.index.spend(uid)
-		view = r.index.view(b, terms, time.Now())
-		snap, end, err = r.decide(ctx, b, view)
-	}
+	a, err := r.attempt(func() (snapshot, func(), error) {
+		snap, end, err := r.decide(ctx, b, view)
+		if err == nil && view.reserve != nil && !snap.enough() {
+			end()
+			r.index.spend(uid)
+			view = r.index.view(b, terms, time.Now())
+			snap, end, err = r.decide(ctx, b, view)
+		}
+		return snap, end, err
+	})
 	if err != nil {
 		return err
 	}
-	defer end()
-	out, settle := r.advance(&snap)
-	if err := r.write(ctx, snap, out, settle); err != nil {
+	defer a.end()
+	snap, out := a.snap, a.out
+	if err := r.write(ctx, a); err != nil {
 		return err
 	}
 	r.waitForRoom(snap, out)
+	r.waitForCapacity(&snap, out, nil)
 	r.report(b, snap.in.Recalled, out)
 	d := snap.in.Decision
 	w := written{
@@ -377,29 +386,42 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 // part of the rows is looked at, where the others cannot have changed; not done where
 // it turns out that they may.
 func (r *Reconciler) part(ctx context.Context, b state.Bundle, v view) (done bool, err error) {
-	snap, err := r.gather(ctx, b, v)
-	if err != nil || !snap.stays() {
+	a, err := r.attempt(func() (snapshot, func(), error) {
+		snap, err := r.gather(ctx, b, v)
+		if err == nil && !snap.stays() {
+			err = errWhole
+		}
+		return snap, func() {}, err
+	})
+	if err != nil {
+		if errors.Is(err, errWhole) {
+			err = nil
+		}
 		return false, err
 	}
-	out, settle := r.advance(&snap)
+	snap, out := a.snap, a.out
 	if snap.in.Revision == "" || snap.in.Holding || !out.Quiet {
-		settle(false)
+		a.settle(false)
 		return false, nil
 	}
-	if err := r.write(ctx, snap, out, settle); err != nil {
+	if err := r.write(ctx, a); err != nil {
 		return false, err
 	}
+	r.waitForCapacity(&snap, out, v.touched)
 	r.report(b, snap.in.Recalled, out)
 	r.index.doneInPart(v, written{out: out, rows: snap.rowsAfter(out) - len(snap.base), placed: snap.placed()})
 	r.at(b.Ref.UID, out.RequeueAt)
 	return true, nil
 }
 
-// write what follows from a snapshot.
-func (r *Reconciler) write(ctx context.Context, snap snapshot, out rollout.Output, settle func(written bool)) error {
-	ref := snap.bundle.Ref
-	err := r.Rows.WriteSpecs(ctx, ref, snap.base, out.Changes)
-	settle(err == nil)
+// errWhole: a look at a part of the rows is not enough.
+var errWhole = errors.New("all rows have to be looked at")
+
+// write what an attempt came to.
+func (r *Reconciler) write(ctx context.Context, a attempt) error {
+	ref := a.snap.bundle.Ref
+	err := r.Rows.WriteSpecs(ctx, ref, a.snap.base, a.out.Changes)
+	a.settle(err == nil)
 	if err != nil {
 		return fmt.Errorf("place bundle %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
@@ -413,22 +435,73 @@ func (r *Reconciler) at(uid string, when time.Time) {
 	}
 }
 
-// advance under the ledger's lock, so that Bundles that are looked at together do
-// not spend one budget, or one cluster's room, twice. settle says whether the step was
-// written.
-func (r *Reconciler) advance(s *snapshot) (out rollout.Output, settle func(written bool)) {
+// attempt at a step: what it was computed from and what it comes to. settle says whether
+// that was written, and end is called when what was written can be read.
+type attempt struct {
+	snap   snapshot
+	out    rollout.Output
+	settle func(written bool)
+	end    func()
+}
+
+// attempt a step, again while others take the capacity that it was decided by; at last
+// nobody else may take any while it decides.
+func (r *Reconciler) attempt(decide func() (snapshot, func(), error)) (a attempt, err error) {
+	for try := 1; ; try++ {
+		if a, taken, err := r.try(decide, try == decideTries); !taken || err != nil {
+			return a, err
+		}
+	}
+}
+
+func (r *Reconciler) try(decide func() (snapshot, func(), error), alone bool) (a attempt, taken bool, err error) {
+	if alone {
+		r.ledgerMu.Lock()
+		defer r.ledgerMu.Unlock()
+	}
+	if a.snap, a.end, err = decide(); err != nil {
+		return a, false, err
+	}
+	if !alone {
+		r.ledgerMu.Lock()
+		defer r.ledgerMu.Unlock()
+	}
+	full := r.advance(&a)
+	if full != nil && alone {
+		// What no decision foresees, such as a share that grows in a row whose newer
+		// revision is held back, stays as it is.
+		a.snap.in.Decision = a.snap.in.Decision.Hold(full)
+		if full = r.advance(&a); full != nil {
+			err = fmt.Errorf("clusters %s: %w", strings.Join(slices.Sorted(maps.Keys(full)), ", "), errTaken)
+		}
+	}
+	if full != nil {
+		a.end()
+	}
+	return a, full != nil, err
+}
+
+var errTaken = errors.New("others took the capacity that was left")
+
+// advance with the ledger's lock, which the caller holds, so that Bundles that are looked
+// at together do not spend one budget, or one cluster's room or capacity, twice. full
+// tells of which clusters more is asked than is left; then nothing is spent.
+func (r *Reconciler) advance(a *attempt) (full map[string]string) {
+	s := &a.snap
 	ns, uid := s.bundle.Ref.Namespace, s.bundle.Ref.UID
-	r.ledgerMu.Lock()
-	defer r.ledgerMu.Unlock()
 	s.in.RecentDeletes, s.in.RecentOuts = r.ledger.Deletes(ns, s.in.Now), r.ledger.Outs(uid, s.in.Now)
 	s.in.Decision, s.promised = r.withRoom(s.in.Decision, s.in.Now)
-	out = rollout.Advance(s.in)
+	out := rollout.Advance(s.in)
+	taken, full := r.take(s, out)
+	if full != nil {
+		return full
+	}
 	s.weigh(out.Changes)
 	back := r.rooms.promise(&s.in, out.Changes)
 	r.ledger.Delete(ns, s.in.Now, out.Deletes)
 	r.ledger.Out(uid, s.in.Now, out.Outs)
-	return out, func(written bool) {
-		if written {
+	a.out, a.settle = out, func(written bool) {
+		if taken(written); written {
 			return
 		}
 		back()
@@ -437,6 +510,7 @@ func (r *Reconciler) advance(s *snapshot) (out rollout.Output, settle func(writt
 		r.ledger.Delete(ns, s.in.Now, -out.Deletes)
 		r.ledger.NotOut(uid, out.Outs)
 	}
+	return nil
 }
 
 // report what people must know: a plan that waits, once, and what was given up.

@@ -44,6 +44,7 @@ type Change struct {
 	Decision      schedule.Decision
 	Held          *rollout.Plan
 	Waiting       []rollout.Wait
+	Short         []schedule.Shortage
 	Problems      []claim.Problem
 	// Waits says why nothing more is known.
 	Waits string
@@ -93,11 +94,31 @@ type Bundle struct {
 	// spread could not be had.
 	NoFit bool   `json:"noFit,omitempty"`
 	Unmet string `json:"unmet,omitempty"`
+	// Full clusters: the capacity that they state would keep the Bundle out, or its row at
+	// the revision that it is at.
+	Full []Full `json:"full,omitempty"`
+	// Short workloads: not all of their replicas would have a place.
+	Short []Short `json:"short,omitempty"`
 	// Held removals would wait for a confirmation.
 	Held []string `json:"held,omitempty"`
 	// Problems with items that could not be sent.
 	Problems []Refusal `json:"problems,omitempty"`
 	Waits    string    `json:"waits,omitempty"`
+}
+
+// Full is a cluster whose stated capacity is used up.
+type Full struct {
+	Cluster string `json:"cluster"`
+	// Stays: the Bundle has a row there, which would stay as it is.
+	Stays bool   `json:"stays,omitempty"`
+	Why   string `json:"why"`
+}
+
+// Short is a divided workload.
+type Short struct {
+	Item     string `json:"item"`
+	Replicas int64  `json:"replicas"`
+	Unplaced int64  `json:"unplaced"`
 }
 
 // RowChange says what would become of a row.
@@ -153,7 +174,7 @@ func Of(in Input) Plan {
 		c := &in.Bundles[i]
 		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}, renderers: map[*atoll.Content]*render.Renderer{}}).bundle()
 		switch {
-		case len(b.Rows)+len(b.Held)+len(b.Problems) == 0 && b.Waits == "" && !b.NoFit:
+		case len(b.Rows)+len(b.Held)+len(b.Problems) == 0 && b.Waits == "" && !b.NoFit && !b.stays():
 		case in.Known != nil && !in.Known(c.ID):
 			p.Hidden++
 			p.Changes = p.Changes || len(b.Rows) > 0
@@ -195,6 +216,7 @@ func (c *comparing) bundle() Bundle {
 	if c.Held != nil {
 		b.Held = c.held()
 	}
+	c.lacking(&b)
 	waits := map[string]string{}
 	for _, w := range c.Waiting {
 		waits[w.Cluster] = w.For
@@ -215,6 +237,28 @@ func (c *comparing) bundle() Bundle {
 		}
 	}
 	return b
+}
+
+// lacking lists what has no place.
+func (c *comparing) lacking(b *Bundle) {
+	for _, v := range c.Decision.Verdicts {
+		switch {
+		case v.Full != "":
+			b.Full = append(b.Full, Full{v.Cluster, true, v.Full})
+		case v.Outcome == schedule.Out && v.Filter == schedule.FilterCapacity:
+			b.Full = append(b.Full, Full{v.Cluster, false, v.Reason})
+		}
+	}
+	for _, s := range c.Short {
+		if c.in.sees(s.Key) {
+			b.Short = append(b.Short, Short{s.Key.Kind + "/" + s.Key.Name, s.Replicas, s.Unplaced})
+		}
+	}
+}
+
+// stays tells whether a row would not follow, for want of capacity.
+func (b *Bundle) stays() bool {
+	return slices.ContainsFunc(b.Full, func(f Full) bool { return f.Stays })
 }
 
 // seesAll tells whether the asker may read all that the Bundle would hold or remove.

@@ -91,6 +91,7 @@ func (x Bundle) text(b *strings.Builder, all bool) {
 		}
 		fmt.Fprintf(b, "  No cluster would fit%s; what runs is kept.\n", why)
 	}
+	x.lacking(b, all)
 	for _, p := range x.Problems {
 		fmt.Fprintf(b, "  ! %s could not be sent: %s\n", p.Object, p.Why)
 	}
@@ -106,6 +107,32 @@ func (x Bundle) text(b *strings.Builder, all bool) {
 			}
 			fmt.Fprintf(b, "    %s\n", line)
 		}
+	}
+}
+
+// lacking says what has no place: clusters that are full, alike ones together, and
+// replicas.
+func (x Bundle) lacking(b *strings.Builder, all bool) {
+	by, order := map[string][]string{}, []string{}
+	for _, f := range x.Full {
+		line := "would be left out: "
+		if f.Stays {
+			line = "would stay as it is there: "
+		}
+		if line += f.Why; by[line] == nil {
+			order = append(order, line)
+		}
+		by[line] = append(by[line], f.Cluster)
+	}
+	for i, line := range order {
+		if i == rowsShown && !all {
+			fmt.Fprintf(b, "  and more that are full\n")
+			break
+		}
+		fmt.Fprintf(b, "  %s %s\n", some(by[line], all), line)
+	}
+	for _, s := range x.Short {
+		fmt.Fprintf(b, "  %d of %d replicas of %s would have no place.\n", s.Unplaced, s.Replicas, s.Item)
 	}
 }
 

@@ -9,15 +9,16 @@
 //
 // What holds of every Output:
 //   - All rows move to the target revision at once, one wave. A row's generation
-//     rises exactly when revision, variant, assigned, phase or orphan change, and
-//     a new row's is above every one that an agent may have seen before.
+//     rises exactly when revision, variant, assigned, phase, orphan or notYet change,
+//     and a new row's is above every one that an agent may have seen before.
 //   - Make before break. A row that is to leave keeps all that it has until what
 //     replaces it is Ready and reachable; shares grow first and shrink afterwards. What
 //     a share that was divided from scratch is to shrink to, its row remembers (Due).
 //     After Patience, which is longer with clusters that check in seldom, it asks
 //     (Plan) and goes on waiting. Nothing is taken away
 //     because time has passed.
-//   - A removal over the budget is Held until Confirm is exactly the plan's hash.
+//   - A removal over the budget is Held until Confirm is exactly the plan's hash. Where
+//     override rules take single items out, these alone wait (NotYet).
 //     A plan that was released, or that changed, does not have that hash again.
 //   - A row that is Removing stays until somebody else takes it away: the agent
 //     has confirmed, or the Cluster is gone. It comes back to life only by a new

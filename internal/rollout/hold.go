@@ -153,22 +153,28 @@ func (s *step) holdRevision(c string, items []string) {
 		// waits with all else.
 		spec.Variant, spec.NotYet = v, s.waiting(c, s.losing(c))
 	}
+	keepItems(old, spec)
+	s.plan.items(c, *spec, items, "")
+}
+
+// keepItems keeps the shares of items that only the row's own revision divides.
+func keepItems(old atoll.RowSpec, spec *atoll.RowSpec) {
 	for item, n := range old.Assigned {
-		if _, has := spec.Assigned[item]; !has {
-			if spec.Assigned == nil {
-				spec.Assigned = map[string]int64{}
+		if _, has := spec.Assigned[item]; has {
+			continue
+		}
+		if spec.Assigned == nil {
+			spec.Assigned = map[string]int64{}
+		}
+		spec.Assigned[item] = n
+		if start, ranged := old.Ordinals[item]; ranged {
+			spec.Ordinals = maps.Clone(spec.Ordinals)
+			if spec.Ordinals == nil {
+				spec.Ordinals = map[string]int64{}
 			}
-			spec.Assigned[item] = n
-			if start, ranged := old.Ordinals[item]; ranged {
-				spec.Ordinals = maps.Clone(spec.Ordinals)
-				if spec.Ordinals == nil {
-					spec.Ordinals = map[string]int64{}
-				}
-				spec.Ordinals[item] = start
-			}
+			spec.Ordinals[item] = start
 		}
 	}
-	s.plan.items(c, *spec, items, "")
 }
 
 // ask writes the plan's hash into the rows that wait for its confirmation.

@@ -128,6 +128,9 @@ type Output struct {
 	Outs    []string
 	// Short lists workloads of which not all replicas have a place.
 	Short []schedule.Shortage
+	// Crowded names clusters whose stated capacity kept a row, or its share, from what it
+	// would be. Sorted.
+	Crowded []string
 }
 
 // Recalled deletions, and the plan under which they are confirmed or kept; zero:
@@ -303,12 +306,16 @@ func (s *step) stay(c string, share schedule.Share) {
 	}
 	s.follow(c, &spec)
 	s.grow(c, &spec, share)
+	if s.crowded(c, v) {
+		spec.Reason = atoll.RowReason{Word: atoll.RowNoCapacity, Text: v.Full}.String()
+		keepItems(s.Rows[c].Spec, &spec)
+	}
 	s.next[c] = &spec
 }
 
 // follow moves the spec to the target revision.
 func (s *step) follow(c string, spec *atoll.RowSpec) {
-	if s.Revision == "" || s.keeps(c, spec) {
+	if v, _ := s.Decision.Verdict(c); s.Revision == "" || s.keeps(c, spec) || s.crowded(c, v) {
 		return
 	}
 	spec.Revision = s.Revision
@@ -328,6 +335,13 @@ func (s *step) keeps(c string, spec *atoll.RowSpec) bool {
 	}
 	own, known := s.OwnVariants[c]
 	return row.Spec.Revision != s.Revision && len(row.Spec.NotYet) == 0 && (!known || own == row.Spec.Variant)
+}
+
+// crowded tells whether the row stays at its revision since its cluster's stated capacity
+// has no place for the newer one.
+func (s *step) crowded(c string, v schedule.Verdict) bool {
+	row, has := s.Rows[c]
+	return v.Full != "" && has && row.Spec.UID == v.UID && row.Spec.Phase != atoll.RowRemoving && row.Spec.Revision != s.Revision
 }
 
 // leave gives the spec of a row that is to go: it keeps its share until it does,
@@ -351,7 +365,9 @@ func (s *step) leave(c string, hold bool) {
 	spec.Reason = s.cause(c).String()
 	if !s.Deleting {
 		s.follow(c, &spec)
-		spec.Assigned = s.keepShare(spec.Assigned)
+		if v, _ := s.Decision.Verdict(c); !s.crowded(c, v) {
+			spec.Assigned = s.keepShare(spec.Assigned)
+		}
 		spec.Ordinals = keepOrdinals(spec.Ordinals, spec.Assigned)
 	}
 	s.next[c] = &spec
@@ -406,7 +422,7 @@ func (s *step) output() Output {
 	}
 	out := Output{
 		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Awaited: s.awaited(),
-		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(), Short: s.assigned.Short,
+		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(), Short: s.assigned.Short, Crowded: s.assigned.Crowded,
 	}
 	if s.Explain {
 		out.Waits = s.waits()

@@ -132,6 +132,9 @@ func WaitOf(row Row) Wait {
 	case st.State == atoll.RowFailed:
 		return Wait{For: detail(st, "items that could not be applied"), Who: WhoUser, Since: since}
 	}
+	if r := atoll.ParseRowReason(row.Spec.Reason); r.Word == atoll.RowNoCapacity {
+		return Wait{For: "capacity of the cluster: " + r.Text, Who: WhoHub, Since: since}
+	}
 	return Wait{}
 }
 

@@ -62,15 +62,22 @@ type Assignment struct {
 	Shares []Share
 	// Short lists workloads of which not all replicas have a place, by key.
 	Short []Shortage
+	// Crowded names clusters whose stated capacity kept them from a larger share. Sorted.
+	Crowded []string
 }
 
 // Of a cluster; of one that has none, a share of nothing.
 func (a *Assignment) Of(cluster string) Share {
-	i, ok := slices.BinarySearchFunc(a.Shares, cluster, func(s Share, name string) int { return strings.Compare(s.Cluster, name) })
+	at, ok := a.at(cluster)
 	if !ok {
 		return Share{Cluster: cluster}
 	}
-	return a.Shares[i]
+	return a.Shares[at]
+}
+
+// at is where a cluster's share is; not ok: it has none.
+func (a *Assignment) at(cluster string) (at int, ok bool) {
+	return slices.BinarySearchFunc(a.Shares, cluster, func(s Share, name string) int { return strings.Compare(s.Cluster, name) })
 }
 
 // Shortage of places for a workload.
@@ -98,10 +105,13 @@ func (d Decision) Assign(held map[string]bool) Assignment {
 	s := d.sharing(held)
 	for i := range d.workloads {
 		s.assign(i)
+		s.spend(i)
 		if i < len(d.workloads)-1 {
 			s.use(i)
 		}
 	}
+	slices.Sort(s.out.Crowded)
+	s.out.Crowded = slices.Compact(s.out.Crowded)
 	return s.out
 }
 
@@ -147,7 +157,14 @@ type sharing struct {
 	reach []int64
 	// anew: some shares are divided from scratch.
 	anew bool
-	out  Assignment
+	// most that placements state of each of the free clusters; nil where none states its
+	// capacity. limits is the most of the workload at hand that the stated capacity of each
+	// cluster admits, Unbounded where it does not bound that; nil: none does. own is what
+	// was given away of that capacity, by cluster; nil: nothing.
+	most   []int64
+	limits []int64
+	own    []Use
+	out    Assignment
 }
 
 func (d Decision) sharing(held map[string]bool) *sharing {
@@ -185,6 +202,12 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 		s.out.Shares = append(s.out.Shares, Share{Cluster: v.Cluster, Items: items, Replicas: of, Anew: anew})
 	}
 	s.divideAmong(placed, kept)
+	if len(d.stated) > 0 {
+		s.most = make([]int64, len(s.free))
+		for i := range s.free {
+			s.most[i] = s.free[i].Max
+		}
+	}
 	if s.how != ByWeight {
 		if s.left = d.room; len(d.workloads) > 1 {
 			s.left = maps.Clone(d.room)
@@ -259,12 +282,16 @@ func methodOf(r v1alpha1.ReplicaScheduling) Method {
 func (s *sharing) assign(item int) {
 	w, key := &s.workloads[item], s.out.key(item)
 	total := max(w.Replicas, 0)
+	s.limit(item)
 	// Weights alone do not look at what there is.
 	looks := s.how != ByWeight || w.stateful() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
 	for i := range s.free {
 		c := &s.free[i]
 		if looks {
 			c.Has = s.has(c.Cluster, key)
+		}
+		if s.most != nil {
+			c.Max = s.within(c.at, s.most[i])
 		}
 		if room, known := s.left[c.Cluster]; known {
 			c.Room = Fit(room, w.Requests)
@@ -307,8 +334,8 @@ func (s *sharing) assignDivided(item int) (left int64) {
 	return left
 }
 
-// hand clusters the shares that overrides set, as far as ranges of ordinals reach, and
-// give who is left to divide what is left.
+// hand clusters the shares that overrides set, as far as ranges of ordinals and stated
+// capacity reach, and give who is left to divide what is left.
 func (s *sharing) hand(item int, total int64) (free []Claim, rest int64) {
 	if len(s.handed) == 0 {
 		return s.free, total
@@ -322,6 +349,7 @@ func (s *sharing) hand(item int, total int64) (free []Claim, rest int64) {
 		if s.reach != nil {
 			n = min(n, s.reach[at])
 		}
+		n = s.within(at, n)
 		s.give(at, item, n)
 		total -= min(n, total)
 		return true
@@ -369,7 +397,7 @@ func (s *sharing) assignWhole(item int, total int64) (left int64) {
 	if n, ok := s.handed[share.Cluster][key]; ok {
 		total, most = n, n
 	}
-	n := min(total, most)
+	n := min(total, s.within(home, most))
 	if n < total && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		n = min(n, max(row.Assigned[key], 0))
 	}

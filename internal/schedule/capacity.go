@@ -13,8 +13,27 @@ func demand(workloads []Workload) (sum int64) {
 }
 
 // needsRoom tells whether it matters how much room is chosen.
-func (p *pool) needsRoom() bool {
-	return p.in.Fits != nil && methodOf(p.in.Placement.ReplicaScheduling) != ByWeight && demand(p.in.Workloads) > 0
+func (p *pool) needsRoom() bool { return (p.byRoom() || p.bounded) && demand(p.in.Workloads) > 0 }
+
+// byRoom: the room that agents report counts.
+func (p *pool) byRoom() bool {
+	return p.in.Fits != nil && methodOf(p.in.Placement.ReplicaScheduling) != ByWeight
+}
+
+// fits tells how many of the replicas that need room a cluster takes: by what its agent
+// reports, where that counts, and by the capacity that it states.
+func (p *pool) fits(c *Cluster, need int64) int64 {
+	n := need
+	if p.byRoom() {
+		reported, known := p.in.Fits(c)
+		if n = min(n, max(reported, 0)); !known {
+			n = 0
+		}
+	}
+	if len(c.Capacity) > 0 && p.in.Demand != nil {
+		n = min(n, p.in.spare(c))
+	}
+	return n
 }
 
 // weighings of room against scores that are tried before room alone counts.
@@ -22,7 +41,8 @@ const weighings = 12
 
 // roomier chooses anew where what was chosen has not room enough: with the least weight of
 // room beside the scores that gives enough, and where none does, by room alone, which gives
-// the most that can be had. A cluster whose room nobody knows counts as full.
+// the most that can be had. A cluster whose room nobody knows counts as full where
+// replicas are divided by room.
 func (p *pool) roomier(first []int32, short []int) ([]int32, []int) {
 	need := demand(p.in.Workloads)
 	if !p.needsRoom() || len(short) > 0 || len(first) == len(p.options) {
@@ -30,10 +50,8 @@ func (p *pool) roomier(first []int32, short []int) ([]int32, []int) {
 	}
 	room, scores := make([]int64, len(p.options)), make([]int64, len(p.options))
 	for i := range p.options {
-		n, known := p.in.Fits(&p.in.Clusters[p.options[i].at])
-		if scores[i] = p.options[i].score; known {
-			room[i] = min(max(n, 0), need)
-		}
+		scores[i] = p.options[i].score
+		room[i] = p.fits(&p.in.Clusters[p.options[i].at], need)
 	}
 	weighed := false
 	defer func() {

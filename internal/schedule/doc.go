@@ -23,4 +23,6 @@
 //     Growing a total, or losing a cluster, takes from nobody; adding a cluster,
 //     or lowering a total, gives to nobody else. By room and aggregated, what runs
 //     stays: only what comes on top is divided.
+//   - Nothing new comes, and no share grows, beyond what a cluster's stated capacity has
+//     left beside what others use, as Input.Used tells; what runs is never taken for it.
 package schedule

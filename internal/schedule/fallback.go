@@ -178,6 +178,7 @@ func (f *Filter) decideGroups(in Input) Decision {
 		used = t.first(used)
 	}
 	d := t.of(used).d
+	d.Crowded = t.crowded()
 	_, back := in.Placement.Failback.Hold()
 	d.Group, d.Better, d.BetterAt, d.FailsBack = f.fallbacks[used].term, p.better, p.at, back && used > 0
 	if d.EarlierFull = p.full; !p.held {
@@ -190,6 +191,16 @@ func (f *Filter) decideGroups(in Input) Decision {
 		d.Groups = t.groups(used, p)
 	}
 	return d
+}
+
+// crowded are the clusters that any of the trials found without capacity.
+func (t *trials) crowded() (names []string) {
+	for _, one := range t.done {
+		if one != nil {
+			names = append(names, one.d.Crowded...)
+		}
+	}
+	return append(names, t.in.crowded...)
 }
 
 // first group that can be used, from one on.
@@ -231,18 +242,18 @@ func (f *Filter) pick(t *trials) (p pick) {
 	for g, s := range stands {
 		// What only stays for want of a better place does not keep a group that others
 		// have to leave, and that nothing fits in.
-		if s.placed || s.kept && (!s.leaves || f.fallbacks[g].admitsAny(in.Clusters)) {
+		if s.placed || s.kept && (!s.leaves || f.fallbacks[g].admitsAny(in)) {
 			current = g
 			break
 		}
 	}
 	if current < 0 {
 		for g := range f.fallbacks {
-			if f.fallbacks[g].admitsAny(in.Clusters) {
-				return pick{group: g, last: len(f.fallbacks) - 1}
+			if f.fallbacks[g].admitsAny(in) {
+				return pick{group: g}
 			}
 		}
-		return pick{last: len(f.fallbacks) - 1}
+		return pick{}
 	}
 	p = pick{group: current, held: true}
 	hold, back := in.Placement.Failback.Hold()
@@ -295,9 +306,9 @@ func (f *Filter) stand(stands []standing, c *Cluster, row *atoll.RowSpec, in *In
 	}
 }
 
-func (f *Filter) admitsAny(clusters []Cluster) bool {
-	for i := range clusters {
-		if f.Admits(&clusters[i]) {
+func (f *Filter) admitsAny(in *Input) bool {
+	for i := range in.Clusters {
+		if in.takes(f, &in.Clusters[i]) {
 			return true
 		}
 	}
@@ -307,7 +318,7 @@ func (f *Filter) admitsAny(clusters []Cluster) bool {
 func (f *Filter) admitsHealthy(in *Input) bool {
 	for i := range in.Clusters {
 		c := &in.Clusters[i]
-		if f.Admits(c) && (in.Healthy == nil || in.Healthy(c)) {
+		if in.takes(f, c) && (in.Healthy == nil || in.Healthy(c)) {
 			return true
 		}
 	}
@@ -335,15 +346,23 @@ func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit,
 
 // notInUse says of a newcomer that the group in use refuses whether another would take it.
 func (f *Filter) notInUse(c *Cluster, r refusal) refusal {
-	for _, g := range f.fallbacks {
-		if g != f && g.Admits(c) {
-			return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.term, f.term)}
-		}
+	if g := f.other(c); g != nil {
+		return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.term, f.term)}
 	}
 	if all, refused := f.inNoGroup(c); refused {
 		return all
 	}
 	return r
+}
+
+// other group that would take a newcomer; nil: there is none.
+func (f *Filter) other(c *Cluster) *Filter {
+	for _, g := range f.fallbacks {
+		if g != f && g.Admits(c) {
+			return g
+		}
+	}
+	return nil
 }
 
 // judgeByHome judges a cluster by the group that its row came by, or where it remembers

@@ -25,6 +25,8 @@ type Cluster struct {
 	Resources []Amount
 	// APIs that it serves; nil: not known.
 	APIs *APIs
+	// Capacity that it states: the most that Atoll may place there; nil: no bound.
+	Capacity Use
 }
 
 // ClusterOf an API object; shares memory with it. Sets, APIs and properties, which the
@@ -33,7 +35,7 @@ func ClusterOf(c *v1alpha1.Cluster) Cluster {
 	return Cluster{
 		ClusterView: atoll.ViewOf(c), UID: string(c.UID),
 		Accepted: c.Spec.Accepted, Deleting: c.DeletionTimestamp != nil, Taints: c.Spec.Taints,
-		Resources: AmountsOf(&c.Status.Resources),
+		Resources: AmountsOf(&c.Status.Resources), Capacity: CapacityOf(c.Spec.Capacity),
 	}
 }
 

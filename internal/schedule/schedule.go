@@ -45,6 +45,12 @@ type Input struct {
 	Workloads []Workload
 	// Handed are shares that overrides set, by cluster name and item key.
 	Handed map[string]map[string]int64
+	// Demand of the content that is to be held; nil: the capacity that clusters state is
+	// not looked at.
+	Demand *Demand
+	// Used tells, of a cluster that states its capacity, what other Bundles use there and
+	// what this one does; nil: nothing. It answers the same while Schedule runs.
+	Used func(c *Cluster) (others, own Use) `json:"-"`
 	// Rows by cluster name.
 	Rows map[string]atoll.RowSpec
 	// Better is what the last decision said of it. NotBackBefore is when an earlier group
@@ -55,6 +61,9 @@ type Input struct {
 	// all are. It answers the same while Schedule runs.
 	Healthy func(c *Cluster) bool `json:"-"`
 	Now     time.Time
+
+	// crowded clusters fit in groups that were looked at, and have no capacity left.
+	crowded []string
 }
 
 // row that a cluster holds of the Bundle; nil: none, or one that is on its way out, or
@@ -111,6 +120,9 @@ type Verdict struct {
 	// which a Terse decision does not say; both are empty where all that fit are taken.
 	Score  int64
 	Rating *Rating
+	// Full says which bound of the cluster's stated capacity keeps the row at the revision
+	// and the share that it has; empty: none does.
+	Full string
 }
 
 // Decision about a Bundle. Read-only.
@@ -151,6 +163,10 @@ type Decision struct {
 	// decision.
 	Choice *Choice
 	Groups []AffinityGroup
+	// Crowded names clusters whose stated capacity keeps the Bundle out, or its row from
+	// changing: with more of it the decision may be another. In no order, some may be there
+	// twice.
+	Crowded []string
 
 	seed       string
 	scheduling v1alpha1.ReplicaScheduling
@@ -163,6 +179,10 @@ type Decision struct {
 	room map[string]atoll.Room
 	// handed are shares that overrides set, by cluster name and item key.
 	handed map[string]map[string]int64
+	// demand of the content, and the stated capacity of the clusters that are to hold it,
+	// by name, of those that state any.
+	demand *Demand
+	stated map[string]stated
 }
 
 // Schedule decides.
@@ -179,7 +199,7 @@ func Schedule(in Input) Decision {
 
 // decide by a placement, or by one of its groups.
 func (f *Filter) decide(in Input) Decision {
-	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads, handed: in.Handed}
+	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads, handed: in.Handed, demand: in.Demand}
 	if len(in.Workloads) > 0 {
 		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
 	}
@@ -193,6 +213,7 @@ func (f *Filter) decide(in Input) Decision {
 	part := func(v *Verdict, c *Cluster) {
 		v.Weight, v.Bounds = weigh(c)
 		v.Group = f.group(c)
+		d.state(&in, v, c)
 	}
 	seen, placed := 0, in.Elsewhere
 	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
@@ -214,6 +235,9 @@ func (f *Filter) decide(in Input) Decision {
 		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed, Placement: f.print}
 		if has || !in.Terse {
 			v = f.judge(c, row, in.WhenUnfit, in.Now)
+		}
+		if d.admit(f, &in, c, row, &v); in.Terse && !has && v.Outcome == Out {
+			continue
 		}
 		if among != nil && among.offer(i, row, &v, &d) {
 			continue

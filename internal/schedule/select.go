@@ -87,6 +87,8 @@ type pool struct {
 	rules []int
 	// weighed scores, where room counted beside the scores; nil: it did not.
 	weighed []int64
+	// bounded: some of the clusters state their capacity.
+	bounded bool
 }
 
 // usualGroups of a constraint: there is room for so many at once.
@@ -201,6 +203,7 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 // add a cluster that may be chosen.
 func (p *pool) add(c *Cluster, o option, about facts) {
 	o.score, o.rank = p.scorer.score(c, about), mix(p.base^hash64(c.Name))
+	p.bounded = p.bounded || len(c.Capacity) > 0 && p.in.Demand != nil
 	p.options = append(p.options, o)
 	if !p.in.Terse {
 		p.facts = append(p.facts, about)

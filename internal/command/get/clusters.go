@@ -73,7 +73,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 	headings := []string{"NAME", "ACCEPTED", "READY", "REGION", "VERSION", "NODES", "AGE", "REASON"}
 	wide := o.format.Is("wide")
 	if wide {
-		headings = append(headings, "ZONE", "PROVIDER", "TAINTS", "LABELS", "AGENT", "UID")
+		headings = append(headings, "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "UID")
 	}
 	table := output.NewTable(out, headings...)
 	for _, c := range clusters {
@@ -83,7 +83,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 			c.Status.Nodes.Summary, output.Age(o.now, c.CreationTimestamp.Time), reason,
 		}
 		if wide {
-			cells = append(cells, c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), labelList(c.Labels), c.Status.AgentVersion, string(c.UID))
+			cells = append(cells, c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, string(c.UID))
 		}
 		table.Row(cells...)
 	}
@@ -133,6 +133,25 @@ func taints(all []v1alpha1.Taint) string {
 			word += "=" + t.Value
 		}
 		words = append(words, word+":"+string(t.Effect))
+	}
+	return strings.Join(words, ",")
+}
+
+// capacity that is stated.
+func capacity(c *v1alpha1.ClusterCapacity) string {
+	if c == nil {
+		return ""
+	}
+	var words []string
+	if c.Replicas != nil {
+		words = append(words, fmt.Sprintf("replicas=%d", *c.Replicas))
+	}
+	if c.Objects != nil {
+		words = append(words, fmt.Sprintf("objects=%d", *c.Objects))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Resources)) {
+		q := c.Resources[name]
+		words = append(words, fmt.Sprintf("%s=%s", name, q.String()))
 	}
 	return strings.Join(words, ",")
 }

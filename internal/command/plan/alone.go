@@ -11,7 +11,7 @@ import (
 func changeOf(b *offline.Bundle) plan.Change {
 	c := plan.Change{
 		ID: b.ID, Source: b.Source, New: true, Revision: "files", Content: b.Content,
-		After: map[string]atoll.RowSpec{}, Decision: b.Decision, Problems: b.Problems,
+		After: map[string]atoll.RowSpec{}, Decision: b.Decision, Problems: b.Problems, Short: b.Shares.Short,
 	}
 	for i := range b.Decision.Verdicts {
 		v := &b.Decision.Verdicts[i]
