@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
@@ -20,11 +21,14 @@ type Supposed struct {
 	Templates  Templates
 	Namespaces Namespaces
 	Policies   Policies
-	// Keys of the templates, names of the namespaces, and policies, as Policies'
-	// subscribers are told, that differ.
+	// Placements; nil: as they are.
+	Placements Placements
+	// Keys of the templates, names of the namespaces, policies and Placements, as the
+	// tables' subscribers are told, that differ.
 	ChangedTemplates  []atoll.ItemKey
 	ChangedNamespaces []string
 	ChangedPolicies   []PolicyKey
+	ChangedPlacements []types.NamespacedName
 }
 
 // PolicyKey names a policy of any kind.
@@ -62,6 +66,9 @@ func (b *Binder) Foresee(ctx context.Context, s Supposed) ([]Foreseen, error) {
 	}
 	for _, p := range s.ChangedPolicies {
 		f.handle(event{policy: policyKey{p.Kind, p.Namespace, p.Name}})
+	}
+	for _, key := range s.ChangedPlacements {
+		f.placementChanged(key)
 	}
 	for _, key := range s.ChangedTemplates {
 		f.handle(event{template: key, anew: true})
@@ -102,6 +109,9 @@ func (b *Binder) fork(s Supposed) (f *Binder, touched map[claim.BundleID]bool) {
 	touched = map[claim.BundleID]bool{}
 	o := b.Options
 	o.Templates, o.Namespaces, o.Policies = s.Templates, s.Namespaces, s.Policies
+	if s.Placements != nil {
+		o.Placements = s.Placements
+	}
 	o.Client, o.Events, o.ReadOnly, o.Log = nil, nil, true, slog.New(slog.DiscardHandler)
 	f = &Binder{
 		Options: o, claims: b.claims.clone(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),

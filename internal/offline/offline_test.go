@@ -12,7 +12,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-const fleet = `
+const threeClusters = `
 apiVersion: atoll.dev/v1alpha1
 kind: Cluster
 metadata: {name: tokyo, labels: {env: prod}}
@@ -62,12 +62,12 @@ func placed(t *testing.T, list []*unstructured.Unstructured) string {
 	if err != nil {
 		return "refused: " + err.Error()
 	}
-	bundles, unplaced, err := w.Decide(time.Time{})
+	outcome, err := w.Decide(time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []string
-	for _, b := range ResultOf(bundles, unplaced).Bundles {
+	for _, b := range ResultOf(outcome).Bundles {
 		s := b.Namespace + "/" + b.Name + "["
 		for i, item := range b.Items {
 			if i > 0 {
@@ -89,7 +89,7 @@ func placed(t *testing.T, list []*unstructured.Unstructured) string {
 		}
 		out = append(out, s)
 	}
-	for _, u := range unplaced {
+	for _, u := range outcome.Unplaced {
 		out = append(out, "not "+u.Key.String()+" ("+u.Why+")")
 	}
 	return strings.Join(out, "; ")
@@ -122,10 +122,10 @@ func TestDecide(t *testing.T) {
 			"shop/web[apps/Deployment/shop/web]: tokyo; " + rest},
 		"a Placement that is not there": {policy("  placementRef: {name: far}"), rest + "; not apps/Deployment/shop/web (the Placement far that its policy refers to is not among the files)"},
 		"twice":                         {web, "refused: apps/Deployment/shop/web is there twice"},
-		"what a hub alone knows":        {"apiVersion: atoll.dev/v1alpha1\nkind: Bundle\nmetadata: {name: b, namespace: shop}", "refused: atoll.dev/Bundle/shop/b: a Bundle says nothing to what is decided from files alone"},
+		"what a hub alone knows":        {"apiVersion: atoll.dev/v1alpha1\nkind: Bundle\nmetadata: {name: b, namespace: shop}", "refused: atoll.dev/Bundle/shop/b: a hub writes every Bundle itself: leave it out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := placed(t, objects(t, fleet, web, tc.text))
+			got := placed(t, objects(t, threeClusters, web, tc.text))
 			if got != tc.want && !(strings.HasPrefix(tc.want, "refused: ") && strings.HasPrefix(got, tc.want)) {
 				t.Errorf("comes to\n  %s\nwant\n  %s", got, tc.want)
 			}
@@ -155,7 +155,7 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
 `
-	list := objects(t, fleet, web, more)
+	list := objects(t, threeClusters, web, more)
 	want := placed(t, list)
 	if !strings.HasPrefix(want, "/all-") || !strings.Contains(want, "shop/a[apps/Deployment/shop/web]: tokyo") {
 		t.Fatal(want)
@@ -199,7 +199,7 @@ kind: ClusterPropagationPolicy
 metadata: {name: wands}
 spec: {resourceSelectors: [{apiVersion: example.com/v1, kind: Wand}], propagateDeps: true}
 `
-	got := placed(t, objects(t, fleet, crd))
+	got := placed(t, objects(t, threeClusters, crd))
 	if !strings.Contains(got, "[apiextensions.k8s.io/CustomResourceDefinition//wands.example.com+ example.com/Wand//w]: tokyo") {
 		t.Error(got)
 	}

@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func TestWhatIsForeseenComesAbout(t *testing.T) {
 				if e.content != nil {
 					s.Revision, s.Content = "web-2-r2", e.content
 				}
-				with := With{Clusters: memClusters{m}, Changed: map[string]*v1alpha1.Cluster{}}
+				with := overlay{Clusters: memClusters{m}, Changed: map[string]*v1alpha1.Cluster{}}
 				mark := func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"new": "yes"} }
 				if e.cluster != "" {
 					c, ok := memClusters{m}.Get(e.cluster)
@@ -91,7 +92,7 @@ func TestWhatIsForeseenComesAbout(t *testing.T) {
 					with.Changed[e.gone] = nil
 				}
 				writes, _ := m.counts()
-				got, err := r.Foresee(t.Context(), with, []Supposed{s})
+				got, err := r.Foresee(t.Context(), Tables{Clusters: with}, []Supposed{s})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -134,7 +135,7 @@ func TestAHoldIsForeseen(t *testing.T) {
 		m.holding = true
 		b, _ := memBundles{m}.Get("web")
 		b.Spec.Placement = names("b")
-		got, err := r.Foresee(t.Context(), nil, []Supposed{{Bundle: b, Revision: "web-1-r1", Content: &atoll.Content{}}})
+		got, err := r.Foresee(t.Context(), Tables{}, []Supposed{{Bundle: b, Revision: "web-1-r1", Content: &atoll.Content{}}})
 		if err != nil || !got[0].Holding || shown(got[0].After) != "a Active" {
 			t.Errorf("%v: %+v", err, got)
 		}
@@ -178,4 +179,38 @@ func sameUpToTies(a, b string) bool {
 	ra, sa := parts(a)
 	rb, sb := parts(b)
 	return slices.Equal(ra, rb) && slices.Equal(sa, sb)
+}
+
+// overlay is clusters as they would be: those named in Changed are that, or gone when nil.
+type overlay struct {
+	Clusters
+	Changed map[string]*v1alpha1.Cluster
+}
+
+func (w overlay) Get(name string) (*v1alpha1.Cluster, bool) {
+	if c, ok := w.Changed[name]; ok {
+		return c, c != nil
+	}
+	return w.Clusters.Get(name)
+}
+
+func (w overlay) List() []*v1alpha1.Cluster {
+	out := slices.DeleteFunc(slices.Clone(w.Clusters.List()), func(c *v1alpha1.Cluster) bool { _, ok := w.Changed[c.Name]; return ok })
+	for _, name := range slices.Sorted(maps.Keys(w.Changed)) {
+		if c := w.Changed[name]; c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (w overlay) Online(uid string) bool {
+	for name, c := range w.Changed {
+		if c != nil && string(c.UID) == uid {
+			if was, ok := w.Clusters.Get(name); !ok || string(was.UID) != uid {
+				return true
+			}
+		}
+	}
+	return w.Clusters.Online(uid)
 }

@@ -34,6 +34,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -118,6 +119,8 @@ type Reconciler struct {
 	Config
 	index *index
 	rooms *rooms
+	// fleet in order, of a Reconciler that supposes; nil: as the tables have it.
+	fleet []schedule.Cluster
 
 	ledgerMu sync.Mutex
 	ledger   rollout.Ledger

@@ -13,10 +13,11 @@ import (
 // What a text shows of a fleet unless all is asked for: so many rows of a Bundle, so many
 // names, so many fields of an item and so much of a value.
 const (
-	rowsShown   = 50
-	namesShown  = 8
-	fieldsShown = 40
-	valueShown  = 120
+	bundlesShown = 100
+	rowsShown    = 50
+	namesShown   = 8
+	fieldsShown  = 40
+	valueShown   = 120
 )
 
 // Text for people: what would be refused first, then each Bundle that would change, with
@@ -30,11 +31,22 @@ func (p Plan) Text(all bool) string {
 	for _, r := range p.Unchecked {
 		fmt.Fprintf(&b, "? %s was not checked by the hub: %s\n", r.Object, r.Why)
 	}
-	for _, u := range p.Unplaced {
+	for i, u := range p.Unplaced {
+		if i == rowsShown && !all {
+			fmt.Fprintf(&b, "? and %d more would be placed nowhere\n", len(p.Unplaced)-i)
+			break
+		}
 		fmt.Fprintf(&b, "? %s/%s would be placed nowhere: %s\n", u.Key.Kind, u.Key.Name, u.Why)
 	}
-	for _, x := range p.Bundles {
+	for i, x := range p.Bundles {
+		if i == bundlesShown && !all {
+			fmt.Fprintf(&b, "and %d more Bundles; --all shows them\n", len(p.Bundles)-i)
+			break
+		}
 		x.text(&b, all)
+	}
+	for _, pl := range p.Placements {
+		pl.text(&b, all)
 	}
 	if p.Hidden > 0 {
 		fmt.Fprintf(&b, "%d more Bundles would be affected that you may not read.\n", p.Hidden)
@@ -55,7 +67,7 @@ func (p Plan) Summary() string {
 	held := 0
 	for _, x := range p.Bundles {
 		for _, r := range x.Rows {
-			n[r.Change]++
+			n[r.Change] += len(r.Clusters)
 		}
 		held += len(x.Held)
 	}
@@ -66,6 +78,9 @@ func (p Plan) Summary() string {
 		return "Nothing would change in any cluster."
 	}
 	text := fmt.Sprintf("%s: %d added, %d removed, %d changed.", count(len(p.Bundles)+p.Hidden, "Bundle"), n[Added], n[Removed], n[Changed])
+	if len(p.Placements) > 0 {
+		text += fmt.Sprintf(" %s would choose others.", count(len(p.Placements), "Placement"))
+	}
 	if held > 0 {
 		text += fmt.Sprintf(" %s would wait for a confirmation.", count(held, "removal"))
 	}
@@ -94,8 +109,8 @@ func (x Bundle) text(b *strings.Builder, all bool) {
 	for _, p := range x.Problems {
 		fmt.Fprintf(b, "  ! %s could not be sent: %s\n", p.Object, p.Why)
 	}
-	for _, g := range x.groups() {
-		g.text(b, all)
+	for _, r := range x.Rows {
+		r.text(b, all)
 	}
 	if len(x.Held) > 0 {
 		fmt.Fprintf(b, "  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n")
@@ -112,40 +127,38 @@ func (x Bundle) text(b *strings.Builder, all bool) {
 func (x Bundle) names(change RowChange) (out []string) {
 	for _, r := range x.Rows {
 		if r.Change == change {
-			out = append(out, r.Cluster)
+			out = append(out, r.Clusters...)
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 
-// group of clusters that change alike.
-type group struct {
-	clusters []string
-	row      Row
-}
-
-// groups in the order in which their first clusters come.
-func (x Bundle) groups() (out []*group) {
-	known := map[string]*group{}
-	for _, r := range x.Rows {
-		alike := r
-		alike.Cluster = ""
-		key := atoll.HashJSON(alike)
-		g := known[key]
-		if g == nil {
-			g = &group{row: r}
-			known[key], out = g, append(out, g)
-		}
-		g.clusters = append(g.clusters, r.Cluster)
+func (p Placement) text(b *strings.Builder, all bool) {
+	kind := "Placement"
+	if p.Namespace == "" {
+		kind = "ClusterPlacement"
 	}
-	return out
+	fmt.Fprintf(b, "%s %s would choose %s\n", kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), count(p.Chosen, "cluster"))
+	if p.NoFit {
+		why := ""
+		if p.Unmet != "" {
+			why = ": " + p.Unmet
+		}
+		fmt.Fprintf(b, "  No cluster would fit%s; what is chosen stays.\n", why)
+	}
+	if len(p.Added) > 0 {
+		fmt.Fprintf(b, "  + %s\n", some(p.Added, all))
+	}
+	if len(p.Removed) > 0 {
+		fmt.Fprintf(b, "  - %s\n", some(p.Removed, all))
+	}
 }
 
 var signs = map[RowChange]string{Added: "+", Removed: "-", Changed: "~"}
 
-func (g *group) text(b *strings.Builder, all bool) {
-	r := g.row
-	fmt.Fprintf(b, "  %s %s", signs[r.Change], some(g.clusters, all))
+func (r Row) text(b *strings.Builder, all bool) {
+	fmt.Fprintf(b, "  %s %s", signs[r.Change], some(r.Clusters, all))
 	var notes []string
 	for _, item := range slices.Sorted(maps.Keys(r.Replicas)) {
 		notes = append(notes, fmt.Sprintf("%s %s", shortItem(item), r.Replicas[item]))

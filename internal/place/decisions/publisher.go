@@ -140,10 +140,10 @@ func (p *Publisher) boundChanged(namespace string) {
 
 // bound gives the sets that limit a Placement; nil: none does.
 func (p *Publisher) bound(pl state.Placement) []string {
-	if p.Sets == nil || pl.Meta.Namespace == "" {
+	if p.Sets == nil {
 		return nil
 	}
-	return append([]string{}, p.Sets.Bound(pl.Meta.Namespace)...)
+	return schedule.Limits(pl.Meta.Namespace, v1alpha1.SourcePropagationPolicy, p.Sets.Bound)
 }
 
 // Run until ctx ends.
