@@ -142,7 +142,7 @@ func (x *explainer) plan(ctx context.Context, in planRequest, admitted bool) (pl
 		return plan.Plan{}, err
 	}
 	out.More = more
-	after, err := x.parts.place.Foresee(ctx, tables, list)
+	after, err := x.parts.place.Foresee(ctx, &tables, list)
 	if err != nil {
 		return plan.Plan{}, err
 	}

@@ -45,7 +45,7 @@ type Foreseen struct {
 // shrink, and that one is gone.
 const mostSteps = 12
 
-// Tables that decide, as they would be; nil ones are as they are.
+// Tables that decide, as they would be; nil ones are as they are. They can be compared.
 type Tables struct {
 	Clusters Clusters
 	Views    Views
@@ -54,9 +54,13 @@ type Tables struct {
 }
 
 // Foresee what the Bundles come to with the tables, by the same steps that Run takes.
-// Nothing is written, and what the Reconciler remembers stays as it is.
-func (r *Reconciler) Foresee(ctx context.Context, t Tables, list []Supposed) ([]Foreseen, error) {
-	f, s := r.fork(t, list)
+// Nothing is written, and what the Reconciler remembers stays as it is. Nil tables are all
+// as they are.
+func (r *Reconciler) Foresee(ctx context.Context, t *Tables, list []Supposed) ([]Foreseen, error) {
+	if t == nil {
+		t = &Tables{}
+	}
+	f, s := r.fork(*t, list)
 	out := make([]Foreseen, len(list))
 	for i, b := range list {
 		uid := b.Bundle.Ref.UID

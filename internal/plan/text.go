@@ -10,10 +10,12 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// What a text shows of a fleet unless all is asked for: so many rows of a Bundle, so many
-// names, so many fields of an item and so much of a value.
+// What a text shows unless all is asked for: so many Bundles, so many lines of what is
+// refused, unchecked or nowhere, so many held removals of a Bundle, so many names, so many
+// fields of an item and so much of a value.
 const (
 	bundlesShown = 100
+	linesShown   = 20
 	rowsShown    = 50
 	namesShown   = 8
 	fieldsShown  = 40
@@ -25,19 +27,15 @@ const (
 // left to a count.
 func (p Plan) Text(all bool) string {
 	var b strings.Builder
-	for _, r := range p.Refused {
-		fmt.Fprintf(&b, "! %s would be refused: %s\n", r.Object, r.Why)
-	}
-	for _, r := range p.Unchecked {
-		fmt.Fprintf(&b, "? %s was not checked by the hub: %s\n", r.Object, r.Why)
-	}
-	for i, u := range p.Unplaced {
-		if i == rowsShown && !all {
-			fmt.Fprintf(&b, "? and %d more would be placed nowhere\n", len(p.Unplaced)-i)
-			break
-		}
-		fmt.Fprintf(&b, "? %s/%s would be placed nowhere: %s\n", u.Key.Kind, u.Key.Name, u.Why)
-	}
+	listed(&b, all, len(p.Refused), "! and %d more would be refused", func(i int) string {
+		return fmt.Sprintf("! %s would be refused: %s", p.Refused[i].Object, p.Refused[i].Why)
+	})
+	listed(&b, all, len(p.Unchecked), "? and %d more were not checked by the hub", func(i int) string {
+		return fmt.Sprintf("? %s was not checked by the hub: %s", p.Unchecked[i].Object, p.Unchecked[i].Why)
+	})
+	listed(&b, all, len(p.Unplaced), "? and %d more would be placed nowhere", func(i int) string {
+		return fmt.Sprintf("? %s/%s would be placed nowhere: %s", p.Unplaced[i].Key.Kind, p.Unplaced[i].Key.Name, p.Unplaced[i].Why)
+	})
 	for i, x := range p.Bundles {
 		if i == bundlesShown && !all {
 			fmt.Fprintf(&b, "and %d more Bundles; --all shows them\n", len(p.Bundles)-i)
@@ -61,6 +59,17 @@ func (p Plan) Text(all bool) string {
 	return b.String()
 }
 
+// listed lines, as many as anybody reads, and how many more there are.
+func listed(b *strings.Builder, all bool, n int, more string, line func(i int) string) {
+	for i := range n {
+		if i == linesShown && !all {
+			fmt.Fprintf(b, more+"\n", n-i)
+			return
+		}
+		b.WriteString(line(i) + "\n")
+	}
+}
+
 // Summary in a sentence.
 func (p Plan) Summary() string {
 	n := map[RowChange]int{}
@@ -77,14 +86,17 @@ func (p Plan) Summary() string {
 		}
 		return "Nothing would change in any cluster."
 	}
-	text := fmt.Sprintf("%s: %d added, %d removed, %d changed.", count(len(p.Bundles)+p.Hidden, "Bundle"), n[Added], n[Removed], n[Changed])
+	var out []string
+	if bundles := len(p.Bundles) + p.Hidden; bundles > 0 {
+		out = append(out, fmt.Sprintf("%s: %d added, %d removed, %d changed.", count(bundles, "Bundle"), n[Added], n[Removed], n[Changed]))
+	}
 	if len(p.Placements) > 0 {
-		text += fmt.Sprintf(" %s would choose others.", count(len(p.Placements), "Placement"))
+		out = append(out, count(len(p.Placements), "Placement")+" would choose others.")
 	}
 	if held > 0 {
-		text += fmt.Sprintf(" %s would wait for a confirmation.", count(held, "removal"))
+		out = append(out, count(held, "removal")+" would wait for a confirmation.")
 	}
-	return text
+	return strings.Join(out, " ")
 }
 
 func (x Bundle) text(b *strings.Builder, all bool) {

@@ -279,6 +279,10 @@ func TestTenantsStayWhereTheyAre(t *testing.T) {
 	t.Run("selectors", selectorsStayInTheSets)
 	t.Run("kinds to come", kindsToComeStayInTheirScope)
 	t.Run("explain", explainNamesNoNeighbours)
+	t.Run("plans of what is refused", plansOfWhatIsRefused)
+	t.Run("plans lend no rights", plansLendNoRights)
+	t.Run("plans", plansNameNoNeighbours)
+	t.Run("placements", placementsStayInTheSets)
 	t.Run("expressions", hostileExpressionsAreCheap)
 	t.Run("requests", requestsOfOthersAreNotAnswered)
 }
