@@ -377,10 +377,10 @@ func (w *comparison) against(i, rival int32) string {
 	case r.prio > o.prio && o.score > r.score:
 		return fmt.Sprintf("it fits and scores %s of 1000, more than %s with %s, which stays: %s", mine, w.name(rival), theirs, w.stays(o.score-r.score, rival))
 	case w.weighed != nil && w.score(i) < w.score(rival):
-		mine, _ := w.in.Fits(&w.in.Clusters[o.at])
-		theirs, _ := w.in.Fits(&w.in.Clusters[r.at])
+		need := demand(w.in.Workloads)
+		mine, theirs := w.fits(&w.in.Clusters[o.at], need), w.fits(&w.in.Clusters[r.at], need)
 		return fmt.Sprintf("it fits and scores %s of 1000; %d replicas need room, which counts beside the scores: it has room for %d, %s for %d with a score of %s",
-			Points(o.score), demand(w.in.Workloads), mine, w.name(rival), theirs, Points(r.score))
+			Points(o.score), need, mine, w.name(rival), theirs, Points(r.score))
 	case o.score < r.score:
 		return fmt.Sprintf("it fits, and its score %s of 1000 is below %s, %s (%s)", mine, than, theirs, w.name(rival))
 	case o.score == r.score && r.prio > o.prio:
