@@ -5,12 +5,14 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // Foretell says, in lines for people, what would come of an object's being written, or
@@ -24,12 +26,29 @@ const (
 	foretellPatience = 2 * time.Second
 )
 
-// foretold are the kinds of which a dry run says what would change.
-var foretold = []string{"PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy"}
+// foretold are the kinds of which a dry run says what would change: all that decide.
+var foretold = []string{
+	"PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy", "Placement", "ClusterPlacement",
+	"Cluster", "ClusterSet", "ClusterSetBinding", "ClusterScore", "HubSettings",
+}
 
-// foretell answers the dry run of a policy with warnings that say what would change.
+// planned tells of the dry runs of `atoll plan`, which asks for the plan of all objects
+// together.
+func planned(a admission.Attributes) bool {
+	switch o := a.GetOperationOptions().(type) {
+	case *metav1.CreateOptions:
+		return o.FieldManager == atoll.PlanManager
+	case *metav1.UpdateOptions:
+		return o.FieldManager == atoll.PlanManager
+	case *metav1.PatchOptions:
+		return o.FieldManager == atoll.PlanManager
+	}
+	return false
+}
+
+// foretell answers the dry run of what decides with warnings that say what would change.
 func (p *Plugin) foretell(ctx context.Context, a admission.Attributes) {
-	if p.Foretell == nil || !a.IsDryRun() || a.GetSubresource() != "" || a.GetKind().Group != v1alpha1.GroupVersion.Group || !slices.Contains(foretold, a.GetKind().Kind) {
+	if p.Foretell == nil || !a.IsDryRun() || planned(a) || a.GetSubresource() != "" || a.GetKind().Group != v1alpha1.GroupVersion.Group || !slices.Contains(foretold, a.GetKind().Kind) {
 		return
 	}
 	deleted := a.GetOperation() == admission.Delete

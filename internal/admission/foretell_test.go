@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +28,7 @@ func TestDryRunsForetell(t *testing.T) {
 		kind, group, sub string
 		op               admission.Operation
 		real             bool
+		manager          string
 		said             int
 		want             int
 	}{
@@ -34,7 +36,10 @@ func TestDryRunsForetell(t *testing.T) {
 		"deleted":              {op: admission.Delete, said: 3, want: 3},
 		"no dry run":           {real: true, said: 3},
 		"its status":           {sub: "status", said: 3},
-		"another kind":         {kind: "Cluster", said: 3},
+		"another kind":         {kind: "Bundle", said: 3},
+		"a Placement":          {kind: "Placement", said: 3, want: 3},
+		"a Cluster":            {kind: "Cluster", said: 3, want: 3},
+		"of atoll plan":        {manager: "atoll-plan", said: 3},
 		"of another group":     {group: "apps", said: 3},
 		"more than fits":       {said: 100, want: warningsSaid},
 		"just what fits":       {said: warningsSaid, want: warningsSaid},
@@ -68,7 +73,7 @@ func TestDryRunsForetell(t *testing.T) {
 				obj = nil
 			}
 			gvk := schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: kind}
-			a := admission.NewAttributesRecord(obj, old, gvk, "shop", "web", schema.GroupVersionResource{}, tc.sub, op, nil, !tc.real, &user.DefaultInfo{Name: "ann"})
+			a := admission.NewAttributesRecord(obj, old, gvk, "shop", "web", schema.GroupVersionResource{}, tc.sub, op, &metav1.UpdateOptions{FieldManager: tc.manager}, !tc.real, &user.DefaultInfo{Name: "ann"})
 			p.foretell(warning.WithWarningRecorder(t.Context(), &h), a)
 			if len(h) != tc.want {
 				t.Fatalf("%d warnings, want %d", len(h), tc.want)

@@ -149,6 +149,11 @@ func (p *Plugin) validate(ctx context.Context, a admission.Attributes, o admissi
 	if a.GetKind().Group != v1alpha1.GroupVersion.Group {
 		return p.validateSize(a, o)
 	}
+	return p.validateOurs(ctx, a)
+}
+
+// validateOurs is for what people write of Atoll's own kinds.
+func (p *Plugin) validateOurs(ctx context.Context, a admission.Attributes) error {
 	switch a.GetKind().Kind {
 	case "Cluster":
 		return p.validateCluster(ctx, a)

@@ -55,6 +55,8 @@ const (
 	// LabelTenant is on what `atoll tenant create` makes: the tenant's name.
 	LabelTenant = "atoll.dev/tenant"
 
+	// PlanManager is the field manager of the dry runs that `atoll plan` makes on the hub.
+	PlanManager = "atoll-plan"
 	// FieldManager of everything that the agent applies in a member.
 	FieldManager = "atoll"
 	// HandoverManager holds a field's live value while it passes from Atoll to

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
@@ -20,11 +21,14 @@ type Supposed struct {
 	Templates  Templates
 	Namespaces Namespaces
 	Policies   Policies
-	// Keys of the templates, names of the namespaces, and policies, as Policies'
-	// subscribers are told, that differ.
+	// Placements; nil: as they are.
+	Placements Placements
+	// Keys of the templates, names of the namespaces, policies and Placements, as the
+	// tables' subscribers are told, that differ.
 	ChangedTemplates  []atoll.ItemKey
 	ChangedNamespaces []string
 	ChangedPolicies   []PolicyKey
+	ChangedPlacements []types.NamespacedName
 }
 
 // PolicyKey names a policy of any kind.
@@ -63,13 +67,16 @@ func (b *Binder) Foresee(ctx context.Context, s Supposed) ([]Foreseen, error) {
 	for _, p := range s.ChangedPolicies {
 		f.handle(event{policy: policyKey{p.Kind, p.Namespace, p.Name}})
 	}
+	for _, key := range s.ChangedPlacements {
+		f.placementChanged(key)
+	}
 	for _, key := range s.ChangedTemplates {
 		f.handle(event{template: key, anew: true})
 	}
 	for e, ok := f.inbox.take(); ok; e, ok = f.inbox.take() {
 		f.handle(e)
 	}
-	found := map[claim.BundleID]Foreseen{}
+	found, waits := map[claim.BundleID]Foreseen{}, map[claim.BundleID]bool{}
 	for range mostRounds {
 		ids := slices.SortedFunc(maps.Keys(touched), claim.BundleID.Compare)
 		clear(touched)
@@ -77,7 +84,7 @@ func (b *Binder) Foresee(ctx context.Context, s Supposed) ([]Foreseen, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			one, ok, err := f.foresee(ctx, id)
+			one, ok, err := f.foresee(ctx, id, waits)
 			if err != nil {
 				return nil, err
 			}
@@ -102,6 +109,9 @@ func (b *Binder) fork(s Supposed) (f *Binder, touched map[claim.BundleID]bool) {
 	touched = map[claim.BundleID]bool{}
 	o := b.Options
 	o.Templates, o.Namespaces, o.Policies = s.Templates, s.Namespaces, s.Policies
+	if s.Placements != nil {
+		o.Placements = s.Placements
+	}
 	o.Client, o.Events, o.ReadOnly, o.Log = nil, nil, true, slog.New(slog.DiscardHandler)
 	f = &Binder{
 		Options: o, claims: b.claims.clone(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
@@ -129,8 +139,9 @@ type collector map[claim.BundleID]bool
 func (c collector) touch(id claim.BundleID) { c[id] = true }
 func (collector) stop()                     {}
 
-// foresee one Bundle; false when there would be nothing of it.
-func (b *Binder) foresee(ctx context.Context, id claim.BundleID) (Foreseen, bool, error) {
+// foresee one Bundle; false when there would be nothing of it. waits are the Bundles that
+// take nothing over.
+func (b *Binder) foresee(ctx context.Context, id claim.BundleID, waits map[claim.BundleID]bool) (Foreseen, bool, error) {
 	bundle, exists := b.Bundles.ByName(id.Namespace, id.Name)
 	if exists && bundle.Meta.DeletionTimestamp != nil {
 		return Foreseen{}, false, nil
@@ -152,19 +163,16 @@ func (b *Binder) foresee(ctx context.Context, id claim.BundleID) (Foreseen, bool
 		one.Bundle.Meta.DeletionTimestamp, one.Content = &now, p.in.Previous
 		return one, exists && one.Content != nil, nil
 	}
-	if unplaced := b.unplacedSource(id, p.from); !exists && unplaced != "" {
-		one.Waits = unplaced
+	if one.Waits = b.waitsFor(id, p, exists); one.Waits != "" {
+		if !waits[id] {
+			waits[id] = true
+			for _, key := range p.in.Claimed { // others keep what it would take over
+				b.touch(slices.DeleteFunc(b.claims.touched(key), func(other claim.BundleID) bool { return other == id })...)
+			}
+		}
 		return one, true, nil
 	}
-	if p.homeless() {
-		one.Waits = fmt.Sprintf("namespace %s is not there", id.Namespace)
-		return one, true, nil
-	}
-	if kind, unread := b.unsynced(p.in); unread {
-		one.Waits = fmt.Sprintf("objects of kind %s are not read yet", kind)
-		return one, true, nil
-	}
-	p.in.World = foreseeing{world{b, id}}
+	p.in.World = foreseeing{world{b, id}, waits}
 	p.out = claim.Plan(p.in)
 	if !exists && len(p.out.Content.Items) == 0 {
 		return one, false, nil
@@ -183,12 +191,29 @@ func (b *Binder) foresee(ctx context.Context, id claim.BundleID) (Foreseen, bool
 	return one, true, nil
 }
 
-// foreseeing that every Bundle takes over what it is to.
-type foreseeing struct{ world }
+// waitsFor says what no revision of the Bundle would be cut for; empty: one would be.
+func (b *Binder) waitsFor(id claim.BundleID, p plan, exists bool) string {
+	if unplaced := b.unplacedSource(id, p.from); !exists && unplaced != "" {
+		return unplaced
+	}
+	if p.homeless() {
+		return fmt.Sprintf("namespace %s is not there", id.Namespace)
+	}
+	if kind, unread := b.unsynced(p.in); unread {
+		return fmt.Sprintf("objects of kind %s are not read yet", kind)
+	}
+	return ""
+}
+
+// foreseeing that every Bundle takes over what it is to, but for those that wait.
+type foreseeing struct {
+	world
+	waits map[claim.BundleID]bool
+}
 
 func (w foreseeing) Claim(key atoll.ItemKey) (claim.Claim, bool) {
-	c, held, _ := w.claims.claim(w.id, key)
-	return c, held
+	c, held, to := w.claims.claim(w.id, key)
+	return c, held && !(c == claim.Others && w.waits[to])
 }
 
 // clone of all that is remembered.

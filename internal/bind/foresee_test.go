@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
@@ -212,6 +213,21 @@ func supposedEdits() map[string]supposedEdit {
 			l.spaces = map[string]*corev1.Namespace{"shop": {ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "ns", Annotations: map[string]string{atoll.AnnotationClusters: "*"}}}}
 			s.ChangedNamespaces = []string{"shop"}
 		}, "shop-*@1+: api web; web@2: -api:Moved[new:shop/shop-*] -web:Moved[new:shop/shop-*]"},
+		"a policy that refers to a Placement that is not there": {func(l *lagoon, s *Supposed) {
+			p := pp("api", "api")
+			p.Spec.Priority, p.Spec.Preemption, p.Spec.PlacementRef = 5, v1alpha1.PreemptAlways, &v1alpha1.PlacementRef{Name: "far"}
+			l.policies = append(l.policies, p)
+			s.ChangedPolicies = []PolicyKey{{ppKind, "shop", "api"}}
+			s.Placements = placements{}
+		}, "api@0+ waits; web@1: api web"},
+		"the same with the Placement": {func(l *lagoon, s *Supposed) {
+			p := pp("api", "api")
+			p.Spec.Priority, p.Spec.Preemption, p.Spec.PlacementRef = 5, v1alpha1.PreemptAlways, &v1alpha1.PlacementRef{Name: "far"}
+			l.policies = append(l.policies, p)
+			s.ChangedPolicies = []PolicyKey{{ppKind, "shop", "api"}}
+			s.Placements = placements{{Namespace: "shop", Name: "far"}: {}}
+			s.ChangedPlacements = []types.NamespacedName{{Namespace: "shop", Name: "far"}}
+		}, "api@1+: api; web@2: web -api:Moved[new:shop/api]"},
 		"the namespace goes": {func(l *lagoon, s *Supposed) {
 			now := metav1.Now()
 			l.spaces = map[string]*corev1.Namespace{"shop": {ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "ns", DeletionTimestamp: &now}}}
@@ -252,6 +268,10 @@ func told(list []Foreseen) string {
 		}
 		if f.Bundle.Meta.DeletionTimestamp != nil {
 			s += "-"
+		}
+		if f.Waits != "" {
+			out = append(out, s+" waits")
+			continue
 		}
 		s += ":"
 		for _, i := range f.Content.Items {

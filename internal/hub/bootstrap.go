@@ -12,7 +12,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -21,6 +20,7 @@ import (
 	"atoll.dev/atoll/api/crds"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // manifests are what the hub needs of its own API besides the CRDs: its namespace
@@ -46,13 +46,7 @@ func install(ctx context.Context, c client.Client) error {
 // installDefaultSet makes the set of all clusters that namespaces without bindings may
 // place on, once: what an administrator made of it stays.
 func installDefaultSet(ctx context.Context, c client.Client) error {
-	set := &v1alpha1.ClusterSet{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultClusterSet},
-		Spec: v1alpha1.ClusterSetSpec{
-			ClusterSelector:   v1alpha1.ClusterSetSelector{SelectorType: v1alpha1.SelectByLabels, LabelSelector: &metav1.LabelSelector{}},
-			UnboundNamespaces: v1alpha1.UnboundAllow,
-		},
-	}
+	set := schedule.DefaultSet()
 	err := c.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.ClusterSet{})
 	if apierrors.IsNotFound(err) {
 		err = c.Create(ctx, set, owner)

@@ -80,7 +80,7 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, Say: p.bind.Say, Events: p.recorder, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{
-		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Client: st.Client,
+		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Sets: st.Sets, Client: st.Client,
 		Feed: p.place.Feed, Log: h.log.With("component", "decisions"),
 	})
 	p.summarise = summarise.New(summarise.Config{

@@ -11,22 +11,19 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bind"
 	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/place"
+	"atoll.dev/atoll/internal/place/decisions"
 	"atoll.dev/atoll/internal/plan"
 	"atoll.dev/atoll/internal/state"
 )
@@ -45,13 +42,18 @@ type planRequest struct {
 	// Refused and Unchecked are what the dry runs said: they come back with the plan.
 	Refused   []plan.Refusal `json:"refused,omitempty"`
 	Unchecked []plan.Refusal `json:"unchecked,omitempty"`
+	// Unchanged objects would be as they are; only their names count. Of those that are
+	// templates the plan says when nobody places them.
+	Unchanged []*unstructured.Unstructured `json:"unchanged,omitempty"`
 }
 
 const (
 	// largestPlan is how many bytes of objects are read.
 	largestPlan = 16 << 20
-	// mostPlanned Bundles are looked at where a cluster changes, which may matter to any.
-	mostPlanned = 2000
+	// mostPlanned Bundles are looked at where a cluster, set or score changes, which may
+	// matter to any, and mostPlacements Placements.
+	mostPlanned    = 2000
+	mostPlacements = 500
 	// planPatience is how long a plan may take.
 	planPatience = 25 * time.Second
 )
@@ -89,7 +91,10 @@ func (l *lateParts) planned(w http.ResponseWriter, r *http.Request) (plan.Plan, 
 	x := &explainer{parts: p, access: l.plugin, user: u, now: time.Now(), seen: map[atoll.ItemKey]bool{}}
 	ctx, cancel := context.WithTimeout(r.Context(), planPatience)
 	defer cancel()
-	out, err := x.plan(ctx, in)
+	out, err := x.plan(ctx, in, false)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = apierrors.NewTimeoutError(fmt.Sprintf("the plan is not done after %s: plan fewer objects at once", planPatience), 0)
+	}
 	return out, q, err
 }
 
@@ -104,7 +109,7 @@ func (l *lateParts) foretell(ctx context.Context, u user.Info, o *unstructured.U
 	if deleted {
 		in = planRequest{Deleted: in.Objects}
 	}
-	out, err := x.plan(ctx, in)
+	out, err := x.plan(ctx, in, true)
 	if err != nil {
 		return []string{fmt.Sprintf("what this would change cannot be told here: %v; `atoll plan -f FILE --state live` may", err)}
 	}
@@ -112,9 +117,10 @@ func (l *lateParts) foretell(ctx context.Context, u user.Info, o *unstructured.U
 	return append(lines[len(lines)-1:], lines[:len(lines)-1]...)
 }
 
-// plan what the objects would come to.
-func (x *explainer) plan(ctx context.Context, in planRequest) (plan.Plan, error) {
-	s, err := x.suppose(in)
+// plan what the objects would come to. admitted: the API server has let the user write
+// them.
+func (x *explainer) plan(ctx context.Context, in planRequest, admitted bool) (plan.Plan, error) {
+	s, err := x.suppose(ctx, in, admitted)
 	if err != nil {
 		return plan.Plan{}, apierrors.NewBadRequest(err.Error())
 	}
@@ -128,13 +134,15 @@ func (x *explainer) plan(ctx context.Context, in planRequest) (plan.Plan, error)
 			return x.mayKnow(ctx, atoll.ItemKey{Namespace: "\x00"}, id.Namespace, id.Name)
 		},
 		ViewsBefore: map[string]atoll.ClusterView{}, ViewsAfter: map[string]atoll.ClusterView{},
+		Refused: append(in.Refused, s.refused...), Unchecked: in.Unchecked,
 	}
-	list, more, err := x.touchedBy(ctx, s, foreseen)
+	tables := s.tables()
+	list, more, err := x.touchedBy(ctx, tables, foreseen)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	out.More = more
-	after, err := x.parts.place.Foresee(ctx, s.clusters, list)
+	after, err := x.parts.place.Foresee(ctx, &tables, list)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -142,11 +150,7 @@ func (x *explainer) plan(ctx context.Context, in planRequest) (plan.Plan, error)
 		out.ViewsBefore[c.Name] = x.parts.state.Views.Stated(c)
 	}
 	for _, c := range s.clusters.List() {
-		view := x.parts.state.Views.Stated(c)
-		if _, changed := s.clusters.Changed[c.Name]; changed {
-			view.Sets = s.clusters.SetsOf(c.Labels)
-		}
-		out.ViewsAfter[c.Name] = view
+		out.ViewsAfter[c.Name] = s.views.Stated(c)
 	}
 	if why, holding := x.parts.state.Hub.Holding(); holding {
 		out.Holding = why
@@ -163,15 +167,14 @@ func (x *explainer) plan(ctx context.Context, in planRequest) (plan.Plan, error)
 	for _, f := range after {
 		out.Bundles = append(out.Bundles, x.change(ctx, f, byID))
 	}
-	out.Unplaced = x.unplaced(s, after)
-	p := plan.Of(out)
-	p.Refused, p.Unchecked = in.Refused, in.Unchecked
-	return p, nil
+	out.Placements = x.placements(ctx, s, tables)
+	out.Unplaced = append(unplaced(s, foreseen, after), x.nowhere(in.Unchanged)...)
+	return plan.Of(out), nil
 }
 
-// touchedBy lists the Bundles to look at: those that bind foresees, and, where a cluster
-// changes, all others too, up to a bound.
-func (x *explainer) touchedBy(ctx context.Context, s *supposed, foreseen []bind.Foreseen) (list []place.Supposed, more int, err error) {
+// touchedBy lists the Bundles to look at: those that bind foresees, and those to which what
+// else changes may matter, up to a bound.
+func (x *explainer) touchedBy(ctx context.Context, t place.Tables, foreseen []bind.Foreseen) (list []place.Supposed, more int, err error) {
 	known := map[string]bool{}
 	for _, f := range foreseen {
 		known[f.Bundle.Ref.UID] = true
@@ -179,10 +182,14 @@ func (x *explainer) touchedBy(ctx context.Context, s *supposed, foreseen []bind.
 			list = append(list, place.Supposed{Bundle: f.Bundle, Revision: f.Revision, Content: f.Content})
 		}
 	}
-	if len(s.clusters.Changed) == 0 {
+	if t == (place.Tables{}) {
 		return list, 0, nil
 	}
-	for _, b := range x.parts.state.Bundles.List() {
+	touched, err := x.parts.place.Touched(ctx, t)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, b := range touched {
 		latest, ok := x.parts.state.Revisions.Latest(b.Ref.UID)
 		switch {
 		case known[b.Ref.UID] || !ok:
@@ -197,6 +204,48 @@ func (x *explainer) touchedBy(ctx context.Context, s *supposed, foreseen []bind.
 		}
 	}
 	return list, more, nil
+}
+
+// placements that would publish other clusters, of those that the user may read: the
+// written ones, and all where what they choose from changes.
+func (x *explainer) placements(ctx context.Context, s *supposed, t place.Tables) (out []plan.Placement) {
+	keys := s.placements()
+	written := slices.Clone(keys)
+	if t != (place.Tables{}) {
+		for _, p := range x.parts.state.Placements.List() {
+			if !slices.Contains(keys, p.Key()) {
+				keys = append(keys, p.Key())
+			}
+		}
+	}
+	keys = slices.DeleteFunc(keys, func(k types.NamespacedName) bool {
+		kind := "Placement"
+		if k.Namespace == "" {
+			kind = "ClusterPlacement"
+		}
+		return !x.mayGet(ctx, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: kind, Namespace: k.Namespace, Name: k.Name})
+	})
+	if len(keys) == 0 {
+		return nil
+	}
+	d := decisions.Tables{
+		Placements: x.parts.state.Placements.With(s.ours...), Clusters: t.Clusters, Views: t.Views, Sets: t.Sets, Feed: x.parts.place.Feeding(t),
+	}
+	for _, f := range x.parts.decisions.Foresee(d, keys[:min(len(keys), mostPlacements)]) {
+		// That one which nobody writes has no place is no news.
+		out = append(out, plan.Placement{
+			Namespace: f.Key.Namespace, Name: f.Key.Name, NoFit: f.NoFit && slices.Contains(written, f.Key), Unmet: f.Unmet, Chosen: len(f.After),
+			Added: without(f.After, f.Before), Removed: without(f.Before, f.After),
+		})
+	}
+	return out
+}
+
+func without(list, of []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool {
+		_, found := slices.BinarySearch(of, name)
+		return found
+	})
 }
 
 func (x *explainer) change(ctx context.Context, f place.Foreseen, byID map[claim.BundleID]bind.Foreseen) plan.Change {
@@ -220,131 +269,39 @@ func (x *explainer) change(ctx context.Context, f place.Foreseen, byID map[claim
 	return c
 }
 
-// unplaced templates among the written ones.
-func (x *explainer) unplaced(s *supposed, after []place.Foreseen) (out []plan.Unplaced) {
-	held := map[atoll.ItemKey]bool{}
+// unplaced templates among the written ones. Where a Bundle waits, nobody knows yet what it
+// will hold.
+func unplaced(s *supposed, foreseen []bind.Foreseen, after []place.Foreseen) (out []plan.Unplaced) {
+	held, waiting := map[atoll.ItemKey]bool{}, map[string]bool{}
+	for _, f := range foreseen {
+		waiting[f.Bundle.Ref.Namespace] = waiting[f.Bundle.Ref.Namespace] || f.Waits != ""
+	}
 	for _, f := range after {
 		for i := range f.Content.Items {
 			held[f.Content.Items[i].Key] = true
 		}
 	}
 	for key, t := range s.templates {
-		if t.GetDeletionTimestamp() == nil && !held[key] && key.Kind != "Namespace" && !state.NeverTemplate(claim.GroupKind(key)) {
+		if t.GetDeletionTimestamp() == nil && !held[key] && !waiting[key.Namespace] && key.Kind != "Namespace" && !state.NeverTemplate(claim.GroupKind(key)) {
 			out = append(out, plan.Unplaced{Key: key, Why: "no policy and no annotation that wins selects it, or what does names no cluster"})
 		}
 	}
-	slices.SortFunc(out, func(a, b plan.Unplaced) int { return a.Key.Compare(b.Key) })
 	return out
 }
 
-// supposed is the tables as they would be.
-type supposed struct {
-	state      *state.State
-	templates  map[atoll.ItemKey]*unstructured.Unstructured
-	policies   []client.Object
-	namespaces []*corev1.Namespace
-	clusters   place.With
-}
-
-// suppose that the objects are written.
-func (x *explainer) suppose(in planRequest) (*supposed, error) {
-	s := &supposed{
-		state: x.parts.state, templates: map[atoll.ItemKey]*unstructured.Unstructured{},
-		clusters: place.With{Clusters: x.parts.state.Clusters, Changed: map[string]*v1alpha1.Cluster{}, SetsOf: x.parts.state.Sets.OfLabels},
-	}
-	for i, list := range [][]*unstructured.Unstructured{in.Objects, in.Deleted} {
-		for _, o := range list {
-			if o == nil || o.GetKind() == "" || o.GetName() == "" {
-				return nil, errors.New("an object has no kind or no name")
-			}
-			if err := s.write(o, i == 1, x.now); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
-			}
+// nowhere lists those of the templates that are in no Bundle.
+func (x *explainer) nowhere(unchanged []*unstructured.Unstructured) (out []plan.Unplaced) {
+	for _, o := range unchanged {
+		if o == nil {
+			continue
 		}
-	}
-	return s, nil
-}
-
-// write one object, or delete it.
-func (s *supposed) write(o *unstructured.Unstructured, deleted bool, now time.Time) error {
-	key := claim.KeyOf(o)
-	if o.GetUID() == "" {
-		o.SetUID(types.UID("new:" + key.String()))
-		o.SetCreationTimestamp(metav1.NewTime(now))
-	}
-	if key.Group == v1alpha1.GroupVersion.Group {
-		return s.writeOurs(o, deleted, now)
-	}
-	if deleted {
-		is, ok := s.state.Templates.Get(key)
-		if !ok {
-			return nil
+		key := claim.KeyOf(o)
+		if key.Group == v1alpha1.GroupVersion.Group || isNamespace(key) || state.NeverTemplate(claim.GroupKind(key)) {
+			continue
 		}
-		o = is.DeepCopy()
-		at := metav1.NewTime(now)
-		o.SetDeletionTimestamp(&at)
-	}
-	if key.Group == "" && key.Kind == "Namespace" {
-		ns := &corev1.Namespace{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, ns); err != nil {
-			return fmt.Errorf("read it: %w", err)
+		if why, ok := x.parts.bind.Explain(key); ok && why.Winner == nil && len(x.parts.bind.Involved(key)) == 0 {
+			out = append(out, plan.Unplaced{Key: key, Why: why.Why})
 		}
-		s.namespaces = append(s.namespaces, ns)
-	}
-	s.templates[key] = o
-	return nil
-}
-
-// writeOurs is for objects of Atoll's own API.
-func (s *supposed) writeOurs(o *unstructured.Unstructured, deleted bool, now time.Time) error {
-	var into client.Object
-	switch o.GetKind() {
-	case "Cluster":
-		if deleted {
-			s.clusters.Changed[o.GetName()] = nil
-			return nil
-		}
-		c := &v1alpha1.Cluster{}
-		s.clusters.Changed[o.GetName()], into = c, c
-	case "PropagationPolicy":
-		into = &v1alpha1.PropagationPolicy{}
-	case "ClusterPropagationPolicy":
-		into = &v1alpha1.ClusterPropagationPolicy{}
-	case "OverridePolicy":
-		into = &v1alpha1.OverridePolicy{}
-	case "ClusterOverridePolicy":
-		into = &v1alpha1.ClusterOverridePolicy{}
-	default:
-		return fmt.Errorf("what a %s would change cannot be foretold", o.GetKind())
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
-		return fmt.Errorf("read it: %w", err)
-	}
-	if o.GetKind() == "Cluster" {
-		return nil
-	}
-	if deleted {
-		at := metav1.NewTime(now)
-		into.SetDeletionTimestamp(&at)
-	}
-	s.policies = append(s.policies, into)
-	return nil
-}
-
-// binding is what bind is asked.
-func (s *supposed) binding() bind.Supposed {
-	out := bind.Supposed{
-		Templates: s.state.Templates.With(s.templates), Namespaces: s.state.Namespaces.With(s.namespaces...), Policies: s.state.Policies.With(s.policies...),
-	}
-	for key := range s.templates {
-		out.ChangedTemplates = append(out.ChangedTemplates, key)
-	}
-	slices.SortFunc(out.ChangedTemplates, atoll.ItemKey.Compare)
-	for _, ns := range s.namespaces {
-		out.ChangedNamespaces = append(out.ChangedNamespaces, ns.Name)
-	}
-	for _, p := range s.policies {
-		out.ChangedPolicies = append(out.ChangedPolicies, bind.PolicyKey(state.PolicyKeyOf(p)))
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/place"
+	"atoll.dev/atoll/internal/place/decisions"
 	"atoll.dev/atoll/internal/plan"
 	"atoll.dev/atoll/internal/state"
 )
@@ -294,7 +295,8 @@ func (t *rebalanceTargets) annotated(annotations map[string]string) map[string]s
 // publishes what a Placement would, were it placed from scratch.
 func (t *rebalanceTargets) publishes(pl state.Placement) (c plan.PlacementChange, changes bool) {
 	pl.Meta.Annotations = t.annotated(pl.Meta.Annotations)
-	before, after := t.parts.decisions.Foresee(pl)
+	foreseen := t.parts.decisions.Foresee(decisions.Tables{Placements: alone{pl}}, []types.NamespacedName{pl.Key()})[0]
+	before, after := foreseen.Before, foreseen.After
 	c.Namespace, c.Name = pl.Meta.Namespace, pl.Meta.Name
 	for _, name := range after {
 		if _, had := slices.BinarySearch(before, name); had {
@@ -309,4 +311,11 @@ func (t *rebalanceTargets) publishes(pl state.Placement) (c plan.PlacementChange
 		}
 	}
 	return c, len(c.Added)+len(c.Removed) > 0
+}
+
+// alone is the table of one Placement, as it would be.
+type alone struct{ placement state.Placement }
+
+func (a alone) Get(key types.NamespacedName) (state.Placement, bool) {
+	return a.placement, a.placement.Key() == key
 }

@@ -1,8 +1,11 @@
 package offline
 
 import (
+	"cmp"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -35,38 +38,100 @@ type Unplaced struct {
 // Clusters of the World, by name.
 func (w *World) Clusters() []*v1alpha1.Cluster { return w.clusters }
 
-// Decide what the World comes to at a time, by Bundle, and which templates nobody
-// places.
-func (w *World) Decide(now time.Time) ([]Bundle, []Unplaced, error) {
-	bundles, unplaced := w.bind()
-	fleet := make([]schedule.Cluster, 0, len(w.clusters))
-	for _, c := range w.clusters {
-		fleet = append(fleet, schedule.ClusterOf(c))
+// Placement and the clusters that it would publish. Read-only.
+type Placement struct {
+	// Namespace is empty for a ClusterPlacement.
+	Namespace, Name string
+	Decision        schedule.Decision
+}
+
+// Idle is a policy that nothing comes of, and why.
+type Idle struct{ Kind, Namespace, Name, Why string }
+
+// Outcome is what a World comes to. Read-only.
+type Outcome struct {
+	// Bundles by namespace and name.
+	Bundles []Bundle
+	// Placements, cluster-scoped ones first, then by namespace and name.
+	Placements []Placement
+	// Unplaced templates, which nobody places, by key.
+	Unplaced []Unplaced
+	// Idle policies by kind, namespace and name.
+	Idle []Idle
+}
+
+// Decide what the World comes to at a time. Bundles are decided one after the other by
+// name, those last that are scored by where others are; each finds the load and the room
+// that the ones before left. A World without clusters is an error: nothing could be placed.
+func (w *World) Decide(now time.Time) (Outcome, error) {
+	if len(w.clusters) == 0 {
+		return Outcome{}, errNoClusters
 	}
-	used := map[string]schedule.Use{}
-	for i := range bundles {
-		b := &bundles[i]
-		workloads, err := schedule.WorkloadsOf(b.Content)
-		if err != nil {
-			return nil, nil, err
-		}
-		demand, err := schedule.DemandOf(b.Content)
-		if err != nil {
-			return nil, nil, err
-		}
-		b.Decision = schedule.Schedule(schedule.Input{
-			Bundle: b.ID.String(), Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit,
-			Clusters: fleet, Workloads: workloads, Now: now, Demand: demand,
-			Used: func(c *schedule.Cluster) (others, own schedule.Use) { return used[c.Name], nil },
-		})
-		b.Shares = b.Decision.Assign(nil)
-		for _, v := range b.Decision.Verdicts {
-			if v.Outcome == schedule.Placed {
-				used[v.Cluster] = used[v.Cluster].With(demand.Use(b.Shares.Of(v.Cluster).Assigned()), 1)
+	var out Outcome
+	out.Bundles, out.Unplaced = w.bind()
+	f := w.fleetOf(now)
+	for _, asking := range []bool{false, true} {
+		for i := range out.Bundles {
+			if b := &out.Bundles[i]; asks(&b.Spec.Placement) == asking {
+				if err := f.decide(b); err != nil {
+					return Outcome{}, err
+				}
 			}
 		}
 	}
-	return bundles, unplaced, nil
+	publish := func(kind, namespace, name string, spec v1alpha1.PlacementSpec) {
+		in := f.input(namespace, kind, spec)
+		in.Bundle, in.WhenUnfit = namespace+"/"+name, v1alpha1.UnfitRemove
+		out.Placements = append(out.Placements, Placement{namespace, name, schedule.Schedule(in)})
+	}
+	for _, p := range w.clusterPlacements {
+		publish(v1alpha1.SourceClusterPropagationPolicy, "", p.Name, p.Spec)
+	}
+	for _, p := range w.placements {
+		publish(v1alpha1.SourcePropagationPolicy, p.Namespace, p.Name, p.Spec)
+	}
+	out.Idle = w.idle(out.Bundles)
+	return out, nil
+}
+
+var errNoClusters = errors.New("there is no Cluster among the files, so that nothing can be placed: give them too, such as what `kubectl get clusters -o yaml` prints")
+
+// idle lists the policies that place or override nothing.
+func (w *World) idle(bundles []Bundle) (out []Idle) {
+	busy := map[string]bool{}
+	for i := range bundles {
+		b := &bundles[i]
+		namespace := b.ID.Namespace
+		if b.Source.Kind == v1alpha1.SourceClusterPropagationPolicy {
+			namespace = ""
+		}
+		busy[b.Source.Kind+"/"+namespace+"/"+b.Source.Name] = true
+		for _, r := range b.Content.Rules {
+			busy[r.Policy] = true
+		}
+	}
+	note := func(kind, namespace, name, key, why string) {
+		if !busy[key] {
+			out = append(out, Idle{kind, namespace, name, why})
+		}
+	}
+	const places, overrides = "it places nothing: it selects none of the templates, or what else selects them wins", "it overrides nothing that is placed"
+	for _, o := range claim.InOrder(w.clusterOverrides, nil) {
+		note("ClusterOverridePolicy", "", o.Name, o.String(), overrides)
+	}
+	for _, p := range w.clusterPropagation {
+		note(v1alpha1.SourceClusterPropagationPolicy, "", p.Name, v1alpha1.SourceClusterPropagationPolicy+"//"+p.Name, places)
+	}
+	for _, o := range claim.InOrder(nil, w.overrides) {
+		note("OverridePolicy", o.Namespace, o.Name, o.String(), overrides)
+	}
+	for _, p := range w.propagation {
+		note(v1alpha1.SourcePropagationPolicy, p.Namespace, p.Name, v1alpha1.SourcePropagationPolicy+"/"+p.Namespace+"/"+p.Name, places)
+	}
+	slices.SortFunc(out, func(a, b Idle) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // bind the templates into Bundles, by name.

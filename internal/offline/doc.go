@@ -6,8 +6,10 @@
 // with what was added to a World, and asks no hub. The result depends on the set of
 // objects, not on their order, and on the time that is given. Objects are as a hub would
 // store them: defaults are filled in, and what Atoll's own schemas refuse is refused with
-// its path and reason. What only a hub can tell is not looked at: who may write what,
-// rules in the schemas that are expressions, what members report.
+// its path and reason. ClusterSets, bindings, ClusterScores and HubSettings count as on a
+// hub, over the ClusterSet that a fresh hub has. What members report counts as far as
+// Clusters have it in their status. What only a hub can tell is not looked at: who may
+// write what, which APIs clusters serve, rules in the schemas that are expressions.
 //
 // Where a hub breaks ties by UIDs, which files do not have, names stand for them: among
 // clusters of equal claims another one may win on a hub.

@@ -2,6 +2,8 @@ package offline
 
 import (
 	"math/rand/v2"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-const fleet = `
+const threeClusters = `
 apiVersion: atoll.dev/v1alpha1
 kind: Cluster
 metadata: {name: tokyo, labels: {env: prod}}
@@ -58,16 +60,21 @@ func objects(t *testing.T, texts ...string) (out []*unstructured.Unstructured) {
 // placed.
 func placed(t *testing.T, list []*unstructured.Unstructured) string {
 	t.Helper()
+	return placedAt(t, list, time.Time{})
+}
+
+func placedAt(t *testing.T, list []*unstructured.Unstructured, now time.Time) string {
+	t.Helper()
 	w, err := New(list, "default")
 	if err != nil {
 		return "refused: " + err.Error()
 	}
-	bundles, unplaced, err := w.Decide(time.Time{})
+	outcome, err := w.Decide(now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []string
-	for _, b := range ResultOf(bundles, unplaced).Bundles {
+	for _, b := range ResultOf(outcome).Bundles {
 		s := b.Namespace + "/" + b.Name + "["
 		for i, item := range b.Items {
 			if i > 0 {
@@ -89,7 +96,7 @@ func placed(t *testing.T, list []*unstructured.Unstructured) string {
 		}
 		out = append(out, s)
 	}
-	for _, u := range unplaced {
+	for _, u := range outcome.Unplaced {
 		out = append(out, "not "+u.Key.String()+" ("+u.Why+")")
 	}
 	return strings.Join(out, "; ")
@@ -122,7 +129,7 @@ func TestDecide(t *testing.T) {
 			policy("  placement: {clusterAffinity: {labelSelector: {matchLabels: {only: brim}}}, replicaScheduling: {replicaSchedulingType: Divided}}"),
 			"shop/deployment-api-e514c32d27[apps/Deployment/shop/api]: brim; shop/web[apps/Deployment/shop/web]: brim=4; " + rest},
 		"capacity of nothing": {"apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: brim}\nspec: {capacity: {resources: {gpu: 1}}}",
-			`refused: atoll.dev/Cluster//brim: spec.capacity.resources[gpu]: Invalid value: "gpu": is no resource that pods request`},
+			`refused: Cluster brim: spec.capacity.resources[gpu]: Invalid value: "gpu": is no resource that pods request`},
 		"an unknown field":       {policy("  placement: {clusterAffinty: {}}"), `refused: PropagationPolicy shop/web: strict decoding error: unknown field "spec.placement.clusterAffinty"`},
 		"no valid value":         {policy("  whenUnfit: Maybe"), `refused: PropagationPolicy shop/web: spec.whenUnfit in body should be one of [Keep Remove]`},
 		"a malformed annotation": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {atoll.dev/clusters: 'No!'}}", `refused: /ConfigMap/default/c: its annotation atoll.dev/clusters: "No!" is not the name of a cluster: `},
@@ -130,10 +137,10 @@ func TestDecide(t *testing.T) {
 			"shop/web[apps/Deployment/shop/web]: tokyo; " + rest},
 		"a Placement that is not there": {policy("  placementRef: {name: far}"), rest + "; not apps/Deployment/shop/web (the Placement far that its policy refers to is not among the files)"},
 		"twice":                         {web, "refused: apps/Deployment/shop/web is there twice"},
-		"what a hub alone knows":        {"apiVersion: atoll.dev/v1alpha1\nkind: Bundle\nmetadata: {name: b, namespace: shop}", "refused: atoll.dev/Bundle/shop/b: a Bundle says nothing to what is decided from files alone"},
+		"what a hub alone knows":        {"apiVersion: atoll.dev/v1alpha1\nkind: Bundle\nmetadata: {name: b, namespace: shop}", "refused: atoll.dev/Bundle/shop/b: a hub writes every Bundle itself: leave it out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := placed(t, objects(t, fleet, web, tc.text))
+			got := placed(t, objects(t, threeClusters, web, tc.text))
 			if got != tc.want && !(strings.HasPrefix(tc.want, "refused: ") && strings.HasPrefix(got, tc.want)) {
 				t.Errorf("comes to\n  %s\nwant\n  %s", got, tc.want)
 			}
@@ -163,7 +170,7 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
 `
-	list := objects(t, fleet, web, more)
+	list := objects(t, threeClusters, web, more)
 	want := placed(t, list)
 	if !strings.HasPrefix(want, "/all-") || !strings.Contains(want, "shop/a[apps/Deployment/shop/web]: tokyo") {
 		t.Fatal(want)
@@ -207,7 +214,7 @@ kind: ClusterPropagationPolicy
 metadata: {name: wands}
 spec: {resourceSelectors: [{apiVersion: example.com/v1, kind: Wand}], propagateDeps: true}
 `
-	got := placed(t, objects(t, fleet, crd))
+	got := placed(t, objects(t, threeClusters, crd))
 	if !strings.Contains(got, "[apiextensions.k8s.io/CustomResourceDefinition//wands.example.com+ example.com/Wand//w]: tokyo") {
 		t.Error(got)
 	}
@@ -216,5 +223,186 @@ spec: {resourceSelectors: [{apiVersion: example.com/v1, kind: Wand}], propagateD
 func TestAnObjectNeedsAName(t *testing.T) {
 	if _, err := New([]*unstructured.Unstructured{{Object: map[string]any{"kind": "ConfigMap"}}}, "default"); err == nil {
 		t.Error("taken without a name")
+	}
+}
+
+const object = "apiVersion: atoll.dev/v1alpha1\nkind: "
+
+// policyOf places all ConfigMaps of a namespace.
+func policyOf(name, namespace, placement string) string {
+	return object + "PropagationPolicy\nmetadata: {name: " + name + ", namespace: " + namespace + "}\nspec:\n" +
+		"  resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]\n  placement: {" + placement + "}"
+}
+
+func configMap(namespace, name string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + "}"
+}
+
+func cluster(name, rest string) string {
+	return object + "Cluster\nmetadata: {name: " + name + ", labels: {atoll.dev/set: " + name + ", env: prod}}\n" + rest
+}
+
+var hash = regexp.MustCompile(`-[0-9a-f]{10}\[`)
+
+// reporting clusters: room for two pods is left in tokyo and for three in oslo.
+var reporting = strings.Join([]string{
+	cluster("tokyo", "status: {properties: [{name: price, value: '7'}], resources: {room: {classes: ['1 cpu=2000m memory=4096Mi pods=2']}}}"),
+	cluster("oslo", "status: {properties: [{name: price, value: '3'}], resources: {room: {classes: ['1 cpu=2000m memory=4096Mi pods=3']}}}"),
+}, "\n---\n")
+
+// What tenants may use, how clusters are rated and what they have left count as on a hub.
+func TestTheRestOfAHub(t *testing.T) {
+	const asia = object + "ClusterSet\nmetadata: {name: tokyo}"
+	const prod = object + "ClusterSet\nmetadata: {name: prod}\nspec: {clusterSelector: {selectorType: LabelSelector, labelSelector: {matchLabels: {env: prod}}}}"
+	bind := func(ns, set string) string {
+		return object + "ClusterSetBinding\nmetadata: {name: " + set + ", namespace: " + ns + "}\nspec: {clusterSet: " + set + "}"
+	}
+	score := func(ns, name, cluster string, value int, until string) string {
+		return object + "ClusterScore\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {clusterName: " + cluster + ", scores: [{name: cheap, value: " + strconv.Itoa(value) + "}]" + until + "}"
+	}
+	const cheapest = "maxClusters: 1, scores: [{name: ClusterScore, measure: cheap}]"
+	for name, tc := range map[string]struct {
+		text []string
+		want string
+	}{
+		"a fresh hub's set":            {[]string{policyOf("p", "shop", "")}, "shop/p[/ConfigMap/shop/c]: oslo tokyo"},
+		"a binding":                    {[]string{policyOf("p", "shop", ""), asia, bind("shop", "tokyo")}, "shop/p[/ConfigMap/shop/c]: tokyo"},
+		"the binding of another":       {[]string{policyOf("p", "shop", ""), asia, bind("blog", "tokyo")}, "shop/p[/ConfigMap/shop/c]: oslo tokyo"},
+		"a binding to a set by labels": {[]string{policyOf("p", "shop", ""), prod, bind("shop", "prod")}, "shop/p[/ConfigMap/shop/c]: oslo tokyo"},
+		"a binding to no set":          {[]string{policyOf("p", "shop", ""), bind("shop", "nosuch")}, "shop/p[/ConfigMap/shop/c]:"},
+		"a strict hub":                 {[]string{policyOf("p", "shop", ""), object + "ClusterSet\nmetadata: {name: default}\nspec: {clusterSelector: {selectorType: LabelSelector, labelSelector: {}}, unboundNamespaces: Deny}"}, "shop/p[/ConfigMap/shop/c]:"},
+		"a placement's own sets":       {[]string{policyOf("p", "shop", "clusterSets: [tokyo]"), asia}, "shop/p[/ConfigMap/shop/c]: tokyo"},
+		"a cluster policy has none":    {[]string{strings.Replace(policyOf("p", "shop", ""), "PropagationPolicy\nmetadata: {name: p, namespace: shop}", "ClusterPropagationPolicy\nmetadata: {name: p}", 1), asia, bind("shop", "tokyo")}, "shop/p-HASH[/ConfigMap/shop/c]: oslo tokyo"},
+		"scores":                       {[]string{policyOf("p", "shop", cheapest), score("shop", "a", "tokyo", 900, ""), score("shop", "b", "oslo", 100, "")}, "shop/p[/ConfigMap/shop/c]: tokyo"},
+		"the hub's scores":             {[]string{policyOf("p", "shop", cheapest), score("atoll-system", "a", "tokyo", 100, ""), score("atoll-system", "b", "oslo", 900, "")}, "shop/p[/ConfigMap/shop/c]: oslo"},
+		"own scores before the hub's":  {[]string{policyOf("p", "shop", cheapest), score("shop", "c", "tokyo", 950, ""), score("atoll-system", "b", "oslo", 900, "")}, "shop/p[/ConfigMap/shop/c]: tokyo"},
+		"scores that are over":         {[]string{policyOf("p", "shop", cheapest), score("shop", "a", "tokyo", 900, ", validUntil: '2000-01-01T00:00:00Z'"), score("shop", "b", "oslo", 100, "")}, "shop/p[/ConfigMap/shop/c]: oslo"},
+		"a property that is listed":    {[]string{policyOf("p", "shop", "celSelector: \"cluster.properties['price'] == '7'\""), object + "HubSettings\nmetadata: {name: hub}\nspec: {placementProperties: [price]}"}, "shop/p[/ConfigMap/shop/c]: tokyo"},
+		"a property that is not":       {[]string{policyOf("p", "shop", "celSelector: \"cluster.properties['price'] == '7'\"")}, "shop/p[/ConfigMap/shop/c]:"},
+		"near another": {[]string{
+			policyOf("a", "shop", "maxClusters: 1, scores: [{name: Affinity, bundles: {names: [q]}}]"), configMap("shop", "d"),
+			strings.Replace(policyOf("q", "shop", "clusterAffinity: {clusterNames: [tokyo]}"), "kind: ConfigMap", "kind: ConfigMap, name: d", 1) + "\n  priority: 5",
+		}, "shop/a[/ConfigMap/shop/c]: tokyo; shop/q[/ConfigMap/shop/d]: tokyo"},
+		"far from another": {[]string{
+			policyOf("a", "shop", "maxClusters: 1, scores: [{name: AntiAffinity, bundles: {names: [q]}}]"), configMap("shop", "d"),
+			strings.Replace(policyOf("q", "shop", "clusterAffinity: {clusterNames: [tokyo]}"), "kind: ConfigMap", "kind: ConfigMap, name: d", 1) + "\n  priority: 5",
+		}, "shop/a[/ConfigMap/shop/c]: oslo; shop/q[/ConfigMap/shop/d]: tokyo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := placedAt(t, objects(t, append(tc.text, reporting, configMap("shop", "c"))...), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+			if got = hash.ReplaceAllString(got, "-HASH["); got != tc.want {
+				t.Errorf("comes to\n  %s\nwant\n  %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// Room that one Bundle takes is not the next one's.
+func TestRoomIsTakenOnce(t *testing.T) {
+	// Three have room in oslo and two in tokyo: a fifth replica of the two Bundles, which
+	// need four and two, has none. The first by name is placed first.
+	deployment := func(name string, replicas int) string {
+		return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: " + name + ", namespace: shop}\nspec: {replicas: " + strconv.Itoa(replicas) + ", template: {spec: {containers: [{name: c, resources: {requests: {cpu: 10m}}}]}}}\n---\n" +
+			object + "PropagationPolicy\nmetadata: {name: " + name + ", namespace: shop}\nspec:\n  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: " + name + "}]\n" +
+			"  placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}"
+	}
+	w, err := New(objects(t, reporting, deployment("a", 4), deployment("b", 2)), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.Decide(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := map[string]int64{}
+	for _, b := range ResultOf(out).Bundles {
+		for _, c := range b.Clusters {
+			for _, n := range c.Replicas {
+				total[b.Name] += n
+				total[c.Cluster] += n
+			}
+		}
+		for _, n := range b.Unscheduled {
+			total["none"] += n
+		}
+	}
+	if total["a"] != 4 || total["b"] != 1 || total["oslo"] != 3 || total["tokyo"] != 2 || total["none"] != 1 {
+		t.Errorf("%v", total)
+	}
+}
+
+// Bundles are balanced over the files as a hub balances them: none finds the load that the
+// ones before it made to be nothing.
+func TestLoadCounts(t *testing.T) {
+	text := []string{cluster("tokyo", ""), cluster("oslo", "")}
+	for _, ns := range []string{"a", "b", "c", "d"} {
+		text = append(text, configMap(ns, "c"), policyOf("p", ns, "maxClusters: 1"))
+	}
+	got := placed(t, objects(t, text...))
+	if strings.Count(got, "tokyo") != 2 || strings.Count(got, "oslo") != 2 {
+		t.Error(got)
+	}
+}
+
+// A Placement publishes what it chooses, within the sets of its namespace; a policy that
+// nothing comes of is told.
+func TestPlacementsAndIdlePolicies(t *testing.T) {
+	const placement = object + "Placement\nmetadata: {name: near, namespace: shop}\nspec: {clusterAffinity: {labelSelector: {matchLabels: {env: prod}}}}"
+	w, err := New(objects(t, cluster("tokyo", ""), cluster("oslo", ""), placement, strings.NewReplacer("kind: Placement", "kind: ClusterPlacement", ", namespace: shop", "").Replace(placement),
+		object+"ClusterSet\nmetadata: {name: oslo}", object+"ClusterSetBinding\nmetadata: {name: oslo, namespace: shop}\nspec: {clusterSet: oslo}",
+		policyOf("none", "shop", ""), object+"OverridePolicy\nmetadata: {name: none, namespace: shop}\nspec: {overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]}"), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.Decide(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ResultOf(out)
+	chosen := func(p PlacementResult) (names string) {
+		for _, c := range p.Clusters {
+			if c.Outcome == schedule.Placed {
+				names += " " + c.Cluster
+			} else {
+				names += " not " + c.Cluster + " (" + c.Filter + ")"
+			}
+		}
+		return p.Namespace + ":" + names
+	}
+	if len(r.Placements) != 2 || chosen(r.Placements[0]) != ": oslo tokyo" || chosen(r.Placements[1]) != "shop: oslo not tokyo (NotInBoundSet)" {
+		t.Errorf("%+v", r.Placements)
+	}
+	if len(r.Idle) != 2 || r.Idle[0].Kind != "OverridePolicy" || r.Idle[1].Kind != "PropagationPolicy" {
+		t.Errorf("%+v", r.Idle)
+	}
+}
+
+func TestAWorldNeedsClusters(t *testing.T) {
+	w, err := New(objects(t, configMap("shop", "c"), policyOf("p", "shop", "")), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Decide(time.Time{}); err == nil || !strings.Contains(err.Error(), "there is no Cluster among the files") {
+		t.Error(err)
+	}
+}
+
+// What a hub would refuse is refused with its path, of expressions with line and column.
+func TestRefusals(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"an expression":  {policyOf("p", "shop", "celSelector: \"cluster.labels['env'] ==\\n  prod\""), "PropagationPolicy shop/p: spec.placement.celSelector: Invalid value: \"cluster.labels['env'] ==\\n  prod\": line 2, column 3: undeclared reference to 'prod'"},
+		"of a group":     {policyOf("p", "shop", "clusterAffinities: [{affinityName: a, celSelector: 'cluster.nam'}]"), "PropagationPolicy shop/p: spec.placement.clusterAffinities[0].celSelector: Invalid value: \"cluster.nam\": line 1, column "},
+		"of a Placement": {object + "ClusterPlacement\nmetadata: {name: p}\nspec: {celSelector: '1'}", "ClusterPlacement p: spec.celSelector: Invalid value: \"1\": gives a int, and true or false is needed"},
+		"a quantity":     {policyOf("p", "shop", "maxClusters: 1, scores: [{name: ResourceAvailable, resource: cpu, full: NaN}]"), "PropagationPolicy shop/p: spec.placement.scores[0].full in body "},
+		"a number":       {policyOf("p", "shop", "maxClusters: many"), "PropagationPolicy shop/p: spec.placement.maxClusters in body must be of type integer: \"string\""},
+		"a patch":        {object + "OverridePolicy\nmetadata: {name: o, namespace: shop}\nspec: {overrideRules: [{overriders: {plaintext: [{path: nowhere, operator: add, value: 1}]}}]}", "OverridePolicy shop/o: spec.overrideRules[0].overriders.plaintext[0]"},
+		"a kind":         {object + "Placment\nmetadata: {name: p}", "atoll.dev/Placment//p: atoll.dev has no kind Placment"},
+		"a set":          {object + "ClusterSet\nmetadata: {name: s}\nspec: {clusterSelector: {selectorType: Some}}", "ClusterSet s: spec.clusterSelector.selectorType in body should be one of [ExclusiveClusterSetLabel LabelSelector]"},
+		"a score":        {object + "ClusterScore\nmetadata: {name: s, namespace: shop}\nspec: {clusterName: a, scores: [{name: m, value: 1001}]}", "ClusterScore shop/s: spec.scores[0].value in body should be less than or equal to 1000"},
+	} {
+		_, err := New(objects(t, tc.text), "default")
+		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%s: %v\nwant %s", name, err, tc.want)
+		}
 	}
 }

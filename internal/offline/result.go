@@ -12,8 +12,33 @@ import (
 type Result struct {
 	// Bundles by namespace and name.
 	Bundles []BundleResult `json:"bundles"`
+	// Placements and what they would publish: cluster-scoped ones first, then by namespace
+	// and name.
+	Placements []PlacementResult `json:"placements,omitempty"`
 	// Unplaced templates, by key.
 	Unplaced []UnplacedResult `json:"unplaced,omitempty"`
+	// Idle policies, which place or override nothing, by kind, namespace and name.
+	Idle []IdleResult `json:"idle,omitempty"`
+}
+
+// PlacementResult is one Placement and the clusters that it chooses.
+type PlacementResult struct {
+	// Namespace is empty for a ClusterPlacement.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// NoFit: no cluster fits. Unmet says which minimum of the spread cannot be had.
+	NoFit bool   `json:"noFit,omitempty"`
+	Unmet string `json:"unmet,omitempty"`
+	// Clusters, all of them, by name.
+	Clusters []ClusterResult `json:"clusters"`
+}
+
+// IdleResult is a policy that nothing comes of, and why.
+type IdleResult struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Why       string `json:"why"`
 }
 
 // BundleResult is one Bundle and where it goes.
@@ -61,6 +86,8 @@ type ClusterResult struct {
 	Capacity []schedule.Bound `json:"capacity,omitempty"`
 	// Score of a cluster among which was chosen, of 1,000,000.
 	Score int64 `json:"score,omitempty"`
+	// Group among the placement's decision groups.
+	Group string `json:"group,omitempty"`
 	// Replicas by item, of items whose replicas are divided.
 	Replicas map[string]int64 `json:"replicas,omitempty"`
 }
@@ -72,13 +99,36 @@ type UnplacedResult struct {
 }
 
 // ResultOf what a World came to.
-func ResultOf(bundles []Bundle, unplaced []Unplaced) Result {
+func ResultOf(o Outcome) Result {
 	out := Result{Bundles: []BundleResult{}}
-	for i := range bundles {
-		out.Bundles = append(out.Bundles, resultOf(&bundles[i]))
+	for i := range o.Bundles {
+		out.Bundles = append(out.Bundles, resultOf(&o.Bundles[i]))
 	}
-	for _, u := range unplaced {
+	for i := range o.Placements {
+		p := &o.Placements[i]
+		out.Placements = append(out.Placements, PlacementResult{
+			Namespace: p.Namespace, Name: p.Name, NoFit: p.Decision.NoFit, Unmet: p.Decision.Unmet, Clusters: clustersOf(&p.Decision, schedule.Assignment{}),
+		})
+	}
+	for _, u := range o.Unplaced {
 		out.Unplaced = append(out.Unplaced, UnplacedResult{Key: u.Key.String(), Why: u.Why})
+	}
+	for _, x := range o.Idle {
+		out.Idle = append(out.Idle, IdleResult(x))
+	}
+	return out
+}
+
+// clustersOf a decision: the verdict on each, and its share.
+func clustersOf(d *schedule.Decision, shares schedule.Assignment) []ClusterResult {
+	out := []ClusterResult{}
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		c := ClusterResult{Cluster: v.Cluster, Outcome: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Score, Group: v.Group}
+		if v.Outcome == schedule.Placed {
+			c.Replicas, c.Capacity = shares.Of(v.Cluster).Assigned(), d.Bounds(v.Cluster)
+		}
+		out = append(out, c)
 	}
 	return out
 }
@@ -86,15 +136,7 @@ func ResultOf(bundles []Bundle, unplaced []Unplaced) Result {
 func resultOf(b *Bundle) BundleResult {
 	out := BundleResult{
 		Namespace: b.ID.Namespace, Name: b.ID.Name, Source: SourceResult{Kind: b.Source.Kind, Name: b.Source.Name},
-		NoFit: b.Decision.NoFit, Unmet: b.Decision.Unmet, Items: b.items(), Clusters: []ClusterResult{},
-	}
-	for i := range b.Decision.Verdicts {
-		v := &b.Decision.Verdicts[i]
-		c := ClusterResult{Cluster: v.Cluster, Outcome: v.Outcome, Filter: v.Filter, Reason: v.Reason, Score: v.Score}
-		if v.Outcome == schedule.Placed {
-			c.Replicas, c.Capacity = b.Shares.Of(v.Cluster).Assigned(), b.Decision.Bounds(v.Cluster)
-		}
-		out.Clusters = append(out.Clusters, c)
+		NoFit: b.Decision.NoFit, Unmet: b.Decision.Unmet, Items: b.items(), Clusters: clustersOf(&b.Decision, b.Shares),
 	}
 	for _, s := range b.Shares.Short {
 		if out.Unscheduled == nil {

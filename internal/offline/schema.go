@@ -18,20 +18,21 @@ import (
 	"atoll.dev/atoll/api/crds"
 )
 
-// schemas of Atoll's kinds, by kind, as the hub installs them.
-type schemas map[string]kindSchema
+// Schemas of Atoll's kinds, by kind, as the hub installs them. Read-only.
+type Schemas map[string]kindSchema
 
 type kindSchema struct {
 	namespaced bool
 	schema     spec.Schema
 }
 
-func readSchemas() (schemas, error) {
+// ReadSchemas that this program brings along.
+func ReadSchemas() (Schemas, error) {
 	files, err := fs.Glob(crds.Files, "atoll.dev_*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("read Atoll's schemas: %w", err)
 	}
-	out := schemas{}
+	out := Schemas{}
 	for _, f := range files {
 		var crd struct {
 			Spec struct {
@@ -64,9 +65,9 @@ func readSchemas() (schemas, error) {
 	return out, nil
 }
 
-// typed reads an object of Atoll's API as a T, as the hub would store it: with defaults,
+// Typed reads an object of Atoll's API as a T, as the hub would store it: with defaults,
 // and with an error that names every field that is unknown or has no valid value.
-func typed[T any](s schemas, u *unstructured.Unstructured) (*T, error) {
+func Typed[T any](s Schemas, u *unstructured.Unstructured) (*T, error) {
 	k, ok := s[u.GetKind()]
 	if !ok {
 		return nil, fmt.Errorf("atoll.dev has no kind %s", u.GetKind())

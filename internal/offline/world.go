@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 
 // World is what files say. Make it with New.
 type World struct {
-	schemas    schemas
+	schemas    Schemas
 	namespace  string
 	templates  map[atoll.ItemKey]*unstructured.Unstructured
 	namespaces map[string]*unstructured.Unstructured
@@ -35,13 +36,17 @@ type World struct {
 	clusterPlacements  []*v1alpha1.ClusterPlacement
 	overrides          []*v1alpha1.OverridePolicy
 	clusterOverrides   []*v1alpha1.ClusterOverridePolicy
+	sets               []*v1alpha1.ClusterSet
+	bindings           []*v1alpha1.ClusterSetBinding
+	scores             []*v1alpha1.ClusterScore
+	settings           *v1alpha1.HubSettings
 }
 
 // New makes a World of the objects. What is in a namespace and names none is in the
 // given one. The error names the first object that a hub would refuse, or that is there
 // twice. Objects are not kept: they may be changed afterwards.
 func New(objects []*unstructured.Unstructured, namespace string) (*World, error) {
-	s, err := readSchemas()
+	s, err := ReadSchemas()
 	if err != nil {
 		return nil, err
 	}
@@ -141,41 +146,65 @@ func (w *World) add(key atoll.ItemKey, u *unstructured.Unstructured) (err error)
 				return fmt.Errorf("%s: spec: %w", key, err)
 			}
 		}
-		if err := into(&w.clusters, w.schemas, u); err != nil {
-			return err
-		}
-		c := w.clusters[len(w.clusters)-1]
-		if err := schedule.CheckCapacity(c.Spec.Capacity, field.NewPath("spec", "capacity")).ToAggregate(); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		return nil
+		return into(&w.clusters, w.schemas, u, func(c *v1alpha1.Cluster) field.ErrorList {
+			return schedule.CheckCapacity(c.Spec.Capacity, field.NewPath("spec", "capacity"))
+		})
+	case "ClusterSet":
+		return into(&w.sets, w.schemas, u, nil)
+	case "ClusterSetBinding":
+		return into(&w.bindings, w.schemas, u, nil)
+	case "ClusterScore":
+		return into(&w.scores, w.schemas, u, nil)
+	case "HubSettings":
+		w.settings, err = Typed[v1alpha1.HubSettings](w.schemas, u)
+		return err
 	case "PropagationPolicy":
-		return into(&w.propagation, w.schemas, u)
+		return into(&w.propagation, w.schemas, u, func(p *v1alpha1.PropagationPolicy) field.ErrorList {
+			return checkPlacement(&p.Spec.Placement, field.NewPath("spec", "placement"))
+		})
 	case "ClusterPropagationPolicy":
-		return into(&w.clusterPropagation, w.schemas, u)
+		return into(&w.clusterPropagation, w.schemas, u, func(p *v1alpha1.ClusterPropagationPolicy) field.ErrorList {
+			return checkPlacement(&p.Spec.Placement, field.NewPath("spec", "placement"))
+		})
 	case "Placement":
-		return into(&w.placements, w.schemas, u)
+		return into(&w.placements, w.schemas, u, func(p *v1alpha1.Placement) field.ErrorList { return checkPlacement(&p.Spec, field.NewPath("spec")) })
 	case "ClusterPlacement":
-		return into(&w.clusterPlacements, w.schemas, u)
+		return into(&w.clusterPlacements, w.schemas, u, func(p *v1alpha1.ClusterPlacement) field.ErrorList {
+			return checkPlacement(&p.Spec, field.NewPath("spec"))
+		})
 	case "OverridePolicy":
-		return into(&w.overrides, w.schemas, u)
+		return into(&w.overrides, w.schemas, u, func(p *v1alpha1.OverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
 	case "ClusterOverridePolicy":
-		return into(&w.clusterOverrides, w.schemas, u)
+		return into(&w.clusterOverrides, w.schemas, u, func(p *v1alpha1.ClusterOverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
 	}
-	return fmt.Errorf("%s: a %s says nothing to what is decided from files alone; `atoll plan --state live` asks the hub", key, key.Kind)
+	if _, ours := w.schemas[key.Kind]; !ours {
+		return fmt.Errorf("%s: atoll.dev has no kind %s", key, key.Kind)
+	}
+	return fmt.Errorf("%s: a hub writes every %s itself: leave it out", key, key.Kind)
 }
 
-func into[T any](list *[]*T, s schemas, u *unstructured.Unstructured) error {
-	v, err := typed[T](s, u)
-	if err == nil {
-		*list = append(*list, v)
+// into the list, unless the schema or check refuses it.
+func into[T any](list *[]*T, s Schemas, u *unstructured.Unstructured, check func(*T) field.ErrorList) error {
+	v, err := Typed[T](s, u)
+	if err != nil {
+		return err
 	}
-	return err
+	if check != nil {
+		if errs := check(v); len(errs) > 0 {
+			return fmt.Errorf("%s %s: %w", u.GetKind(), strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), errs.ToAggregate())
+		}
+	}
+	*list = append(*list, v)
+	return nil
 }
 
 // sort what has an order in files and none in a World.
 func (w *World) sort() {
 	slices.SortFunc(w.clusters, func(a, b *v1alpha1.Cluster) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(w.placements, func(a, b *v1alpha1.Placement) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(w.clusterPlacements, func(a, b *v1alpha1.ClusterPlacement) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(w.overrides, func(a, b *v1alpha1.OverridePolicy) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(w.clusterOverrides, func(a, b *v1alpha1.ClusterOverridePolicy) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -144,11 +144,12 @@ func (r *Reconciler) notBackBefore(was failback) time.Time {
 	return r.reconnected()
 }
 
-// failback of a Bundle, as its last step found it, or an earlier hub said.
+// failback of a Bundle, as its last step found it, or is supposed to have, or an earlier hub
+// said.
 func (x *index) failback(b state.Bundle) failback {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if e := x.entries[b.Ref.UID]; e != nil && e.filter != nil {
+	if e := x.entries[b.Ref.UID]; e != nil && (e.filter != nil || e.failback != failback{}) {
 		return e.failback
 	}
 	return restored(b)

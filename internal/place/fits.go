@@ -20,13 +20,5 @@ func (x *rooms) fits(cluster string, workloads []schedule.Workload, assigned map
 	for _, p := range m.promises {
 		left = schedule.Take(left, p.requests, p.replicas)
 	}
-	for i := range workloads {
-		w := &workloads[i]
-		has := min(max(assigned[w.Key.String()], 0), max(w.Replicas, 0))
-		more := min(schedule.Fit(left, w.Requests), w.Replicas-has)
-		if replicas += has + more; i < len(workloads)-1 && more > 0 {
-			left = schedule.Take(left, w.Requests, more)
-		}
-	}
-	return replicas, true
+	return schedule.FitAll(left, workloads, assigned), true
 }

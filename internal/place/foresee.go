@@ -1,8 +1,10 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -45,24 +47,25 @@ type Foreseen struct {
 // shrink, and that one is gone.
 const mostSteps = 12
 
-// Foresee what the Bundles come to among the clusters, as given, by the same steps that
-// Run takes. Nothing is written. A nil clusters stands for those that there are.
-func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supposed) ([]Foreseen, error) {
-	s := &supposition{Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{}, rows: map[string]map[string]state.Row{}, pods: map[string]int64{}}
-	f := &Reconciler{Config: r.Config, index: newIndex(), rooms: r.rooms, usage: newUsage()}
-	f.usage.base, s.moved = r, f.usage.mark
-	f.Rows, f.Revisions = supposedRows{s}, supposedRevisions{s}
-	if clusters != nil {
-		f.Clusters = clusters
+// Tables that decide, as they would be; nil ones are as they are. They can be compared.
+type Tables struct {
+	Clusters Clusters
+	Views    Views
+	Sets     Sets
+	Scores   Scores
+}
+
+// Foresee what the Bundles come to with the tables, by the same steps that Run takes.
+// Nothing is written, and what the Reconciler remembers stays as it is. Nil tables are all
+// as they are.
+func (r *Reconciler) Foresee(ctx context.Context, t *Tables, list []Supposed) ([]Foreseen, error) {
+	if t == nil {
+		t = &Tables{}
 	}
-	if with, ok := clusters.(With); ok && with.SetsOf != nil {
-		f.Views = supposedViews{f.Views, with}
-	}
-	f.remember(r, list)
+	f, s := r.fork(*t, list)
 	out := make([]Foreseen, len(list))
 	for i, b := range list {
 		uid := b.Bundle.Ref.UID
-		f.usage.supposed = append(f.usage.supposed, uid)
 		s.contents[b.Revision], s.latest[uid], s.rows[uid] = b.Content, b.Revision, map[string]state.Row{}
 		out[i] = Foreseen{Supposed: b, Before: map[string]atoll.RowSpec{}}
 		for _, row := range r.Rows.OfBundle(uid) {
@@ -75,11 +78,12 @@ func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supp
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			p, err := f.Preview(ctx, out[i].Bundle)
+			p, snap, err := f.preview(ctx, out[i].Bundle)
 			if err != nil {
 				return nil, err
 			}
 			out[i].Decision, out[i].Held, out[i].Waits, out[i].Short = p.Decision, p.Output.Plan, p.Output.Waits, p.Output.Short
+			f.rooms.promise(&snap.in, p.Output.Changes)
 			changed = s.obey(out[i].Bundle.Ref.UID, p, f.Clusters) || changed
 		}
 	}
@@ -91,6 +95,121 @@ func (r *Reconciler) Foresee(ctx context.Context, clusters Clusters, list []Supp
 		}
 	}
 	return out, nil
+}
+
+// fork a Reconciler over the tables as they would be, that knows what r knows of these
+// Bundles and changes nothing of it.
+func (r *Reconciler) fork(t Tables, list []Supposed) (*Reconciler, *supposition) {
+	s := &supposition{
+		Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latest: map[string]string{},
+		rows: map[string]map[string]state.Row{}, pods: map[string]int64{},
+	}
+	f := &Reconciler{Config: r.Config, index: newIndex(), rooms: newRooms(), usage: newUsage()}
+	f.usage.base, s.moved = r, f.usage.mark
+	f.begun.Store(r.begun.Load())
+	f.Rows, f.Revisions, f.Bundles = supposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
+	if t.Clusters != nil {
+		f.Clusters = t.Clusters
+	}
+	if t.Views != nil {
+		f.Views = t.Views
+	}
+	if t.Sets != nil {
+		f.Sets = t.Sets
+	}
+	if t.Scores != nil {
+		f.Scores = t.Scores
+	}
+	divides := slices.ContainsFunc(list, func(b Supposed) bool {
+		return b.Bundle.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided
+	})
+	if divides {
+		f.rooms = r.rooms.clone()
+	}
+	for _, c := range f.Clusters.List() {
+		one := f.Views.Of(c)
+		f.fleet, f.index.known[c.Name] = append(f.fleet, one), one
+		if was, ok := r.Clusters.Get(c.Name); divides && (!ok || was != c) {
+			f.rooms.report(c, f.Rows, time.Now())
+		}
+	}
+	slices.SortFunc(f.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
+	for _, b := range list {
+		uid := b.Bundle.Ref.UID
+		f.usage.supposed = append(f.usage.supposed, uid)
+		f.index.entry(uid).failback = r.index.failback(b.Bundle)
+	}
+	f.remember(r, list)
+	return f, s
+}
+
+// Feeding is Feed with the tables as they would be.
+func (r *Reconciler) Feeding(t Tables) func(in *schedule.Input, namespace string) {
+	f, _ := r.fork(t, nil)
+	return f.Feed
+}
+
+// Touched lists by namespace and name, of the Bundles that there are, those that may come
+// to something else with the tables: by the comparisons that Run makes when a cluster, the
+// sets of a namespace or scores change. It costs Bundles times clusters that differ.
+func (r *Reconciler) Touched(ctx context.Context, t Tables) ([]state.Bundle, error) {
+	f, _ := r.fork(t, nil)
+	changes := r.changes(f)
+	now := time.Now()
+	var out []state.Bundle
+	for _, b := range r.Bundles.List() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		terms, err := r.terms(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		after := terms
+		after.Bound = f.bound(b)
+		e := entry{uid: b.Ref.UID, filter: f.index.compile(terms).filter, whenUnfit: b.Spec.WhenUnfit}
+		rated := slices.ContainsFunc(b.Spec.Placement.Scores, func(s v1alpha1.Score) bool { return s.Name == v1alpha1.ScoreCluster })
+		if t.Scores != nil && rated || !sameTerms(terms, after) ||
+			slices.ContainsFunc(changes, func(c change) bool { return r.matters(&e, c, now) }) {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b state.Bundle) int {
+		return cmp.Or(strings.Compare(a.Ref.Namespace, b.Ref.Namespace), strings.Compare(a.Ref.Name, b.Ref.Name))
+	})
+	return out, nil
+}
+
+// change of a cluster that is supposed: as it was and is seen; one that is not there has
+// only its name.
+type change struct{ was, is schedule.Cluster }
+
+func (r *Reconciler) changes(f *Reconciler) (out []change) {
+	for _, c := range r.Clusters.List() {
+		was := r.Views.Of(c)
+		if is, ok := f.index.known[c.Name]; !ok {
+			out = append(out, change{was, schedule.Cluster{ClusterView: atoll.ClusterView{Name: c.Name}}})
+		} else if !reflect.DeepEqual(was, is) {
+			out = append(out, change{was, is})
+		}
+	}
+	for i := range f.fleet {
+		if is := f.fleet[i]; is.Name != "" {
+			if _, ok := r.Clusters.Get(is.Name); !ok {
+				out = append(out, change{schedule.Cluster{ClusterView: atoll.ClusterView{Name: is.Name}}, is})
+			}
+		}
+	}
+	return out
+}
+
+// matters tells whether a cluster's change may matter to a Bundle.
+func (r *Reconciler) matters(e *entry, c change, now time.Time) bool {
+	row, has := r.Rows.Get(e.uid, c.is.Name)
+	if !has {
+		return e.filter.Admits(&c.is) || e.filter.Chooses() && e.filter.Admits(&c.was)
+	}
+	return e.filter.Chooses() || !reflect.DeepEqual(c.was.ClusterView, c.is.ClusterView) || e.verdict(c.was, &row.Spec, now) != e.verdict(c.is, &row.Spec, now)
 }
 
 // remember the removals of the last minutes that the other one knows of these Bundles.
@@ -161,6 +280,28 @@ func (s *supposition) obey(uid string, p Preview, clusters Clusters) (changed bo
 	return changed
 }
 
+// supposedBundles are those that there are, and those of the list as they would be.
+type supposedBundles struct {
+	Bundles
+	list []Supposed
+}
+
+func (s supposedBundles) InNamespace(ns string) (out []state.Bundle) {
+	mine := map[string]bool{}
+	for _, b := range s.list {
+		if b.Bundle.Ref.Namespace == ns {
+			mine[b.Bundle.Ref.UID] = true
+			out = append(out, b.Bundle)
+		}
+	}
+	for _, b := range s.Bundles.InNamespace(ns) {
+		if !mine[b.Ref.UID] {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 type supposedRows struct{ *supposition }
 
 func (s supposedRows) Get(uid, cluster string) (state.Row, bool) {
@@ -211,56 +352,3 @@ func (s supposedRevisions) Content(ctx context.Context, name string) (*atoll.Con
 }
 
 func (s supposedRevisions) Subscribe(func(string)) {}
-
-// With the clusters as they would be: those named in changed are that, or gone when nil.
-type With struct {
-	Clusters
-	Changed map[string]*v1alpha1.Cluster
-	// SetsOf a cluster with these labels; nil: as Views have them.
-	SetsOf func(labels map[string]string) []string
-}
-
-// supposedViews of clusters as they would be.
-type supposedViews struct {
-	Views
-	with With
-}
-
-func (v supposedViews) Of(c *v1alpha1.Cluster) schedule.Cluster {
-	out := v.Views.Of(c)
-	if _, changed := v.with.Changed[c.Name]; changed {
-		out.Sets = v.with.SetsOf(c.Labels)
-	}
-	return out
-}
-
-// Get a cluster as it would be.
-func (w With) Get(name string) (*v1alpha1.Cluster, bool) {
-	if c, ok := w.Changed[name]; ok {
-		return c, c != nil
-	}
-	return w.Clusters.Get(name)
-}
-
-// List the clusters as they would be.
-func (w With) List() []*v1alpha1.Cluster {
-	out := slices.DeleteFunc(slices.Clone(w.Clusters.List()), func(c *v1alpha1.Cluster) bool { _, ok := w.Changed[c.Name]; return ok })
-	for _, name := range slices.Sorted(maps.Keys(w.Changed)) {
-		if c := w.Changed[name]; c != nil {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// Online tells whether a cluster can be counted on; one that is not there yet can.
-func (w With) Online(uid string) bool {
-	for name, c := range w.Changed {
-		if c != nil && string(c.UID) == uid {
-			if was, ok := w.Clusters.Get(name); !ok || string(was.UID) != uid {
-				return true
-			}
-		}
-	}
-	return w.Clusters.Online(uid)
-}

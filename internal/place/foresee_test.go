@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -75,7 +77,7 @@ func TestWhatIsForeseenComesAbout(t *testing.T) {
 				if e.content != nil {
 					s.Revision, s.Content = "web-2-r2", e.content
 				}
-				with := With{Clusters: memClusters{m}, Changed: map[string]*v1alpha1.Cluster{}}
+				with := overlay{Clusters: memClusters{m}, Changed: map[string]*v1alpha1.Cluster{}}
 				mark := func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"new": "yes"} }
 				if e.cluster != "" {
 					c, ok := memClusters{m}.Get(e.cluster)
@@ -91,7 +93,7 @@ func TestWhatIsForeseenComesAbout(t *testing.T) {
 					with.Changed[e.gone] = nil
 				}
 				writes, _ := m.counts()
-				got, err := r.Foresee(t.Context(), with, []Supposed{s})
+				got, err := r.Foresee(t.Context(), &Tables{Clusters: with}, []Supposed{s})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -178,4 +180,189 @@ func sameUpToTies(a, b string) bool {
 	ra, sa := parts(a)
 	rb, sb := parts(b)
 	return slices.Equal(ra, rb) && slices.Equal(sa, sb)
+}
+
+// overlay is clusters as they would be: those named in Changed are that, or gone when nil.
+type overlay struct {
+	Clusters
+	Changed map[string]*v1alpha1.Cluster
+}
+
+func (w overlay) Get(name string) (*v1alpha1.Cluster, bool) {
+	if c, ok := w.Changed[name]; ok {
+		return c, c != nil
+	}
+	return w.Clusters.Get(name)
+}
+
+func (w overlay) List() []*v1alpha1.Cluster {
+	out := slices.DeleteFunc(slices.Clone(w.Clusters.List()), func(c *v1alpha1.Cluster) bool { _, ok := w.Changed[c.Name]; return ok })
+	for _, name := range slices.Sorted(maps.Keys(w.Changed)) {
+		if c := w.Changed[name]; c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (w overlay) Online(uid string) bool {
+	for name, c := range w.Changed {
+		if c != nil && string(c.UID) == uid {
+			if was, ok := w.Clusters.Get(name); !ok || string(was.UID) != uid {
+				return true
+			}
+		}
+	}
+	return w.Clusters.Online(uid)
+}
+
+// supposedOf a Bundle that is not there, in all clusters that the placement chooses.
+func supposedOf(name string, p v1alpha1.PlacementSpec, content *atoll.Content) Supposed {
+	b := state.Bundle{}
+	b.Ref.UID, b.Ref.Namespace, b.Ref.Name, b.Spec.Placement = "new:"+name, "shop", name, p
+	return Supposed{Bundle: b, Revision: name + "-1-r1", Content: content}
+}
+
+// Bundles that are supposed together load the clusters, and are near each other, as they
+// would.
+func TestSupposedBundlesAreSeenByEachOther(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b", "c", "d")
+	run(t, m, func(t *testing.T, r *Reconciler) {
+		var list []Supposed
+		for i := range 8 {
+			list = append(list, supposedOf(fmt.Sprint("web", i), most(1), &atoll.Content{}))
+		}
+		near := most(1)
+		near.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreAffinity, Bundles: &v1alpha1.NearBundles{Names: []string{"home"}}}}
+		list = append(list, supposedOf("home", names("c"), &atoll.Content{}), supposedOf("near", near, &atoll.Content{}))
+		got, err := r.Foresee(t.Context(), nil, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		per := map[string]int{}
+		for _, f := range got[:8] {
+			for cluster := range f.After {
+				per[cluster]++
+			}
+		}
+		if len(per) != 4 || per["a"] != 2 || per["b"] != 2 || per["c"] != 2 || per["d"] != 2 {
+			t.Errorf("eight that take one cluster each are in %v", per)
+		}
+		if shown(got[9].After) != "c Active" {
+			t.Errorf("one that is to be near another is in %s", shown(got[9].After))
+		}
+	})
+}
+
+// Room that one takes is not another's, and the hub promises nothing by foreseeing.
+func TestForeseeingPromisesNoRoom(t *testing.T) {
+	m := newMemory()
+	m.cluster("a", left(3))
+	m.cluster("b", left(2))
+	run(t, m, func(t *testing.T, r *Reconciler) {
+		synctest.Wait()
+		got, err := r.Foresee(t.Context(), nil, []Supposed{supposedOf("one", byRoom, asking("one", 4)), supposedOf("two", byRoom, asking("two", 4))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := map[string]int64{}
+		for _, f := range got {
+			for cluster, row := range f.After {
+				for _, n := range row.Assigned {
+					sum[cluster] += n
+				}
+			}
+		}
+		if sum["a"] != 3 || sum["b"] != 2 {
+			t.Errorf("of room for 3 and 2 they take %v", sum)
+		}
+		m.place("web", byRoom, asking("web", 5))
+		m.settle("web")
+		want(t, m, "web", "a Active r1 3, b Active r1 2")
+	})
+}
+
+// boundTo says which sets namespaces may place on, ratings how clusters are rated.
+type boundTo map[string][]string
+
+func (b boundTo) Bound(ns string) []string { return b[ns] }
+func (boundTo) Subscribe(func(string))     {}
+
+// inSets see clusters in the set that their label names.
+type inSets struct{ plainViews }
+
+func (inSets) Of(c *v1alpha1.Cluster) schedule.Cluster {
+	out := schedule.ClusterOf(c)
+	if set := c.Labels["set"]; set != "" {
+		out.Sets = []string{set}
+	}
+	return out
+}
+
+// Only Bundles to which what is supposed may matter are looked at.
+func TestTouched(t *testing.T) {
+	m := newMemory()
+	in := func(set string) func(*v1alpha1.Cluster) {
+		return func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"set": set} }
+	}
+	m.cluster("a", in("asia"))
+	m.cluster("b", in("europe"))
+	all := boundTo{"shop": {"asia", "europe"}}
+	runWith(t, m, func(c *Config) { c.Sets, c.Views = all, inSets{} }, func(t *testing.T, r *Reconciler) {
+		m.bundle("anywhere", nil)
+		m.bundle("inA", func(b *state.Bundle) { b.Spec.Placement = names("a") })
+		m.bundle("inC", func(b *state.Bundle) { b.Spec.Placement = names("c") })
+		m.bundle("rated", func(b *state.Bundle) {
+			b.Spec.Placement = most(1)
+			b.Spec.Placement.ClusterAffinity = names("a").ClusterAffinity
+			b.Spec.Placement.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreCluster, Measure: "price"}}
+		})
+		for _, uid := range []string{"anywhere", "inA", "inC", "rated"} {
+			m.cut(uid, &atoll.Content{})
+			m.settle(uid)
+		}
+		with := func(name string, mark func(*v1alpha1.Cluster)) *Tables {
+			var c *v1alpha1.Cluster
+			if mark != nil {
+				if is, ok := (memClusters{m}).Get(name); ok {
+					c = is.DeepCopy()
+					mark(c)
+				} else {
+					other := newMemory()
+					other.cluster(name, mark)
+					c = other.clusters[name]
+				}
+			}
+			return &Tables{Clusters: overlay{memClusters{m}, map[string]*v1alpha1.Cluster{name: c}}}
+		}
+		for name, tc := range map[string]struct {
+			tables *Tables
+			want   string
+		}{
+			"nothing":                     {&Tables{}, ""},
+			"the same again":              {with("a", in("asia")), ""},
+			"a label of one that is held": {with("a", func(c *v1alpha1.Cluster) { c.Labels["env"] = "prod" }), "anywhere inA rated"},
+			"a taint":                     {with("b", func(c *v1alpha1.Cluster) { c.Spec.Taints = []v1alpha1.Taint{{Key: "k", Effect: "NoSchedule"}} }), "anywhere"},
+			"one that comes":              {with("c", in("asia")), "anywhere inC"},
+			"one that comes out of reach": {with("c", in("africa")), ""},
+			"one that goes":               {with("a", nil), "anywhere inA rated"},
+			"other bindings":              {&Tables{Sets: boundTo{"shop": {"asia"}}}, "anywhere inA inC rated"},
+			"the same bindings":           {&Tables{Sets: boundTo{"shop": {"asia", "europe"}, "blog": {"asia"}}}, ""},
+			"scores":                      {&Tables{Scores: noScores{}}, "rated"},
+		} {
+			list, err := r.Touched(t.Context(), *tc.tables)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, b := range list {
+				got = append(got, b.Ref.UID)
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("%s: %q, want %q", name, strings.Join(got, " "), tc.want)
+			}
+		}
+	})
 }

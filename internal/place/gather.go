@@ -148,16 +148,13 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 
 // handed are the shares that overrides set, by cluster and item.
 func handed(content *atoll.Content, clusters []schedule.Cluster) map[string]map[string]int64 {
-	if !render.Hands(content) {
-		return nil
-	}
-	targets, out := render.TargetsOf(content), map[string]map[string]int64{}
-	for i := range clusters {
-		if shares := targets.Handed(clusters[i].ClusterView); len(shares) > 0 {
-			out[clusters[i].Name] = shares
+	return render.HandedIn(content, func(yield func(atoll.ClusterView) bool) {
+		for i := range clusters {
+			if !yield(clusters[i].ClusterView) {
+				return
+			}
 		}
-	}
-	return out
+	})
 }
 
 // recalled deletions that the content holds back.
@@ -337,18 +334,26 @@ type Preview struct {
 // with another placement, removal or whenUnfit. Verdicts are on all of the fleet.
 // Nothing is written.
 func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, error) {
+	p, _, err := r.preview(ctx, b)
+	return p, err
+}
+
+func (r *Reconciler) preview(ctx context.Context, b state.Bundle) (Preview, *snapshot, error) {
 	terms, err := r.terms(ctx, b)
 	if err != nil {
-		return Preview{}, err
+		return Preview{}, nil, err
 	}
-	v := view{filter: terms.Compile(), placement: atoll.PlacementHash(b.Spec.Placement), failback: r.index.failback(b), explain: true}
-	for _, c := range r.Clusters.List() {
-		v.fleet = append(v.fleet, r.Views.Of(c))
+	c := r.index.compile(terms)
+	v := view{filter: c.filter, placement: c.placement, failback: r.index.failback(b), explain: true, fleet: r.fleet}
+	if v.fleet == nil {
+		for _, c := range r.Clusters.List() {
+			v.fleet = append(v.fleet, r.Views.Of(c))
+		}
+		slices.SortFunc(v.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
 	}
-	slices.SortFunc(v.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
 	snap, err := r.gather(ctx, b, v)
 	if err != nil {
-		return Preview{}, err
+		return Preview{}, nil, err
 	}
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
@@ -356,5 +361,5 @@ func (r *Reconciler) Preview(ctx context.Context, b state.Bundle) (Preview, erro
 	snap.in.Decision, _ = r.withRoom(snap.in.Decision, snap.in.Now)
 	snap.in.RecentDeletes = r.ledger.Deletes(b.Ref.Namespace, snap.in.Now)
 	snap.in.RecentOuts = r.ledger.Outs(b.Ref.UID, snap.in.Now)
-	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: rollout.Advance(snap.in)}, nil
+	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: rollout.Advance(snap.in)}, &snap, nil
 }

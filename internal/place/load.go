@@ -169,19 +169,9 @@ func (noScores) Of(string, string, string, time.Time) (int64, bool) { return 0, 
 func (noScores) Subscribe(func(string))                             {}
 
 // rated gives how clusters are rated for a Bundle of the namespace that such a source
-// placed: by what its people say of them, then by what the hub's do. What a cluster
-// policy places is rated by the hub's people alone.
+// placed.
 func (r *Reconciler) rated(namespace, source string) func(c *schedule.Cluster, measure string) int64 {
-	return func(c *schedule.Cluster, measure string) int64 {
-		now := time.Now()
-		if namespace != "" && source != v1alpha1.SourceClusterPropagationPolicy {
-			if value, ok := r.Scores.Of(namespace, c.Name, measure, now); ok {
-				return value
-			}
-		}
-		value, _ := r.Scores.Of(atoll.SystemNamespace, c.Name, measure, now)
-		return value
-	}
+	return schedule.RatedFor(namespace, source, r.Scores.Of, time.Now)
 }
 
 // ratedAnew: a cluster is rated otherwise; that matters to who may move.

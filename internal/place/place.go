@@ -38,6 +38,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -129,6 +130,8 @@ type Reconciler struct {
 	usage *usage
 	// begun is when Run was called, in Unix nanoseconds; 0 before.
 	begun atomic.Int64
+	// fleet in order, of a Reconciler that supposes; nil: as the tables have it.
+	fleet []schedule.Cluster
 
 	ledgerMu sync.Mutex
 	ledger   rollout.Ledger

@@ -64,6 +64,19 @@ func newRooms() *rooms {
 	return &rooms{members: map[string]*memberRoom{}, short: map[string]bool{}}
 }
 
+// clone of what is known of members, whose promises are its own.
+func (x *rooms) clone() *rooms {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := newRooms()
+	for name, m := range x.members {
+		one := *m
+		one.promises = slices.Clone(m.promises)
+		out.members[name] = &one
+	}
+	return out
+}
+
 func (x *rooms) member(name string) *memberRoom {
 	m := x.members[name]
 	if m == nil {

@@ -36,13 +36,12 @@ type Sets interface {
 	Subscribe(fn func(namespace string))
 }
 
-// bound gives the sets that limit a Bundle; nil: none does. Who writes cluster policies,
-// or places what is in no namespace, is bound to none.
+// bound gives the sets that limit a Bundle; nil: none does.
 func (r *Reconciler) bound(b state.Bundle) []string {
-	if r.Sets == nil || b.Ref.Namespace == "" || b.Spec.Source.Kind == v1alpha1.SourceClusterPropagationPolicy {
+	if r.Sets == nil {
 		return nil
 	}
-	return append([]string{}, r.Sets.Bound(b.Ref.Namespace)...)
+	return schedule.Limits(b.Ref.Namespace, b.Spec.Source.Kind, r.Sets.Bound)
 }
 
 func (r *Reconciler) boundChanged(namespace string) {

@@ -472,7 +472,7 @@ func TestCapacityIsForeseen(t *testing.T) {
 			return Supposed{Bundle: b, Revision: uid + "-9-r9", Content: whole(uid, replicas)}
 		}
 		foresee := func(clusters Clusters, list ...Supposed) string {
-			got, err := r.Foresee(t.Context(), clusters, list)
+			got, err := r.Foresee(t.Context(), &Tables{Clusters: clusters}, list)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -492,7 +492,7 @@ func TestCapacityIsForeseen(t *testing.T) {
 		c, _ := memClusters{m}.Get("a")
 		c = c.DeepCopy()
 		admits(6)(c)
-		if got := foresee(With{Clusters: memClusters{m}, Changed: map[string]*v1alpha1.Cluster{"a": c}}, supposed("api", 2)); got != "api: a Active" {
+		if got := foresee(overlay{Clusters: memClusters{m}, Changed: map[string]*v1alpha1.Cluster{"a": c}}, supposed("api", 2)); got != "api: a Active" {
 			t.Errorf("with more capacity %s", got)
 		}
 		want(t, m, "web", "a Active r1")

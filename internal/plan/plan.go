@@ -17,6 +17,10 @@ import (
 // Input is what is, and what would be, of every Bundle that would be touched.
 type Input struct {
 	Bundles []Change
+	// Placements of which what they publish may change.
+	Placements []Placement
+	// Refused and Unchecked writes, which have no part in what would be.
+	Refused, Unchecked []Refusal
 	// Visible tells what items the asker may read, and Known what Bundles; nil: all.
 	Visible func(atoll.ItemKey) bool
 	Known   func(claim.BundleID) bool
@@ -55,6 +59,8 @@ type Plan struct {
 	// Changes: something would.
 	Changes bool     `json:"changes"`
 	Bundles []Bundle `json:"bundles"`
+	// Placements that would publish other clusters.
+	Placements []Placement `json:"placements,omitempty"`
 	// Hidden counts Bundles that would change and that the asker may not know.
 	Hidden int `json:"hidden,omitempty"`
 	// More Bundles were not looked at, since there are too many.
@@ -80,6 +86,21 @@ type Unplaced struct {
 	Why string        `json:"why"`
 }
 
+// Placement of which the decisions that it publishes would change.
+type Placement struct {
+	// Namespace is empty for a ClusterPlacement.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Chosen counts the clusters that it would choose.
+	Chosen  int      `json:"chosen"`
+	Added   []string `json:"added,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+	// NoFit: no cluster would fit; what is chosen stays. Unmet says which minimum of the
+	// spread could not be had.
+	NoFit bool   `json:"noFit,omitempty"`
+	Unmet string `json:"unmet,omitempty"`
+}
+
 // Bundle that would change.
 type Bundle struct {
 	Namespace string `json:"namespace,omitempty"`
@@ -87,7 +108,7 @@ type Bundle struct {
 	// Source such as "PropagationPolicy web".
 	Source string `json:"source"`
 	New    bool   `json:"new,omitempty"`
-	// Rows that would change, by cluster, and how many would not.
+	// Rows that would change, those that change alike together, and how many would not.
 	Rows      []Row `json:"rows,omitempty"`
 	Unchanged int   `json:"unchanged,omitempty"`
 	// NoFit: no cluster would fit; what runs is kept. Unmet says which minimum of the
@@ -131,10 +152,11 @@ const (
 	Changed RowChange = "Changed"
 )
 
-// Row of a Bundle in one cluster.
+// Row of a Bundle in each of some clusters in which the same would become of it.
 type Row struct {
-	Cluster string    `json:"cluster"`
-	Change  RowChange `json:"change"`
+	// Clusters by name; at least one.
+	Clusters []string  `json:"clusters"`
+	Change   RowChange `json:"change"`
 	// Why the cluster is chosen or left.
 	Why string `json:"why,omitempty"`
 	// Orphaned: what is removed is only forgotten.
@@ -164,15 +186,16 @@ type Item struct {
 
 // Of what would be, what changes.
 func Of(in Input) Plan {
-	p := Plan{Bundles: []Bundle{}, More: in.More, Holding: in.Holding}
+	p := Plan{Bundles: []Bundle{}, More: in.More, Holding: in.Holding, Refused: in.Refused, Unchecked: in.Unchecked}
 	for _, u := range in.Unplaced {
 		if in.sees(u.Key) {
 			p.Unplaced = append(p.Unplaced, u)
 		}
 	}
+	slices.SortFunc(p.Unplaced, func(a, b Unplaced) int { return a.Key.Compare(b.Key) })
 	for i := range in.Bundles {
 		c := &in.Bundles[i]
-		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}, renderers: map[*atoll.Content]*render.Renderer{}}).bundle()
+		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}, renderers: map[*atoll.Content]*render.Renderer{}, rendered: map[string]side{}}).bundle()
 		switch {
 		case len(b.Rows)+len(b.Held)+len(b.Problems) == 0 && b.Waits == "" && !b.NoFit && !b.stays():
 		case in.Known != nil && !in.Known(c.ID):
@@ -186,6 +209,14 @@ func Of(in Input) Plan {
 	slices.SortFunc(p.Bundles, func(a, b Bundle) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
+	for _, pl := range in.Placements {
+		if changes := len(pl.Added)+len(pl.Removed) > 0; changes || pl.NoFit {
+			p.Placements, p.Changes = append(p.Placements, pl), p.Changes || changes
+		}
+	}
+	slices.SortFunc(p.Placements, func(a, b Placement) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	return p
 }
 
@@ -197,8 +228,15 @@ type comparing struct {
 	in *Input
 	// known comparisons of rows, by what is rendered on both sides.
 	known map[string][]Item
-	// renderers of contents.
+	// renderers of contents, and rendered rows, by what they are rendered from.
 	renderers map[*atoll.Content]*render.Renderer
+	rendered  map[string]side
+}
+
+// side of a comparison: what a row renders, and a hash of it; empty where there is none.
+type side struct {
+	items []atoll.Rendered
+	hash  string
 }
 
 func (c *comparing) bundle() Bundle {
@@ -226,15 +264,25 @@ func (c *comparing) bundle() Bundle {
 		clusters = map[string]atoll.RowSpec{}
 	}
 	maps.Copy(clusters, c.After)
+	alike, seesAll := map[string]int{}, c.seesAll()
 	for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
-		if row, changes := c.row(cluster); changes {
-			if c.seesAll() {
-				row.Waits = waits[cluster]
-			}
-			b.Rows = append(b.Rows, row)
-		} else {
+		row, items, changes := c.row(cluster)
+		if !changes {
 			b.Unchanged++
+			continue
 		}
+		if seesAll {
+			row.Waits = waits[cluster]
+		}
+		short := row
+		short.Items = nil // items says which they are
+		key := atoll.HashJSON(short) + items
+		at, known := alike[key]
+		if !known {
+			at = len(b.Rows)
+			alike[key], b.Rows = at, append(b.Rows, row)
+		}
+		b.Rows[at].Clusters = append(b.Rows[at].Clusters, cluster)
 	}
 	return b
 }
@@ -283,27 +331,28 @@ func going(row atoll.RowSpec, has bool) bool {
 	return !has || row.Phase == atoll.RowRemoving || row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld
 }
 
-func (c *comparing) row(cluster string) (Row, bool) {
+// row of a cluster, without its name; items tells equal Items from others.
+func (c *comparing) row(cluster string) (out Row, items string, changes bool) {
 	was, had := c.Before[cluster]
 	is, has := c.After[cluster]
-	out := Row{Cluster: cluster}
 	if v, ok := c.Decision.Verdict(cluster); ok {
 		out.Why = v.Reason
 	}
 	switch gone, goes := going(was, had), going(is, has); {
 	case gone && goes:
-		return out, false
+		return out, "", false
 	case goes:
 		out.Change, out.Orphaned = Removed, c.Content != nil && c.Content.Removal == v1alpha1.RemoveOrphan
 		out.Replicas = c.replicas(was, atoll.RowSpec{})
-		return out, true
+		return out, "", true
 	case gone:
-		out.Change, out.Why = Added, ""
-		out.Replicas, out.Items = c.replicas(atoll.RowSpec{}, is), c.items(cluster, nil, &is)
-		return out, true
+		out.Change, out.Why, out.Replicas = Added, "", c.replicas(atoll.RowSpec{}, is)
+		out.Items, items = c.items(cluster, nil, &is)
+		return out, items, true
 	}
-	out.Change, out.Replicas, out.Items = Changed, c.replicas(was, is), c.items(cluster, &was, &is)
-	return out, len(out.Replicas)+len(out.Items) > 0
+	out.Change, out.Replicas = Changed, c.replicas(was, is)
+	out.Items, items = c.items(cluster, &was, &is)
+	return out, items, len(out.Replicas)+len(out.Items) > 0
 }
 
 func (c *comparing) replicas(was, is atoll.RowSpec) (out map[string]Replicas) {
@@ -336,42 +385,50 @@ func (c *comparing) share(out *map[string]Replicas, item string, was, is atoll.R
 	(*out)[item] = r
 }
 
-// items that a row would change in its cluster. Rows that render the same on both sides
-// share the result.
-func (c *comparing) items(cluster string, was, is *atoll.RowSpec) []Item {
-	before, beforeKey := c.side(was, c.in.ViewsBefore[cluster])
-	after, afterKey := c.side(is, c.in.ViewsAfter[cluster])
-	if out, ok := c.known[beforeKey+" "+afterKey]; ok {
-		return out
+// items that a row would change in its cluster, and what they follow from. Rows that render
+// the same on both sides share the result.
+func (c *comparing) items(cluster string, was, is *atoll.RowSpec) ([]Item, string) {
+	before := c.render(was, c.in.ViewsBefore[cluster])
+	after := c.render(is, c.in.ViewsAfter[cluster])
+	key := before.hash + " " + after.hash
+	out, ok := c.known[key]
+	if !ok {
+		out = c.compare(before.items, after.items)
+		c.known[key] = out
 	}
-	out := c.compare(before, after)
-	c.known[beforeKey+" "+afterKey] = out
-	return out
+	return out, key
 }
 
-// side of a comparison: what the row renders, and what that follows from.
-func (c *comparing) side(row *atoll.RowSpec, view atoll.ClusterView) ([]atoll.Rendered, string) {
+// render a row as it is rendered for its cluster.
+func (c *comparing) render(row *atoll.RowSpec, view atoll.ClusterView) side {
 	if row == nil {
-		return nil, ""
+		return side{}
 	}
 	content := c.Contents[row.Revision]
 	if row.Revision == c.Revision {
 		content = c.Content
 	}
 	if content == nil {
-		return nil, ""
+		return side{}
 	}
 	renderer := c.renderers[content]
 	if renderer == nil {
 		renderer = render.Compile(content)
 		c.renderers[content] = renderer
 	}
-	items, _, _ := renderer.Row(*row, view)
-	hashes := make([]string, 0, len(items))
-	for i := range items {
-		hashes = append(hashes, items[i].Key.String(), items[i].Hash)
+	rules, variant := renderer.Rules(&view)
+	key := atoll.HashJSON([]any{row.Revision, variant, rules, row.Assigned, row.Ordinals, slices.Sorted(maps.Keys(row.NotYet))})
+	if known, ok := c.rendered[key]; ok {
+		return known
 	}
-	return items, atoll.HashJSON(hashes)
+	items, _ := renderer.Render(render.InputOf(*row, rules, &view))
+	hashes := make([]string, 0, 2*len(items))
+	for i := range items {
+		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error)
+	}
+	out := side{items, atoll.HashJSON(hashes)}
+	c.rendered[key] = out
+	return out
 }
 
 func (c *comparing) compare(before, after []atoll.Rendered) (out []Item) {

@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +190,22 @@ func TestARuleThatDoesNotApply(t *testing.T) {
 	}
 }
 
+// What waits in a cluster for a confirmation is there, and gone once it is confirmed.
+func TestWhatWaitsIsThere(t *testing.T) {
+	c := shop()
+	c.Content = content(c.Content.Items...)
+	c.Content.Rules = []atoll.Rule{{Policy: "OverridePolicy/shop/o", Items: []atoll.ItemKey{web}, Overriders: v1alpha1.Overriders{NotHere: new(true)}}}
+	c.Contents = map[string]*atoll.Content{"r1": c.Content}
+	confirmed := atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}
+	waits := confirmed
+	waits.NotYet = map[string]int64{web.String(): 1}
+	c.Before = map[string]atoll.RowSpec{"oslo": waits, "tokyo": waits}
+	c.After = map[string]atoll.RowSpec{"oslo": confirmed, "tokyo": waits}
+	if got := text(Input{Bundles: []Change{c}}); !strings.Contains(got, "~ oslo\n      - Deployment/web\n") || strings.Contains(got, "tokyo") {
+		t.Error(got)
+	}
+}
+
 func TestAFleetIsFolded(t *testing.T) {
 	c := shop()
 	c.Before, c.After = nil, map[string]atoll.RowSpec{}
@@ -199,5 +218,62 @@ func TestAFleetIsFolded(t *testing.T) {
 	}
 	if got := p.Text(true); strings.Count(got, ", ") < 999 {
 		t.Error("--all leaves clusters out")
+	}
+}
+
+// Placements that would choose others are told, of a cluster-scoped one by its kind.
+func TestPlacements(t *testing.T) {
+	p := Of(Input{Placements: []Placement{
+		{Namespace: "shop", Name: "same", Chosen: 3},
+		{Namespace: "shop", Name: "near", Chosen: 2, Added: []string{"tokyo"}, Removed: []string{"oslo"}},
+		{Name: "all", Chosen: 1, NoFit: true, Unmet: "3 regions are asked for"},
+	}})
+	want := `ClusterPlacement all would choose 1 cluster
+  No cluster would fit: 3 regions are asked for; what is chosen stays.
+Placement shop/near would choose 2 clusters
+  + tokyo
+  - oslo
+2 Placements would choose others.
+`
+	if got := p.Text(false); got != want || !p.Changes {
+		t.Errorf("says\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What is written for programs does not grow with clusters in which the same happens, and
+// text not with Bundles beyond what anybody reads.
+func TestAPlanOfManyIsSmall(t *testing.T) {
+	c := shop()
+	next := content(item(key, `{}`), item(web, `{"spec":{"long":"`+strings.Repeat("x", 1000)+`"}}`))
+	c.Revision, c.Content, c.Before, c.After = "r2", next, map[string]atoll.RowSpec{}, map[string]atoll.RowSpec{}
+	for i := range 1000 {
+		name := fmt.Sprintf("cluster-%d", i)
+		c.Before[name], c.After[name] = atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}, atoll.RowSpec{UID: "u", Revision: "r2", Phase: atoll.RowActive}
+	}
+	p := Of(Input{Bundles: []Change{c}})
+	raw, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Bundles[0].Rows) != 1 || len(p.Bundles[0].Rows[0].Clusters) != 1000 || len(raw) > 20_000 {
+		t.Errorf("%d rows in %d bytes", len(p.Bundles[0].Rows), len(raw))
+	}
+	var many []Change
+	for i := range 300 {
+		one := shop()
+		one.ID.Name = fmt.Sprintf("web-%d", i)
+		one.Before = nil
+		many = append(many, one)
+	}
+	p = Of(Input{Bundles: many})
+	if got := p.Text(false); strings.Count(got, "Bundle shop/") != bundlesShown || !strings.Contains(got, "and 200 more Bundles; --all shows them\n") || !strings.Contains(got, "300 Bundles: 600 added") {
+		t.Error(got)
+	}
+	p.Unchecked = slices.Repeat([]Refusal{{"ConfigMap c", "its namespace comes with the same files"}}, 50)
+	if got := p.Text(false); strings.Count(got, "? ConfigMap c was not checked") != linesShown || !strings.Contains(got, "? and 30 more were not checked by the hub\n") {
+		t.Error(got)
+	}
+	if got := p.Text(true); strings.Count(got, "Bundle shop/") != 300 || strings.Count(got, "? ConfigMap c was not checked") != 50 {
+		t.Error("--all leaves Bundles out")
 	}
 }

@@ -8,7 +8,7 @@ import (
 func TestARebalanceSaysTheSumsFirst(t *testing.T) {
 	var all Rebalance
 	for i, name := range []string{"web", "api"} {
-		p := Plan{Changes: true, Bundles: []Bundle{{Namespace: "shop", Name: name, Source: "PropagationPolicy " + name, Rows: []Row{{Cluster: "a", Change: Removed, Why: "others were chosen from scratch"}, {Cluster: "b", Change: Added}}}}}
+		p := Plan{Changes: true, Bundles: []Bundle{{Namespace: "shop", Name: name, Source: "PropagationPolicy " + name, Rows: []Row{{Clusters: []string{"a"}, Change: Removed, Why: "others were chosen from scratch"}, {Clusters: []string{"b"}, Change: Added}}}}}
 		more := Rebalance{Asked: []string{"first", "second"}[i], Plan: p, Looked: 3}
 		if i == 1 {
 			more.Refused = []Refusal{{"Bundle shop/db", "you may not"}}

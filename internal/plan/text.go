@@ -10,13 +10,16 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// What a text shows of a fleet unless all is asked for: so many rows of a Bundle, so many
-// names, so many fields of an item and so much of a value.
+// What a text shows unless all is asked for: so many Bundles, so many lines of what is
+// refused, unchecked or nowhere, so many held removals of a Bundle, so many names, so many
+// fields of an item and so much of a value.
 const (
-	rowsShown   = 50
-	namesShown  = 8
-	fieldsShown = 40
-	valueShown  = 120
+	bundlesShown = 100
+	linesShown   = 20
+	rowsShown    = 50
+	namesShown   = 8
+	fieldsShown  = 40
+	valueShown   = 120
 )
 
 // Text for people: what would be refused first, then each Bundle that would change, with
@@ -24,17 +27,24 @@ const (
 // left to a count.
 func (p Plan) Text(all bool) string {
 	var b strings.Builder
-	for _, r := range p.Refused {
-		fmt.Fprintf(&b, "! %s would be refused: %s\n", r.Object, r.Why)
-	}
-	for _, r := range p.Unchecked {
-		fmt.Fprintf(&b, "? %s was not checked by the hub: %s\n", r.Object, r.Why)
-	}
-	for _, u := range p.Unplaced {
-		fmt.Fprintf(&b, "? %s/%s would be placed nowhere: %s\n", u.Key.Kind, u.Key.Name, u.Why)
-	}
-	for _, x := range p.Bundles {
+	listed(&b, all, len(p.Refused), "! and %d more would be refused", func(i int) string {
+		return fmt.Sprintf("! %s would be refused: %s", p.Refused[i].Object, p.Refused[i].Why)
+	})
+	listed(&b, all, len(p.Unchecked), "? and %d more were not checked by the hub", func(i int) string {
+		return fmt.Sprintf("? %s was not checked by the hub: %s", p.Unchecked[i].Object, p.Unchecked[i].Why)
+	})
+	listed(&b, all, len(p.Unplaced), "? and %d more would be placed nowhere", func(i int) string {
+		return fmt.Sprintf("? %s/%s would be placed nowhere: %s", p.Unplaced[i].Key.Kind, p.Unplaced[i].Key.Name, p.Unplaced[i].Why)
+	})
+	for i, x := range p.Bundles {
+		if i == bundlesShown && !all {
+			fmt.Fprintf(&b, "and %d more Bundles; --all shows them\n", len(p.Bundles)-i)
+			break
+		}
 		x.text(&b, all)
+	}
+	for _, pl := range p.Placements {
+		pl.text(&b, all)
 	}
 	if p.Hidden > 0 {
 		fmt.Fprintf(&b, "%d more Bundles would be affected that you may not read.\n", p.Hidden)
@@ -49,13 +59,24 @@ func (p Plan) Text(all bool) string {
 	return b.String()
 }
 
+// listed lines, as many as anybody reads, and how many more there are.
+func listed(b *strings.Builder, all bool, n int, more string, line func(i int) string) {
+	for i := range n {
+		if i == linesShown && !all {
+			fmt.Fprintf(b, more+"\n", n-i)
+			return
+		}
+		b.WriteString(line(i) + "\n")
+	}
+}
+
 // Summary in a sentence.
 func (p Plan) Summary() string {
 	n := map[RowChange]int{}
 	held := 0
 	for _, x := range p.Bundles {
 		for _, r := range x.Rows {
-			n[r.Change]++
+			n[r.Change] += len(r.Clusters)
 		}
 		held += len(x.Held)
 	}
@@ -65,11 +86,17 @@ func (p Plan) Summary() string {
 		}
 		return "Nothing would change in any cluster."
 	}
-	text := fmt.Sprintf("%s: %d added, %d removed, %d changed.", count(len(p.Bundles)+p.Hidden, "Bundle"), n[Added], n[Removed], n[Changed])
-	if held > 0 {
-		text += fmt.Sprintf(" %s would wait for a confirmation.", count(held, "removal"))
+	var out []string
+	if bundles := len(p.Bundles) + p.Hidden; bundles > 0 {
+		out = append(out, fmt.Sprintf("%s: %d added, %d removed, %d changed.", count(bundles, "Bundle"), n[Added], n[Removed], n[Changed]))
 	}
-	return text
+	if len(p.Placements) > 0 {
+		out = append(out, count(len(p.Placements), "Placement")+" would choose others.")
+	}
+	if held > 0 {
+		out = append(out, count(held, "removal")+" would wait for a confirmation.")
+	}
+	return strings.Join(out, " ")
 }
 
 func (x Bundle) text(b *strings.Builder, all bool) {
@@ -95,8 +122,8 @@ func (x Bundle) text(b *strings.Builder, all bool) {
 	for _, p := range x.Problems {
 		fmt.Fprintf(b, "  ! %s could not be sent: %s\n", p.Object, p.Why)
 	}
-	for _, g := range x.groups() {
-		g.text(b, all)
+	for _, r := range x.Rows {
+		r.text(b, all)
 	}
 	if len(x.Held) > 0 {
 		fmt.Fprintf(b, "  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n")
@@ -139,40 +166,38 @@ func (x Bundle) lacking(b *strings.Builder, all bool) {
 func (x Bundle) names(change RowChange) (out []string) {
 	for _, r := range x.Rows {
 		if r.Change == change {
-			out = append(out, r.Cluster)
+			out = append(out, r.Clusters...)
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 
-// group of clusters that change alike.
-type group struct {
-	clusters []string
-	row      Row
-}
-
-// groups in the order in which their first clusters come.
-func (x Bundle) groups() (out []*group) {
-	known := map[string]*group{}
-	for _, r := range x.Rows {
-		alike := r
-		alike.Cluster = ""
-		key := atoll.HashJSON(alike)
-		g := known[key]
-		if g == nil {
-			g = &group{row: r}
-			known[key], out = g, append(out, g)
-		}
-		g.clusters = append(g.clusters, r.Cluster)
+func (p Placement) text(b *strings.Builder, all bool) {
+	kind := "Placement"
+	if p.Namespace == "" {
+		kind = "ClusterPlacement"
 	}
-	return out
+	fmt.Fprintf(b, "%s %s would choose %s\n", kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), count(p.Chosen, "cluster"))
+	if p.NoFit {
+		why := ""
+		if p.Unmet != "" {
+			why = ": " + p.Unmet
+		}
+		fmt.Fprintf(b, "  No cluster would fit%s; what is chosen stays.\n", why)
+	}
+	if len(p.Added) > 0 {
+		fmt.Fprintf(b, "  + %s\n", some(p.Added, all))
+	}
+	if len(p.Removed) > 0 {
+		fmt.Fprintf(b, "  - %s\n", some(p.Removed, all))
+	}
 }
 
 var signs = map[RowChange]string{Added: "+", Removed: "-", Changed: "~"}
 
-func (g *group) text(b *strings.Builder, all bool) {
-	r := g.row
-	fmt.Fprintf(b, "  %s %s", signs[r.Change], some(g.clusters, all))
+func (r Row) text(b *strings.Builder, all bool) {
+	fmt.Fprintf(b, "  %s %s", signs[r.Change], some(r.Clusters, all))
 	var notes []string
 	for _, item := range slices.Sorted(maps.Keys(r.Replicas)) {
 		notes = append(notes, fmt.Sprintf("%s %s", shortItem(item), r.Replicas[item]))

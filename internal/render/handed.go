@@ -1,6 +1,7 @@
 package render
 
 import (
+	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +22,21 @@ func Hands(content *atoll.Content) bool {
 		}
 	}
 	return false
+}
+
+// HandedIn gives what Handed gives for each of the clusters, by name, those left out for
+// which it gives nothing.
+func HandedIn(content *atoll.Content, clusters iter.Seq[atoll.ClusterView]) map[string]map[string]int64 {
+	if !Hands(content) {
+		return nil
+	}
+	targets, out := TargetsOf(content), map[string]map[string]int64{}
+	for c := range clusters {
+		if shares := targets.Handed(c); len(shares) > 0 {
+			out[c.Name] = shares
+		}
+	}
+	return out
 }
 
 // Handed gives what Handed gives for the cluster, worked out once for each variant.

@@ -25,6 +25,20 @@ func Fit(room atoll.Room, r atoll.Requests) (n int64) {
 	return n
 }
 
+// FitAll tells how many replicas of the workloads the room takes together, those that the
+// cluster is assigned of them, by item key, included.
+func FitAll(room atoll.Room, workloads []Workload, assigned map[string]int64) (replicas int64) {
+	for i := range workloads {
+		w := &workloads[i]
+		has := min(max(assigned[w.Key.String()], 0), max(w.Replicas, 0))
+		more := min(Fit(room, w.Requests), w.Replicas-has)
+		if replicas += has + more; i < len(workloads)-1 && more > 0 {
+			room = Take(room, w.Requests, more)
+		}
+	}
+	return replicas
+}
+
 // perNode is how many of the pods each node of the class takes.
 func perNode(c *atoll.NodeClass, r atoll.Requests) int64 {
 	n := c.Pods

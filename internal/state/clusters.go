@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // Clusters is the table of members, of which of them can be counted on, and of which
@@ -19,7 +20,9 @@ type Clusters struct {
 	byName map[string]*v1alpha1.Cluster
 	byUID  map[string]*v1alpha1.Cluster
 	online map[string]bool
-	sets   membership
+	// coming are those, by UID, that are only supposed, and counted on.
+	coming map[string]bool
+	sets   schedule.Membership
 	notifier[string]
 }
 
@@ -28,7 +31,7 @@ func newClusters() *Clusters {
 		byName: map[string]*v1alpha1.Cluster{},
 		byUID:  map[string]*v1alpha1.Cluster{},
 		online: map[string]bool{},
-		sets:   newMembership(),
+		sets:   schedule.NewMembership(),
 	}
 }
 
@@ -72,6 +75,9 @@ func (c *Clusters) List() []*v1alpha1.Cluster {
 func (c *Clusters) Online(uid string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if c.coming[uid] {
+		return true
+	}
 	if v, ok := c.byUID[uid]; ok && v.Spec.CheckIn() > 0 {
 		ready := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ClusterReady)
 		return ready != nil && ready.Status != metav1.ConditionUnknown
@@ -83,24 +89,24 @@ func (c *Clusters) Online(uid string) bool {
 func (c *Clusters) Sets(name string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.sets.byCluster[name]
+	return c.sets.Sets(name)
 }
 
 // SetsOf lists the ClusterSets that a cluster with these labels would be in.
 func (c *Clusters) SetsOf(labels map[string]string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.sets.of(labels)
+	return c.sets.Of(labels)
 }
 
 // define a ClusterSet, or with nil take it away, and tell of the clusters that this
 // brings in or out. Each cluster is compared once.
 func (c *Clusters) define(name string, spec *v1alpha1.ClusterSetSelector) {
 	c.mu.Lock()
-	c.sets.define(name, spec)
+	c.sets.Define(name, spec)
 	var changed []string
 	for cluster, v := range c.byName {
-		if c.sets.put(cluster, v.Labels) {
+		if c.sets.Put(cluster, v.Labels) {
 			changed = append(changed, cluster)
 		}
 	}
@@ -145,7 +151,7 @@ func (c *Clusters) put(obj client.Object) {
 		delete(c.byUID, string(old.UID))
 	}
 	c.byName[v.Name], c.byUID[string(v.UID)] = v, v
-	c.sets.put(v.Name, v.Labels)
+	c.sets.Put(v.Name, v.Labels)
 	c.mu.Unlock()
 	c.notify(v.Name)
 }
@@ -154,7 +160,7 @@ func (c *Clusters) drop(obj client.Object) {
 	c.mu.Lock()
 	if old, ok := c.byName[obj.GetName()]; ok && old.UID == obj.GetUID() {
 		delete(c.byName, old.Name)
-		c.sets.drop(old.Name)
+		c.sets.Drop(old.Name)
 	}
 	delete(c.byUID, string(obj.GetUID()))
 	c.mu.Unlock()

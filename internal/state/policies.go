@@ -62,6 +62,11 @@ func (p *Policies) Subscribe(fn func(kind, ns, name string)) {
 	p.subscribe(func(k PolicyKey) { fn(k.Kind, k.Namespace, k.Name) })
 }
 
+// Get a policy of any kind.
+func (p *Policies) Get(key PolicyKey) (client.Object, bool) {
+	return get[client.Object](p, policyScope{key.Kind, key.Namespace}, key.Name)
+}
+
 func list[T client.Object](p *Policies, scope policyScope) []T {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -36,16 +36,7 @@ func (v *Views) Of(c *v1alpha1.Cluster) schedule.Cluster {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out.APIs = v.apis[c.Status.APIsHash]
-	for i := range c.Status.Properties {
-		p := &c.Status.Properties[i]
-		if _, ok := slices.BinarySearch(v.listed, p.Name); !ok {
-			continue
-		}
-		if out.Properties == nil {
-			out.Properties = map[string]string{}
-		}
-		out.Properties[p.Name] = p.Value
-	}
+	out.See(c.Status.Properties, v.listed)
 	return out
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,6 +71,11 @@ func TestScripts(t *testing.T) {
 			p.play(t, file, string(archive.Comment))
 		})
 	}
+	for _, file := range []string{"../../docs/plan.md"} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			(&player{bin: bin, lab: l, dir: t.TempDir()}).document(t, file)
+		})
+	}
 }
 
 func (p *player) play(t *testing.T, file, script string) {
@@ -93,6 +99,10 @@ func (p *player) line(ctx context.Context, line string) error {
 		return match("standard output", tail, p.stdout, !negated)
 	case "stderr":
 		return match("standard error", tail, p.stderr, !negated)
+	case "same":
+		return p.same(tail)
+	case "exits":
+		return p.exits(ctx, tail)
 	case "keep":
 		return p.keep(tail)
 	case "until":
@@ -119,6 +129,36 @@ func match(what, pattern, text string, want bool) error {
 	return nil
 }
 
+// same as a file, byte for byte.
+func (p *player) same(name string) error {
+	want, err := os.ReadFile(filepath.Join(p.dir, name))
+	if err == nil && string(want) != p.stdout {
+		err = fmt.Errorf("the last standard output is not %s", name)
+	}
+	return err
+}
+
+// exits with a code.
+func (p *player) exits(ctx context.Context, tail string) error {
+	code, command, _ := strings.Cut(tail, " ")
+	if got := p.code(ctx, command); fmt.Sprint(got) != code {
+		return fmt.Errorf("it exits with %d", got)
+	}
+	return nil
+}
+
+// code with which a command ends; -1 where it did not end by itself.
+func (p *player) code(ctx context.Context, command string) int {
+	var exit *exec.ExitError
+	switch err := p.run(ctx, command); {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	return -1
+}
+
 func (p *player) keep(tail string) error {
 	name, field, _ := strings.Cut(tail, " ")
 	var object map[string]any
@@ -135,9 +175,12 @@ func (p *player) keep(tail string) error {
 
 func (p *player) until(ctx context.Context, tail string) error {
 	command, pattern, _ := strings.Cut(tail, " ~ ")
+	command, fails := strings.CutPrefix(command, "! ")
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		if last = p.run(ctx, command); last == nil {
+		if last = p.run(ctx, command); fails && last == nil {
+			last = errors.New("it was to fail")
+		} else if (last != nil) == fails {
 			last = match("standard output", pattern, p.stdout, true)
 		}
 		return last == nil, nil

@@ -1,24 +1,28 @@
 // Package files reads the objects that -f names, as kubectl does: YAML and JSON, from
-// files, directories and the standard input.
+// files, directories, URLs and the standard input.
 //
-// Contract: objects come in the order in which they stand, Lists taken apart. Errors name
-// the file and the place in it. Nothing is sent anywhere.
+// Contract: objects come in the order in which they stand, Lists taken apart; one that is
+// there twice in the same words comes once. Errors name the file and the place in it, and
+// never what stands there, which may be a Secret. Nothing is sent anywhere; a URL that is
+// named is fetched.
 package files
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // Names are the values of -f.
@@ -29,7 +33,7 @@ type Names struct {
 
 // AddTo adds -f and -R.
 func (n *Names) AddTo(flags *pflag.FlagSet) {
-	flags.StringSliceVarP(&n.paths, "filename", "f", nil, "files or directories of objects, - for the standard input; may be given more than once")
+	flags.StringSliceVarP(&n.paths, "filename", "f", nil, "files, directories or URLs of objects, - for the standard input; may be given more than once")
 	flags.BoolVarP(&n.recursive, "recursive", "R", false, "go into directories below")
 }
 
@@ -41,34 +45,43 @@ func (n *Names) AddAs(flags *pflag.FlagSet, name, usage string) {
 // Given tells whether any file is named.
 func (n *Names) Given() bool { return len(n.paths) > 0 }
 
-// Read all objects. There must be at least one file.
-func (n *Names) Read(stdin io.Reader) ([]*unstructured.Unstructured, error) {
+// Read all objects. There must be at least one.
+func (n *Names) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.Unstructured, error) {
 	if len(n.paths) == 0 {
 		return nil, errors.New("name the files with -f; - is the standard input")
 	}
-	var out []*unstructured.Unstructured
-	for _, path := range n.paths {
-		if path == "-" {
-			objects, err := decode("standard input", stdin)
+	r := &reader{known: map[string]found{}}
+	for i, path := range n.paths {
+		switch {
+		case path == "-" && slices.Contains(n.paths[:i], "-"):
+			return nil, errors.New("-f - is given twice: the standard input can be read once")
+		case path == "-":
+			r.read("standard input", stdin)
+		case strings.HasPrefix(path, "http://"), strings.HasPrefix(path, "https://"):
+			text, err := fetch(ctx, path)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, objects...)
-			continue
-		}
-		names, err := n.expand(path)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			objects, err := readFile(name)
+			r.read(path, bytes.NewReader(text))
+		default:
+			names, err := n.expand(path)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, objects...)
+			for _, name := range names {
+				if err := r.file(name); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
-	return out, nil
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	if len(r.objects) == 0 {
+		return nil, fmt.Errorf("there are no objects in %s", strings.Join(n.paths, ", "))
+	}
+	return r.objects, nil
 }
 
 // expand a directory into the files in it that hold objects, by name.
@@ -87,42 +100,66 @@ func (n *Names) expand(path string) (names []string, err error) {
 	})
 	if err == nil && len(names) == 0 {
 		err = fmt.Errorf("%s: no file ends in .yaml, .yml or .json", path)
+		if !n.recursive {
+			err = fmt.Errorf("%w; -R goes into the directories below", err)
+		}
 	}
 	return names, err
 }
 
-func readFile(name string) ([]*unstructured.Unstructured, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return decode(name, f)
+// reader of many files.
+type reader struct {
+	objects []*unstructured.Unstructured
+	known   map[string]found
+	bad     []error
 }
 
-func decode(name string, r io.Reader) (out []*unstructured.Unstructured, err error) {
-	d := yaml.NewYAMLOrJSONDecoder(r, 4096)
-	for i := 1; ; i++ {
-		var raw json.RawMessage
-		if err := d.Decode(&raw); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s, document %d: %w", name, i, err)
+// found object, and where.
+type found struct {
+	object *unstructured.Unstructured
+	place  string
+}
+
+func (r *reader) file(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.read(name, f)
+	return nil
+}
+
+// mostTold are how many bad documents an error tells of.
+const mostTold = 10
+
+// err of all documents that cannot be used.
+func (r *reader) err() error {
+	if n := len(r.bad); n > mostTold {
+		return errors.Join(append(slices.Clone(r.bad[:mostTold]), fmt.Errorf("and %d more", n-mostTold))...)
+	}
+	return errors.Join(r.bad...)
+}
+
+// add an object, unless it is there.
+func (r *reader) add(u *unstructured.Unstructured, place string) {
+	gk := u.GroupVersionKind().GroupKind()
+	if u.GetName() == "" {
+		why := "it has no metadata.name"
+		if u.GetGenerateName() != "" {
+			why = "it has a generateName, and each apply would make another object"
 		}
-		if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-			continue
-		}
-		obj, _, err := unstructured.UnstructuredJSONScheme.Decode(raw, nil, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s, document %d: %w", name, i, err)
-		}
-		switch o := obj.(type) {
-		case *unstructured.Unstructured:
-			out = append(out, o)
-		case *unstructured.UnstructuredList:
-			for j := range o.Items {
-				out = append(out, &o.Items[j])
-			}
-		}
+		r.bad = append(r.bad, fmt.Errorf("%s: %s: %s", place, gk.Kind, why))
+		return
+	}
+	key := strings.Join([]string{gk.Group, gk.Kind, u.GetNamespace(), u.GetName()}, "/")
+	before, twice := r.known[key]
+	switch {
+	case !twice:
+		r.known[key] = found{u, place}
+		r.objects = append(r.objects, u)
+	case !reflect.DeepEqual(before.object.Object, u.Object):
+		r.bad = append(r.bad, fmt.Errorf("%s: %s %s is in %s already, and says something else there", place, gk.Kind,
+			cmp.Or(strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), u.GetName()), before.place))
 	}
 }

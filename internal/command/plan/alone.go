@@ -22,3 +22,15 @@ func changeOf(b *offline.Bundle) plan.Change {
 	}
 	return c
 }
+
+// placementOf a Placement that published nothing before.
+func placementOf(p *offline.Placement) plan.Placement {
+	out := plan.Placement{Namespace: p.Namespace, Name: p.Name, NoFit: p.Decision.NoFit, Unmet: p.Decision.Unmet}
+	for i := range p.Decision.Verdicts {
+		if v := &p.Decision.Verdicts[i]; v.Outcome == schedule.Placed {
+			out.Added = append(out.Added, v.Cluster)
+		}
+	}
+	out.Chosen = len(out.Added)
+	return out
+}

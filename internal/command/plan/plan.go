@@ -51,13 +51,15 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 		Short: "Tell what would change in which cluster, before anything is written",
 		Long: `Tell what would change in which cluster, before anything is written.
 
-The files hold templates, policies, overrides and Clusters as they would be. With
---state live they are laid over what the hub has: each is offered to the hub as a dry
-run, so that what would be refused is told, and the hub answers what would come of the
-rest, with the functions that act: rows added (+), removed (-) and changed (~), replicas
-and fields in each cluster, and removals that would wait for a confirmation. It is
-foretold as if every cluster that can be reached did what it is told and were healthy
-with it. You are told of what you may get. Values of Secrets are never shown.
+The files hold templates, policies, overrides, Placements, Clusters, ClusterSets and
+their bindings, ClusterScores and HubSettings as they would be. With --state live they
+are laid over what the hub has: each is offered to the hub as a dry run, so that what
+would be refused is told, and the hub answers what would come of the rest, with the
+functions that act: rows added (+), removed (-) and changed (~), replicas and fields in
+each cluster, clusters that Placements would choose, and removals that would wait for a
+confirmation. It is foretold as if every cluster that can be reached did what it is told
+and were healthy with it. You are told of what you may get, and only of objects that you
+may write. Values of Secrets are never shown.
 
 Without --state nothing is asked: the plan is that of the files alone, over nothing.
 
@@ -68,6 +70,7 @@ The exit code is 0 if nothing would change, 2 if something would or is refused, 
 the plan could not be made.`,
 		Example: `  atoll plan -f shop/ --state live
   atoll plan -f policy.yaml --state live -o json
+  helm template shop ./chart | atoll plan -f - --state live
   atoll plan --delete old.yaml --state live
   atoll plan -f fleet/ -R`,
 		Args: cobra.NoArgs,
@@ -88,7 +91,7 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if o.state != "" && o.state != "live" {
 		return fmt.Errorf("--state %s: it is live, or left out", o.state)
 	}
-	objects, deleted, err := o.read(in)
+	objects, deleted, err := o.read(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -105,14 +108,14 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return o.print(out, p, func() string { return p.Text(o.all) })
 }
 
-func (o *options) read(in io.Reader) (objects, deleted []*unstructured.Unstructured, err error) {
+func (o *options) read(ctx context.Context, in io.Reader) (objects, deleted []*unstructured.Unstructured, err error) {
 	if !o.delete.Given() || o.files.Given() {
-		if objects, err = o.files.Read(in); err != nil {
+		if objects, err = o.files.Read(ctx, in); err != nil {
 			return nil, nil, err
 		}
 	}
 	if o.delete.Given() {
-		if deleted, err = o.delete.Read(in); err != nil {
+		if deleted, err = o.delete.Read(ctx, in); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -137,18 +140,21 @@ func (o *options) alone(objects []*unstructured.Unstructured) (plan.Plan, error)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	bundles, unplaced, err := w.Decide(time.Time{})
+	outcome, err := w.Decide(time.Time{})
 	if err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, fmt.Errorf("%w; --state live plans over those of the hub", err)
 	}
 	in := plan.Input{ViewsAfter: map[string]atoll.ClusterView{}}
 	for _, c := range w.Clusters() {
 		in.ViewsAfter[c.Name] = atoll.ViewOf(c)
 	}
-	for i := range bundles {
-		in.Bundles = append(in.Bundles, changeOf(&bundles[i]))
+	for i := range outcome.Bundles {
+		in.Bundles = append(in.Bundles, changeOf(&outcome.Bundles[i]))
 	}
-	for _, u := range unplaced {
+	for i := range outcome.Placements {
+		in.Placements = append(in.Placements, placementOf(&outcome.Placements[i]))
+	}
+	for _, u := range outcome.Unplaced {
 		if u.Key.Kind != "Namespace" {
 			in.Unplaced = append(in.Unplaced, plan.Unplaced(u))
 		}
@@ -174,7 +180,7 @@ func (o *options) live(ctx context.Context, out io.Writer, objects, deleted []*u
 	if err != nil {
 		return err
 	}
-	body, err := (&trial{cluster: c, mapper: c.Mapper()}).run(ctx, objects, deleted)
+	body, err := newTrial(c, objects).run(ctx, objects, deleted)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,12 +20,18 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/plan"
 )
 
-// manager of the fields of a dry run, as of kubectl apply.
-const manager = "kubectl-client-side-apply"
+// manager of the fields of a dry run. Asked by it, the hub says nothing of what each object
+// alone would change.
+const manager = atoll.PlanManager
+
+// abreast is how many objects are offered at the same time.
+const abreast = 16
 
 // request is what the hub plans over.
 type request struct {
@@ -31,21 +39,32 @@ type request struct {
 	Deleted   []*unstructured.Unstructured `json:"deleted,omitempty"`
 	Refused   []plan.Refusal               `json:"refused,omitempty"`
 	Unchecked []plan.Refusal               `json:"unchecked,omitempty"`
+	Unchanged []*unstructured.Unstructured `json:"unchanged,omitempty"`
 }
 
-// trial offers objects to the hub as dry runs.
+// trial offers objects to the hub as dry runs. Make it with newTrial.
 type trial struct {
 	cluster *client.Cluster
 	mapper  meta.RESTMapper
-	// brought are the namespaces and kinds that come with the same files: what needs them
-	// cannot be offered yet.
+	// namespaces and kinds that come with the same files: what needs them cannot be offered
+	// yet. settings tells that something comes by which admission judges other objects.
 	namespaces map[string]bool
 	kinds      map[schema.GroupKind]bool
-	out        request
+	settings   bool
+
+	mu    sync.Mutex
+	found map[schema.GroupVersionKind]mapping
 }
 
-func (t *trial) run(ctx context.Context, objects, deleted []*unstructured.Unstructured) (request, error) {
-	t.namespaces, t.kinds = map[string]bool{}, map[schema.GroupKind]bool{}
+type mapping struct {
+	*meta.RESTMapping
+	err error
+}
+
+func newTrial(cluster *client.Cluster, objects []*unstructured.Unstructured) *trial {
+	t := &trial{
+		cluster: cluster, mapper: cluster.Mapper(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}, found: map[schema.GroupVersionKind]mapping{},
+	}
 	for _, u := range objects {
 		switch u.GetKind() {
 		case "Namespace":
@@ -54,27 +73,97 @@ func (t *trial) run(ctx context.Context, objects, deleted []*unstructured.Unstru
 			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
 			kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
 			t.kinds[schema.GroupKind{Group: group, Kind: kind}] = true
+		case "Cluster", "ClusterSet", "ClusterSetBinding", "HubSettings":
+			t.settings = t.settings || u.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
 		}
 	}
-	for _, u := range objects {
-		if err := t.offer(ctx, u); err != nil {
-			return t.out, err
+	return t
+}
+
+// outcome of a dry run: what would be stored, or one of the others.
+type outcome struct {
+	object             *unstructured.Unstructured
+	unchanged          bool
+	refused, unchecked string
+	err                error
+}
+
+// run all dry runs, and give what came of them in the order of the objects.
+func (t *trial) run(ctx context.Context, objects, deleted []*unstructured.Unstructured) (out request, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	all := append(slices.Clone(objects), deleted...)
+	outcomes := make([]outcome, len(all))
+	next := make(chan int)
+	var done sync.WaitGroup
+	for range min(abreast, len(all)) {
+		done.Go(func() {
+			for i := range next {
+				if i < len(objects) {
+					outcomes[i] = t.offer(ctx, all[i])
+				} else {
+					outcomes[i] = t.offerDelete(ctx, all[i])
+				}
+				if outcomes[i].err != nil {
+					stop()
+				}
+			}
+		})
+	}
+	for i := range all {
+		next <- i
+	}
+	close(next)
+	done.Wait()
+	for i, o := range outcomes {
+		if o.err != nil && (err == nil || errors.Is(err, context.Canceled)) {
+			err = o.err
+		}
+		switch {
+		case o.refused != "":
+			out.Refused = append(out.Refused, plan.Refusal{Object: name(all[i]), Why: o.refused})
+			continue
+		case o.unchecked != "":
+			out.Unchecked = append(out.Unchecked, plan.Refusal{Object: name(all[i]), Why: o.unchecked})
+		}
+		switch {
+		case o.unchanged:
+			out.Unchanged = append(out.Unchanged, named(all[i]))
+		case i < len(objects):
+			out.Objects = append(out.Objects, o.object)
+		default:
+			out.Deleted = append(out.Deleted, named(all[i]))
 		}
 	}
-	for _, u := range deleted {
-		if err := t.offerDelete(ctx, u); err != nil {
-			return t.out, err
-		}
+	return out, err
+}
+
+// named is the object without all but its name.
+func named(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(u.GroupVersionKind())
+	out.SetNamespace(u.GetNamespace())
+	out.SetName(u.GetName())
+	return out
+}
+
+// mapping of a kind, looked up once.
+func (t *trial) mapping(gvk schema.GroupVersionKind) mapping {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m, known := t.found[gvk]
+	if !known {
+		m.RESTMapping, m.err = t.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		t.found[gvk] = m
 	}
-	return t.out, nil
+	return m
 }
 
 // resource of the object's kind; the object gets the namespace that it is in.
 func (t *trial) resource(u *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
-	gvk := u.GroupVersionKind()
-	m, err := t.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
-		return nil, err
+	m := t.mapping(u.GroupVersionKind())
+	if m.err != nil {
+		return nil, m.err
 	}
 	if m.Scope.Name() != meta.RESTScopeNameNamespace {
 		return t.cluster.Dynamic.Resource(m.Resource), nil
@@ -90,14 +179,13 @@ func name(u *unstructured.Unstructured) string {
 }
 
 // offer one object as kubectl would apply it.
-func (t *trial) offer(ctx context.Context, u *unstructured.Unstructured) error {
+func (t *trial) offer(ctx context.Context, u *unstructured.Unstructured) outcome {
 	r, err := t.resource(u)
 	if meta.IsNoMatchError(err) && t.kinds[u.GroupVersionKind().GroupKind()] {
 		if u.GetNamespace() == "" {
 			u.SetNamespace(t.cluster.Namespace)
 		}
-		t.unchecked(u, "its kind comes with the same files")
-		return nil
+		return outcome{object: u, unchecked: "its kind comes with the same files"}
 	}
 	if err != nil {
 		return t.judge(u, err)
@@ -106,37 +194,38 @@ func (t *trial) offer(ctx context.Context, u *unstructured.Unstructured) error {
 	if apierrors.IsNotFound(err) && !client.NoHub(err) {
 		now, err = r.Create(ctx, marked(u), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager, FieldValidation: metav1.FieldValidationStrict})
 		if apierrors.IsNotFound(err) && t.namespaces[u.GetNamespace()] {
-			t.unchecked(u, "its namespace comes with the same files")
-			return nil
+			return outcome{object: u, unchecked: "its namespace comes with the same files"}
 		}
 	} else if err == nil {
-		now, err = patched(ctx, r, now, u)
+		is := now
+		if now, err = patched(ctx, r, is, u); now == is {
+			return outcome{unchanged: true}
+		}
 	}
 	if err != nil {
 		return t.judge(u, err)
 	}
-	t.out.Objects = append(t.out.Objects, now)
-	return nil
-}
-
-func (t *trial) unchecked(u *unstructured.Unstructured, why string) {
-	t.out.Unchecked = append(t.out.Unchecked, plan.Refusal{Object: name(u), Why: why})
-	t.out.Objects = append(t.out.Objects, u)
+	if now.GroupVersionKind().Group == v1alpha1.GroupVersion.Group {
+		now.SetManagedFields(nil) // of templates they say what is stated
+	}
+	return outcome{object: now}
 }
 
 // judge what the hub said: a refusal of the object is part of the plan, anything else
-// stops it.
-func (t *trial) judge(u *unstructured.Unstructured, err error) error {
+// stops it. What is forbidden may be allowed with what comes in the same files; the hub
+// judges that with the plan.
+func (t *trial) judge(u *unstructured.Unstructured, err error) outcome {
 	switch {
+	case apierrors.IsForbidden(err) && t.settings:
+		return outcome{object: u}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err),
 		apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !client.NoHub(err), meta.IsNoMatchError(err):
-		t.out.Refused = append(t.out.Refused, plan.Refusal{Object: name(u), Why: err.Error()})
-		return nil
+		return outcome{refused: err.Error()}
 	}
-	return t.cluster.Explain(err)
+	return outcome{err: t.cluster.Explain(err)}
 }
 
-func (t *trial) offerDelete(ctx context.Context, u *unstructured.Unstructured) error {
+func (t *trial) offerDelete(ctx context.Context, u *unstructured.Unstructured) outcome {
 	r, err := t.resource(u)
 	if err == nil {
 		err = r.Delete(ctx, u.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
@@ -144,8 +233,7 @@ func (t *trial) offerDelete(ctx context.Context, u *unstructured.Unstructured) e
 	if err != nil {
 		return t.judge(u, err)
 	}
-	t.out.Deleted = append(t.out.Deleted, u)
-	return nil
+	return outcome{}
 }
 
 // marked is the object with the annotation by which kubectl remembers what was applied.
@@ -168,7 +256,8 @@ func marked(u *unstructured.Unstructured) *unstructured.Unstructured {
 
 const metav1LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// patched is what the object that is there would become.
+// patched is what the object that is there would become; the same, where nothing of it
+// would change.
 func patched(ctx context.Context, r dynamic.ResourceInterface, is, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if is.GetDeletionTimestamp() != nil {
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: is.GroupVersionKind().Group, Resource: is.GetKind()}, is.GetName(), errors.New("it is being deleted"))
@@ -185,6 +274,9 @@ func patched(ctx context.Context, r dynamic.ResourceInterface, is, u *unstructur
 	patch, kind, err := threeWay(is.GroupVersionKind(), original, modified, current)
 	if err != nil {
 		return nil, fmt.Errorf("compare %s with what is there: %w", name(u), err)
+	}
+	if string(patch) == "{}" {
+		return is, nil
 	}
 	return r.Patch(ctx, u.GetName(), kind, patch, metav1.PatchOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: manager, FieldValidation: metav1.FieldValidationStrict,

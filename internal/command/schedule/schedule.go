@@ -5,6 +5,7 @@
 package schedule
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -31,17 +32,25 @@ func NewCommand() *cobra.Command {
 		Short: "Tell from files alone where they would be placed, as JSON",
 		Long: `Tell from files alone where they would be placed, as JSON.
 
-The files hold Clusters, policies, overrides and templates. No hub is asked: the same
-functions decide that decide on a hub. Equal files give equal output, so that it can be
-compared in a pipeline with what was approved.
+The files hold Clusters, policies, Placements, overrides and templates, and, where they
+matter, ClusterSets and their bindings, ClusterScores and HubSettings. No hub is asked:
+the same functions decide that decide on a hub. Equal files give equal output, so that it
+can be compared in a pipeline with what was approved.
 
-A Cluster that does not say spec.accepted counts as accepted. What only a hub can tell is
-not looked at: who may write what, and what members report. Among clusters of equal
-claims a hub may choose another one, since it breaks ties by UIDs that files do not have.`,
+A Cluster that does not say spec.accepted counts as accepted, and without a ClusterSet
+named default there is the one of a fresh hub, on which every namespace without a binding
+may place. What members report counts as far as it is in the Clusters' status. Who may
+write what is not looked at. Among clusters of equal claims a hub may choose another one,
+since it breaks ties by UIDs that files do not have.
+
+The exit code is 0 when all is decided, whether or not a cluster fits, and 1 when the
+files cannot be read or hold what a hub would refuse.`,
 		Example: `  atoll schedule -f clusters.yaml -f shop/
   atoll schedule -f fleet/ -R | jq '.bundles[].clusters[] | select(.outcome == "Placed")'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.InOrStdin(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
 	}
 	o.files.AddTo(cmd.Flags())
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
@@ -50,7 +59,7 @@ claims a hub may choose another one, since it breaks ties by UIDs that files do 
 	return cmd
 }
 
-func (o *options) run(in io.Reader, out io.Writer) error {
+func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	var now time.Time
 	if o.at != "" {
 		var err error
@@ -58,7 +67,7 @@ func (o *options) run(in io.Reader, out io.Writer) error {
 			return fmt.Errorf("--at: %w", err)
 		}
 	}
-	objects, err := o.files.Read(in)
+	objects, err := o.files.Read(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -66,11 +75,11 @@ func (o *options) run(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	bundles, unplaced, err := w.Decide(now)
+	outcome, err := w.Decide(now)
 	if err != nil {
 		return err
 	}
-	result := offline.ResultOf(bundles, unplaced)
+	result := offline.ResultOf(outcome)
 	if !o.format.Is("yaml") {
 		if err := o.format.Set("json"); err != nil {
 			return err

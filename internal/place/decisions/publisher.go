@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -144,10 +143,10 @@ func (p *Publisher) boundChanged(namespace string) {
 
 // bound gives the sets that limit a Placement; nil: none does.
 func (p *Publisher) bound(pl state.Placement) []string {
-	if p.Sets == nil || pl.Meta.Namespace == "" {
+	if p.Sets == nil {
 		return nil
 	}
-	return append([]string{}, p.Sets.Bound(pl.Meta.Namespace)...)
+	return schedule.Limits(pl.Meta.Namespace, v1alpha1.SourcePropagationPolicy, p.Sets.Bound)
 }
 
 // Run until ctx ends.
@@ -306,20 +305,6 @@ func (p *Publisher) publish(ctx context.Context, key types.NamespacedName) (at t
 func ownedBy(d state.Decision, pl state.Placement) bool {
 	ref := metav1.GetControllerOfNoCopy(&d.Meta)
 	return ref == nil || ref.UID == pl.Meta.UID
-}
-
-// Foresee what a Placement, as given, would publish, and what it does publish, by name.
-// Nothing is written.
-func (p *Publisher) Foresee(pl state.Placement) (before, after []string) {
-	now := p.Decisions.OfPlacement(pl.Key())
-	for _, d := range now {
-		for _, c := range d.Status.Decisions {
-			before = append(before, c.ClusterName)
-		}
-	}
-	chosen, _ := p.choose(pl, now)
-	slices.Sort(before)
-	return before, slices.Sorted(maps.Keys(chosen))
 }
 
 // choose clusters, with what was published in the place of rows.

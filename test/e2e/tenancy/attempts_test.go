@@ -293,6 +293,10 @@ func TestTenantsStayWhereTheyAre(t *testing.T) {
 	t.Run("kinds to come", kindsToComeStayInTheirScope)
 	t.Run("explain", explainNamesNoNeighbours)
 	t.Run("near", nothingIsNearOthers)
+	t.Run("plans of what is refused", plansOfWhatIsRefused)
+	t.Run("plans lend no rights", plansLendNoRights)
+	t.Run("plans", plansNameNoNeighbours)
+	t.Run("placements", placementsStayInTheSets)
 	t.Run("expressions", hostileExpressionsAreCheap)
 	t.Run("requests", requestsOfOthersAreNotAnswered)
 }
