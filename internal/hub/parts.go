@@ -63,7 +63,7 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := state.New(deciding, cfg, h.server.Direct().Source, h.server.Keys().HubKey)
+	st, err := state.New(deciding, cfg, h.server.Direct(), h.server.Keys().HubKey)
 	if err != nil {
 		return nil, err
 	}
