@@ -191,12 +191,12 @@ func (c *controllers) addGarbageCollector(ctx context.Context) error {
 		return fmt.Errorf("make discovery client of the garbage collector: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cacheddiscovery.NewMemCacheClient(disco))
-	clusters, err := c.server.newClusterInformer(objects)
+	stored, err := c.server.storedInformers(objects)
 	if err != nil {
 		return err
 	}
 	gc, err := garbagecollector.NewGarbageCollector(ctx, client, objects, mapper, garbagecollector.DefaultIgnoredResources(),
-		objectInformers{SharedInformerFactory: c.objects, typed: c.shared, clusters: clusters}, c.started)
+		objectInformers{SharedInformerFactory: c.objects, typed: c.shared, stored: stored}, c.started)
 	if err != nil {
 		return fmt.Errorf("build the garbage collector: %w", err)
 	}

@@ -25,7 +25,7 @@ func (s *Server) openDirect(getter, builtin generic.RESTOptionsGetter) error {
 			return fmt.Errorf("register the counter of direct writes: %w", err)
 		}
 	}
-	s.direct.Templates = direct.OpenTemplates(s.store.client, writes, func(gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
+	s.direct.Templates = direct.OpenTemplates(s.store.kv, writes, func(gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
 		return placeOf(builtin, gvk, resource)
 	})
 	namespaces, err := placeOf(builtin, corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.Resource("namespaces"))
@@ -68,7 +68,7 @@ func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus
 			return fmt.Errorf("find out how %s are stored: %w", resource, err)
 		}
 		store, closed, err := direct.Open(one.kind, direct.Access{
-			Options: options, Etcd: s.store.client, Writes: writes, Log: s.options.Logger.With("component", "direct"),
+			Options: options, Etcd: s.store.kv, Writes: writes, Log: s.options.Logger.With("component", "direct"),
 		})
 		if err != nil {
 			return err

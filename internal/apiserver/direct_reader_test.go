@@ -47,6 +47,17 @@ var storedObjects = map[string]string{
 	"atoll.dev/clusters/old":        `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","metadata":{"name":"old","uid":"u"}}`,
 	"atoll.dev/clusters/nothing":    `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","metadata":{"name":"nothing","generation":2,"uid":"u"},"spec":{},"status":{}}`,
 	"atoll.dev/clusters/terminates": `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","metadata":{"name":"terminates","generation":2,"uid":"u","deletionTimestamp":"2026-01-02T03:04:05Z","deletionGracePeriodSeconds":0,"finalizers":["f"],"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"n","uid":"x"}]}}`,
+	"atoll.dev/bundles/shop/full": `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","metadata":{"name":"full","namespace":"shop","uid":"0d1f5a4e-0000-4000-8000-000000000002","generation":2,
+		"creationTimestamp":"2026-01-02T03:04:05Z","finalizers":["atoll.dev/bundle"],
+		"managedFields":[{"manager":"kubectl","operation":"Update","apiVersion":"atoll.dev/v1alpha1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{}}}}]},
+		"spec":{"source":{"kind":"PropagationPolicy","name":"web"},"group":"g","placement":{"maxClusters":3,"clusterAffinity":{"labelSelector":{"matchLabels":{"env":"prod"}}},
+		"spreadConstraints":[{"spreadByField":"region","maxGroups":2}],"failback":{"policy":"WhenHealthy","holdTime":"5m0s"},"replicaScheduling":{"replicaSchedulingType":"Divided","ordinals":{"size":5}}},
+		"conflictResolution":"Abort","removal":{"mode":"Orphan","budget":3},"whenUnfit":"Keep"},
+		"status":{"revision":"r","items":1,"clusters":{"desired":3,"updated":1,"ready":1,"away":1,"summary":"1/3"},"replicas":4,"conditions":[{"type":"Ready","status":"False","reason":"Progressing","message":"","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`,
+	"atoll.dev/bundles/shop/defaults": `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","metadata":{"name":"defaults","namespace":"shop","uid":"u"},
+		"spec":{"source":{"kind":"Annotation","name":"web"},"placement":{"failback":{},"replicaScheduling":{"replicaSchedulingType":null,"ordinals":{}}},"conflictResolution":"Abort","removal":{},"whenUnfit":"Keep","future":1}}`,
+	"atoll.dev/bundles/bank/nulls": `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","metadata":{"name":"nulls","namespace":"bank","uid":"u","generation":1},
+		"spec":{"source":{"kind":"Annotation","name":"web"},"placement":{"clusterAffinity":null,"failback":null,"replicaScheduling":null},"conflictResolution":"Abort","removal":{"mode":null,"budget":null},"whenUnfit":"Keep"},"status":null}`,
 	"engine.atoll.dev/targetslices/b-0": `{"apiVersion":"engine.atoll.dev/v1alpha1","kind":"TargetSlice","metadata":{"name":"b-0","generation":2,"uid":"u","labels":{"engine.atoll.dev/bundle":"b"}},
 		"spec":{"bundle":{"uid":"b","namespace":"ns","name":"n"},"words":["x","\u00e9"],"rows":"a <1>\nb 2\n"},"status":{"words":["w"],"rows":"a ok\n"}}`,
 	"engine.atoll.dev/targetslices/b-1": `{"apiVersion":"engine.atoll.dev/v1alpha1","kind":"TargetSlice","metadata":{"name":"b-1","uid":"u"},"spec":{"bundle":{"uid":"b","name":""},"words":null,"future":1}}`,
@@ -62,6 +73,7 @@ var readDirectly = map[string]struct {
 }{
 	"Cluster":     {direct.Clusters(), func(s direct.Stores) *direct.Store { return s.Clusters }},
 	"TargetSlice": {direct.Slices(), func(s direct.Stores) *direct.Store { return s.Slices }},
+	"Bundle":      {direct.Bundles(), func(s direct.Stores) *direct.Store { return s.Bundles }},
 	"Revision":    {direct.Revisions(), func(s direct.Stores) *direct.Store { return s.Revisions }},
 }
 
@@ -184,6 +196,14 @@ func plain(o runtime.Object) runtime.Object {
 	return o
 }
 
+// apiAlone feeds tables by the API alone.
+type apiAlone struct{}
+
+func (apiAlone) Source(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
+	return api
+}
+func (apiAlone) AskProgress(context.Context) bool { return false }
+
 // feed runs tables over a server, directly or by its API.
 func feed(t testing.TB, s *apiserver.Server, directly bool) *state.State {
 	t.Helper()
@@ -191,9 +211,9 @@ func feed(t testing.TB, s *apiserver.Server, directly bool) *state.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := func(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher { return api }
+	var source state.Source = apiAlone{}
 	if directly {
-		source = s.Direct().Source
+		source = s.Direct()
 	}
 	st, err := state.New(s.Direct().Client(c, always, nil), plainConfig(s), source, make([]byte, 32))
 	if err != nil {
@@ -242,11 +262,24 @@ func TestTablesAreFedDirectly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for i := range 5 {
+		b := sampleBundle(fmt.Sprint("web-", i))
+		b.Namespace = "default"
+		if err := byAPI.Client.Create(t.Context(), b, client.FieldOwner("kubectl")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := directly.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(directly.Bundles.List()); n != 5 {
+		t.Errorf("a table that has caught up shows %d of 5 Bundles", n)
+	}
 	last := ""
 	eventually(t, "both tables show everything", func(context.Context) (bool, string) {
 		a, b := byAPI.Clusters.List(), directly.Clusters.List()
 		last = fmt.Sprintf("%d and %d clusters, slices up to %d and %d", len(a), len(b), byAPI.Rows.Revision(), directly.Rows.Revision())
-		return len(a) == 15 && len(b) == 15 && byAPI.Rows.Revision() == directly.Rows.Revision() && slices.EqualFunc(a, b, func(a, b *v1alpha1.Cluster) bool {
+		return len(a) == 15 && len(b) == 15 && reflect.DeepEqual(byAPI.Bundles.List(), directly.Bundles.List()) && byAPI.Rows.Revision() == directly.Rows.Revision() && slices.EqualFunc(a, b, func(a, b *v1alpha1.Cluster) bool {
 			return reflect.DeepEqual(a, b) && a.Status.Nodes.Total > 0
 		}), last
 	})

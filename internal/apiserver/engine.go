@@ -16,14 +16,15 @@ import (
 )
 
 // engineGroup is the group of the objects that only the hub itself writes and
-// watches: by far the most numerous ones. clusters, of atollGroup, are next.
+// watches: by far the most numerous ones. clusters and bundles, of atollGroup, are next.
 const (
 	engineGroup = "engine.atoll.dev"
 	atollGroup  = "atoll.dev"
 	clusters    = "clusters"
+	bundles     = "bundles"
 )
 
-// engineStorage stores Atoll's objects slim. The engine's, and Clusters, have no
+// engineStorage stores Atoll's objects slim. The engine's, Clusters and Bundles have no
 // watch cache, which would hold all of them a second time, some ten times as large as
 // the tables do, for a reader or two. Nobody asks who owns fields of the engine's
 // objects, nor of the status of the others, nor what the hub set in an object that it
@@ -40,7 +41,7 @@ func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example run
 	if resource.Group == engineGroup {
 		drop = dropManaged
 	}
-	if resource.Group == engineGroup || resource.Resource == clusters {
+	if resource.Group == engineGroup || resource.Resource == clusters || resource.Resource == bundles {
 		decorate = generic.UndecoratedStorage
 	}
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/controller-manager/pkg/informerfactory"
 
-	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/apiserver/direct"
 )
 
 // objectInformers gives bare metadata of every kind but those that a reader
@@ -25,28 +25,27 @@ type objectInformers struct {
 	metadatainformer.SharedInformerFactory
 	typed informers.SharedInformerFactory
 	whole map[schema.GroupResource]bool
-	// clusters reads the metadata of Clusters; nil: as that of any kind.
-	clusters *clusterInformer
+	// stored are kinds whose metadata comes from the store directly.
+	stored map[schema.GroupVersionResource]*storedInformer
 }
 
 var _ informerfactory.InformerFactory = objectInformers{}
 
 func (o objectInformers) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	switch {
-	case o.whole[resource.GroupResource()]:
+	if o.whole[resource.GroupResource()] {
 		return o.typed.ForResource(resource)
-	case o.clusters != nil && resource == clusterResource:
-		return o.clusters, nil
-	default:
-		return o.SharedInformerFactory.ForResource(resource), nil
 	}
+	if stored, ok := o.stored[resource]; ok {
+		return stored, nil
+	}
+	return o.SharedInformerFactory.ForResource(resource), nil
 }
 
 func (o objectInformers) Start(stop <-chan struct{}) {
 	o.SharedInformerFactory.Start(stop)
 	o.typed.Start(stop)
-	if o.clusters != nil {
-		o.clusters.start(stop)
+	for _, i := range o.stored {
+		i.start(stop)
 	}
 }
 
@@ -61,45 +60,51 @@ func bare(obj any) (any, error) {
 	return obj, nil
 }
 
-var clusterResource = v1alpha1.GroupVersion.WithResource(clusters)
-
-// clusterInformer gives the metadata of Clusters from the store directly. They are in no
-// watch cache, so that a watch by the API would decode, convert and encode each of their
-// changes once more, for controllers that want three fields.
-type clusterInformer struct {
+// storedInformer gives the metadata of a kind from the store directly, for kinds that are
+// in no watch cache, so that a watch by the API would decode, convert and encode each of
+// their changes once more, for controllers that want three fields.
+type storedInformer struct {
+	resource schema.GroupVersionResource
 	informer cache.SharedIndexInformer
 	begin    sync.Once
 }
 
-func (s *Server) newClusterInformer(client metadata.Interface) (*clusterInformer, error) {
-	byAPI := client.Resource(clusterResource)
-	source := s.direct.Source(&v1alpha1.Cluster{}, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return byAPI.List(ctx, options)
-		},
-		WatchFuncWithContext: byAPI.Watch,
-	})
-	c := &clusterInformer{informer: cache.NewSharedIndexInformer(metadataOf(source), &metav1.PartialObjectMetadata{}, controllerResync, cache.Indexers{})}
-	if err := c.informer.SetTransform(bare); err != nil {
-		return nil, fmt.Errorf("build the informer of Clusters: %w", err)
+// storedInformers of all such kinds that controllers ask for.
+func (s *Server) storedInformers(client metadata.Interface) (map[schema.GroupVersionResource]*storedInformer, error) {
+	all := map[schema.GroupVersionResource]*storedInformer{}
+	for _, kind := range []direct.Kind{direct.Clusters(), direct.Bundles()} {
+		resource := kind.GroupVersion().WithResource(kind.Resource)
+		byAPI := client.Resource(resource)
+		source := s.direct.Source(kind.New(), &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return byAPI.List(ctx, options)
+			},
+			WatchFuncWithContext: byAPI.Watch,
+		})
+		informer := cache.NewSharedIndexInformer(metadataOf(kind.GroupVersionKind, source), &metav1.PartialObjectMetadata{}, controllerResync,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		if err := informer.SetTransform(bare); err != nil {
+			return nil, fmt.Errorf("build the informer of %s: %w", kind.Resource, err)
+		}
+		all[resource] = &storedInformer{resource: resource, informer: informer}
 	}
-	return c, nil
+	return all, nil
 }
 
 // Informer of the metadata.
-func (c *clusterInformer) Informer() cache.SharedIndexInformer { return c.informer }
+func (i *storedInformer) Informer() cache.SharedIndexInformer { return i.informer }
 
 // Lister of the metadata.
-func (c *clusterInformer) Lister() cache.GenericLister {
-	return cache.NewGenericLister(c.informer.GetIndexer(), clusterResource.GroupResource())
+func (i *storedInformer) Lister() cache.GenericLister {
+	return cache.NewGenericLister(i.informer.GetIndexer(), i.resource.GroupResource())
 }
 
-func (c *clusterInformer) start(stop <-chan struct{}) {
-	c.begin.Do(func() { go c.informer.Run(stop) })
+func (i *storedInformer) start(stop <-chan struct{}) {
+	i.begin.Do(func() { go i.informer.Run(stop) })
 }
 
-// metadataOf what a source lists and watches.
-func metadataOf(source cache.ListerWatcher) cache.ListerWatcher {
+// metadataOf what a source of that kind lists and watches.
+func metadataOf(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.ListerWatcher {
 	from := cache.ToListerWatcherWithContext(source)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -109,13 +114,13 @@ func metadataOf(source cache.ListerWatcher) cache.ListerWatcher {
 			}
 			of, err := meta.ListAccessor(list)
 			if err != nil {
-				return nil, fmt.Errorf("read a list of Clusters: %w", err)
+				return nil, fmt.Errorf("read a list of %s: %w", kind, err)
 			}
 			out := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{
 				ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue(), RemainingItemCount: of.GetRemainingItemCount(),
 			}}
 			err = meta.EachListItem(list, func(obj runtime.Object) error {
-				out.Items = append(out.Items, *partial(obj))
+				out.Items = append(out.Items, *partial(kind, obj))
 				return nil
 			})
 			return out, err
@@ -127,7 +132,7 @@ func metadataOf(source cache.ListerWatcher) cache.ListerWatcher {
 			}
 			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 				if e.Type != watch.Error {
-					e.Object = partial(e.Object)
+					e.Object = partial(kind, e.Object)
 				}
 				return e, true
 			}), nil
@@ -136,11 +141,11 @@ func metadataOf(source cache.ListerWatcher) cache.ListerWatcher {
 }
 
 // partial is an object's metadata.
-func partial(obj runtime.Object) *metav1.PartialObjectMetadata {
+func partial(kind schema.GroupVersionKind, obj runtime.Object) *metav1.PartialObjectMetadata {
 	out := &metav1.PartialObjectMetadata{}
 	if o, err := meta.Accessor(obj); err == nil {
 		out = meta.AsPartialObjectMetadata(o)
 	}
-	out.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Cluster"))
+	out.SetGroupVersionKind(kind)
 	return out
 }

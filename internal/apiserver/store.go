@@ -29,8 +29,10 @@ const storeTimeout = 20 * time.Second
 
 // store is the etcd below the server, embedded or not.
 type store struct {
-	embedded  *etcd.Server
-	client    *clientv3.Client
+	embedded *etcd.Server
+	client   *clientv3.Client
+	// kv is for what is written and read most: of an embedded etcd without a connection.
+	kv        clientv3.KV
 	endpoints []string
 }
 
@@ -87,7 +89,7 @@ func (s *Server) connect(ctx context.Context) (*store, error) {
 	}
 	s.onStop(func(context.Context) { client.Close() })
 	e.Maintain(client)
-	return &store{embedded: e, client: client, endpoints: []string{e.Endpoint()}}, nil
+	return &store{embedded: e, client: client, kv: e.KV(), endpoints: []string{e.Endpoint()}}, nil
 }
 
 func (s *Server) connectExternal(ctx context.Context) (*store, error) {
@@ -111,7 +113,7 @@ func (s *Server) connectExternal(ctx context.Context) (*store, error) {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", o.EtcdServers, err)
 	}
 	s.onStop(func(context.Context) { client.Close() })
-	return &store{client: client, endpoints: o.EtcdServers}, nil
+	return &store{client: client, kv: client, endpoints: o.EtcdServers}, nil
 }
 
 // bindKeySet refuses a key set that is not the one which the content of this

@@ -153,7 +153,7 @@ func BenchmarkPlan(b *testing.B) {
 			for i := range n {
 				in.Claimed = append(in.Claimed, h.put(edition("shop", fmt.Sprint("app", i), "web:1", 1)))
 			}
-			in.Fingerprint = new(prints).of
+			in.Fingerprint = new(Prints).Of
 			first := claim.Plan(in)
 			in.Previous = &first.Content
 			b.ReportAllocs()

@@ -81,7 +81,7 @@ type Revisions interface {
 	Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error)
 }
 
-// Options of a Binder; all but Placements, Events, Finalize and ReadOnly are required.
+// Options of a Binder; all but Placements, Events, Finalize, Prints and ReadOnly are required.
 type Options struct {
 	Templates  Templates
 	Namespaces Namespaces
@@ -101,7 +101,9 @@ type Options struct {
 	Finalize func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (done bool, err error)
 	// Defaults of the API that this hub serves.
 	Defaults render.Defaulter
-	Log      *slog.Logger
+	// Prints that others read too; nil: the Binder has some of its own.
+	Prints *Prints
+	Log    *slog.Logger
 	// ReadOnly makes a Binder that only answers who places what, on a hub that does
 	// not lead: it plans, follows what the leader does, and writes nothing.
 	ReadOnly bool
@@ -124,7 +126,6 @@ type Binder struct {
 	reports  *reporter
 	unread   *waits[schema.GroupKind]
 	homeless *waits[claim.BundleID]
-	prints   prints
 	loaded   atomic.Bool
 
 	// Only the goroutine that handles events touches these.
@@ -144,6 +145,9 @@ type toucher interface {
 // New makes a Binder over tables that need not have anything yet. It subscribes to
 // them at once and acts in Run.
 func New(o Options) *Binder {
+	if o.Prints == nil {
+		o.Prints = &Prints{}
+	}
 	b := &Binder{
 		Options: o, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
 		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{},

@@ -55,7 +55,7 @@ func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	}
 	if b.seen[key] = now; !ok {
 		delete(b.seen, key)
-		b.prints.forget(key)
+		b.Prints.forget(key)
 	}
 	touched := b.claims.touched(key)
 	switch {
@@ -88,7 +88,7 @@ func (l looked) sameAs(before looked) bool {
 func (b *Binder) look(t *unstructured.Unstructured) looked {
 	clusters, annotated := claim.Clusters(t.GetAnnotations())
 	return looked{
-		content: fmt.Sprint(t.GetUID(), b.prints.of(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled], t.GetDeletionTimestamp() != nil),
+		content: fmt.Sprint(t.GetUID(), b.Prints.Of(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled], t.GetDeletionTimestamp() != nil),
 		held:    slices.Contains(t.GetFinalizers(), atoll.Finalizer),
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"atoll.dev/atoll/internal/render"
 )
 
-// prints remembers the fingerprints of templates, so that the plan of a Bundle of many
-// objects reads only those that changed. It is safe for concurrent use; the zero value
-// is empty.
-type prints struct {
+// Prints remembers the fingerprints of templates, so that the plan of a Bundle of many
+// objects, and whoever else asks, reads only those that changed. A Binder forgets those
+// of templates that are gone. It is safe for concurrent use; the zero value is empty, and
+// nil remembers nothing.
+type Prints struct {
 	mu    sync.Mutex
 	known map[atoll.ItemKey]fingerprint
 }
@@ -23,8 +24,11 @@ type fingerprint struct {
 	print string
 }
 
-// of a template that the table gave.
-func (p *prints) of(t *unstructured.Unstructured) string {
+// Of a template that the table gave.
+func (p *Prints) Of(t *unstructured.Unstructured) string {
+	if p == nil {
+		return render.Fingerprint(t)
+	}
 	key := claim.KeyOf(t)
 	p.mu.Lock()
 	known, ok := p.known[key]
@@ -32,7 +36,10 @@ func (p *prints) of(t *unstructured.Unstructured) string {
 	if ok && known.of == t {
 		return known.print
 	}
-	print := render.Fingerprint(t)
+	print := known.print
+	if !ok || !render.Untouched(known.of, t) {
+		print = render.Fingerprint(t)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known == nil {
@@ -43,7 +50,10 @@ func (p *prints) of(t *unstructured.Unstructured) string {
 }
 
 // forget a template that is gone.
-func (p *prints) forget(key atoll.ItemKey) {
+func (p *Prints) forget(key atoll.ItemKey) {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.known, key)

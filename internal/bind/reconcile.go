@@ -95,7 +95,7 @@ func (b *Binder) prepare(ctx context.Context, id claim.BundleID, bundle state.Bu
 	from, claimed := b.claims.known(id)
 	intent := b.intent(id, from)
 	in := claim.PlanInput{
-		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.prints.of, World: world{b, id}, Limits: limits{},
+		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.Prints.Of, World: world{b, id}, Limits: limits{},
 		ClusterOverrides: b.Policies.ClusterOverrides(),
 	}
 	if id.Namespace != "" {

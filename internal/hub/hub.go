@@ -64,12 +64,12 @@ type hub struct {
 	tables atomic.Pointer[state.State] // nil until they are made
 }
 
-// fleet counts the clusters that the tables have.
-func (h *hub) fleet() int {
+// holds counts what the tables have.
+func (h *hub) holds() memory.Holdings {
 	if st := h.tables.Load(); st != nil {
-		return st.Clusters.Len()
+		return memory.Holdings{Clusters: st.Clusters.Len(), Bundles: st.Bundles.Len()}
 	}
-	return 0
+	return memory.Holdings{}
 }
 
 // Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options) error {
 	defer h.door.close()
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watch(gctx, h.server) })
-	group.Go(func() error { return memory.Keep(gctx, h.fleet) })
+	group.Go(func() error { return memory.Keep(gctx, h.holds) })
 	if h.several() {
 		group.Go(func() error { return h.share(gctx) })
 	} else {

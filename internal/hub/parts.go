@@ -45,6 +45,8 @@ type parts struct {
 	door      *door
 	// serving writes what any hub may, while it is in touch with the store.
 	serving client.Client
+	// prints of templates, which bind and summarise ask for.
+	prints *bind.Prints
 	// finalize puts finalizers on templates of built-in kinds.
 	finalize func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (bool, error)
 }
@@ -63,12 +65,12 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := state.New(deciding, cfg, h.server.Direct().Source, h.server.Keys().HubKey)
+	st, err := state.New(deciding, cfg, h.server.Direct(), h.server.Keys().HubKey)
 	if err != nil {
 		return nil, err
 	}
 	h.tables.Store(st)
-	p := &parts{togetherness: t, state: st, log: h.log, door: h.door, finalize: h.finalizer(st, t)}
+	p := &parts{togetherness: t, state: st, log: h.log, door: h.door, finalize: h.finalizer(st, t), prints: &bind.Prints{}}
 	if p.serving, err = h.client(t.presence.Fenced(clientConfig(h.server)), func(bool) error { return t.presence.May() }); err != nil {
 		return nil, err
 	}
@@ -85,7 +87,7 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	})
 	p.summarise = summarise.New(summarise.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
-		Namespaces: st.Namespaces, Hub: st.Hub, Intent: summarise.Stated(defaults(st)), Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Intent: summarise.Stated(defaults(st), p.prints.Of), Events: p.recorder,
 		Writer: &summarise.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Log:    h.log.With("component", "summarise"),
 	})
@@ -147,7 +149,7 @@ func (p *parts) binder(readOnly bool) *bind.Binder {
 	return bind.New(bind.Options{
 		Templates: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Placements: st.Placements, Bundles: st.Bundles,
 		Rows: st.Rows, Clusters: st.Clusters, Events: p.recorder, Revisions: st.Revisions, Client: st.Client,
-		Finalize: p.finalize, Defaults: defaults(st), Log: p.log.With("component", "bind"), ReadOnly: readOnly,
+		Finalize: p.finalize, Defaults: defaults(st), Prints: p.prints, Log: p.log.With("component", "bind"), ReadOnly: readOnly,
 	})
 }
 

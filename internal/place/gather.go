@@ -103,7 +103,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	used, failed := r.asker(ctx, &snap.stake, b.Ref.UID)
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
-		Clusters: clusters, Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
+		Clusters: clusters, Admitted: v.admitted(clusters), Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
 		Load: r.loads(snap.reserved), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
 		Handed: handed(content, clusters), Better: v.failback.better, NotBackBefore: r.notBackBefore(v.failback), Healthy: r.healthy,
 		Demand: snap.stake.demands[target], Used: used,

@@ -49,6 +49,7 @@ type entry struct {
 	terms     schedule.Terms
 	whenUnfit v1alpha1.WhenUnfit
 	filter    *schedule.Filter
+	shared    *compiled
 	hash      string // of the placement
 	// complete: every cluster that fits has a row, but for those touched since. Never
 	// where the placement chooses among them: then each step looks at all that fit, and
@@ -104,8 +105,11 @@ type view struct {
 	// many others fit and hold a row, at least.
 	part      bool
 	elsewhere int
-	// fleet in order, if all of it has to be looked at.
-	fleet []schedule.Cluster
+	// fleet in order, if all of it has to be looked at, and what Bundles of the same terms
+	// know of it.
+	fleet   []schedule.Cluster
+	version uint64
+	shared  *compiled
 	// reserve, with the rows and what was touched, is all that has to be looked at for one
 	// that chooses: as long as that comes to as many as are wanted.
 	reserve  []string
@@ -134,7 +138,7 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 		x.mu.Lock()
 		e = x.entry(b.Ref.UID)
 		e.terms, e.whenUnfit, e.hash = terms, b.Spec.WhenUnfit, c.placement
-		e.filter, e.complete, e.whole, e.reserve = c.filter, false, true, nil
+		e.filter, e.shared, e.complete, e.whole, e.reserve = c.filter, c, false, true, nil
 		is := failback{}
 		if first {
 			is = restored(b)
@@ -157,29 +161,10 @@ func (x *index) view(b state.Bundle, terms schedule.Terms, now time.Time) view {
 	if len(e.reserve) > 0 && now.Sub(e.reserveAt) < reserveAge {
 		v.reserve = e.reserve
 	} else if !v.complete && v.filter.Names() == nil {
-		v.fleet = x.roster.all(x.known)
+		v.fleet, v.shared = x.roster.all(x.known), e.shared
+		v.version = x.roster.version
 	}
 	return v
-}
-
-// compiled terms, which Bundles that have the same share.
-type compiled struct {
-	filter    *schedule.Filter
-	placement string // hash
-}
-
-// compile terms once for all Bundles that have them, as those of one policy do.
-func (x *index) compile(terms schedule.Terms) compiled {
-	c := compiled{placement: atoll.PlacementHash(terms.Placement)}
-	rest := terms
-	rest.Placement = v1alpha1.PlacementSpec{}
-	key := c.placement + " " + atoll.HashJSON(rest)
-	if known, ok := x.filters.Get(key); ok {
-		return known.(compiled)
-	}
-	c.filter = terms.Compile()
-	x.filters.Add(key, c)
-	return c
 }
 
 // whole asks for a step that looks at all rows of a Bundle.

@@ -13,6 +13,8 @@ import (
 type roster struct {
 	order []schedule.Cluster // shared with who asked; never changed
 	news  map[string]struct{}
+	// version counts up with each other order.
+	version uint64
 }
 
 // changed notes that a cluster came, changed or went.
@@ -39,5 +41,6 @@ func (f *roster) all(known map[string]schedule.Cluster) []schedule.Cluster {
 		}
 	}
 	f.order, f.news = append(next, old...), nil
+	f.version++
 	return f.order
 }

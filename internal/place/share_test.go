@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
@@ -43,5 +44,29 @@ func TestNothingIsDecidedBeforeThereIsARevision(t *testing.T) {
 		}
 		m.cut("web", &atoll.Content{})
 		want(t, m, "web", "a Active r1")
+	})
+}
+
+// What Bundles of the same terms know of the fleet is of the fleet as it is.
+func TestBundlesOfTheSameTermsSeeTheFleetAsItIs(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b", "c")
+	m.cluster("a", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"env": "prod"} })
+	run(t, m, func(t *testing.T, r *Reconciler) {
+		place := func(uid string) {
+			m.bundle(uid, func(b *state.Bundle) { b.Spec.Placement = labelled(map[string]string{"env": "prod"}) })
+			m.cut(uid, &atoll.Content{})
+		}
+		place("first")
+		want(t, m, "first", "a Active r1")
+		m.cluster("b", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"env": "prod"} })
+		m.cluster("a", func(c *v1alpha1.Cluster) { c.Labels = nil })
+		synctest.Wait()
+		place("second")
+		want(t, m, "second", "b Active r1")
+		shared := r.index.entries["second"].shared
+		if shared != r.index.entries["first"].shared || len(shared.admits) != 3 {
+			t.Errorf("they share %+v", shared)
+		}
 	})
 }

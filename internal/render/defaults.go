@@ -67,6 +67,9 @@ func settle(obj *unstructured.Unstructured, root *field, defaults Defaulter) err
 // first what the API does not fill in at all, then what it fills in otherwise.
 func (s *settling) agree(keepMaps bool) (bool, error) {
 	for range rounds {
+		if !anyOut(s.out) {
+			return true, nil // there is nothing to fill in
+		}
 		filled, err := s.filled(s.out, keepMaps)
 		if err != nil {
 			return false, err
@@ -97,6 +100,9 @@ func (s *settling) agree(keepMaps bool) (bool, error) {
 // regroup leaves the fields that were put back out once more, half of them at a
 // time, so that each is looked at with every other one present.
 func (s *settling) regroup(doubtful []pair) error {
+	if len(doubtful) == 1 {
+		return nil // it was left out alone before
+	}
 	var back []*field
 	for _, p := range doubtful {
 		if !s.out[p.field] {
@@ -109,6 +115,9 @@ func (s *settling) regroup(doubtful []pair) error {
 			trial := maps.Clone(s.out)
 			for i, f := range back {
 				trial[f] = i&bit == half
+			}
+			if !anyOut(trial) {
+				continue
 			}
 			filled, err := s.filled(trial, true)
 			if err != nil {
@@ -123,6 +132,16 @@ func (s *settling) regroup(doubtful []pair) error {
 	}
 	maps.Copy(s.out, hits)
 	return nil
+}
+
+// anyOut tells whether a field is left out.
+func anyOut(out map[*field]bool) bool {
+	for _, is := range out {
+		if is {
+			return true
+		}
+	}
+	return false
 }
 
 // filled gives the object without the fields in out, after defaulting.

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -127,6 +128,12 @@ func TestFingerprint(t *testing.T) {
 			o.Object["status"] = map[string]any{"replicas": int64(3)}
 			entry(o, metav1.ManagedFieldsEntry{Manager: "x", Subresource: "status", Operation: "Update"})
 		}, true},
+		"the hub's status anew": {base, func(o *unstructured.Unstructured) {
+			entry(o, metav1.ManagedFieldsEntry{Manager: atoll.FieldManager, Operation: "Apply", Time: &metav1.Time{Time: time.Unix(2e9, 0)}})
+		}, true},
+		"a finalizer of a user": {base, func(o *unstructured.Unstructured) {
+			o.SetFinalizers([]string{"example.com/mine"})
+		}, false},
 		"resource version": {base, func(o *unstructured.Unstructured) { o.SetResourceVersion("999") }, true},
 		"the hub's finalizer": {base, func(o *unstructured.Unstructured) {
 			o.SetFinalizers([]string{atoll.Finalizer})
@@ -155,6 +162,10 @@ func TestFingerprint(t *testing.T) {
 			if same := render.Fingerprint(before) == render.Fingerprint(after); same != tc.same {
 				t.Errorf("same fingerprint: %v, want %v", same, tc.same)
 			}
+			seen := name == "status" || name == "resource version" || name == "the hub's finalizer" || name == "the hub's status anew"
+			if untouched := render.Untouched(before, after); untouched != seen {
+				t.Errorf("untouched: %v, want %v", untouched, seen)
+			}
 		})
 	}
 }
@@ -175,6 +186,13 @@ func BenchmarkPrune(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				render.Fingerprint(obj)
+			}
+		})
+		b.Run(name+"/untouched", func(b *testing.B) {
+			other := obj.DeepCopy()
+			b.ReportAllocs()
+			for b.Loop() {
+				render.Untouched(obj, other)
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -55,19 +55,21 @@ func (o *owners) owned() bool { return o != nil && (o.applied || o.updated) }
 // whole object, because there are none or because an entry speaks of another API
 // version: then every field counts as one that an Update entry owns.
 func ownersOf(obj *unstructured.Unstructured) (tree *owners, loose bool, err error) {
+	meta, _ := obj.Object["metadata"].(map[string]any)
+	entries, _ := meta["managedFields"].([]any)
 	tree, loose = &owners{}, true
-	for _, entry := range obj.GetManagedFields() {
-		if !byUser(entry) || entry.FieldsV1 == nil {
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		fields, _ := entry["fieldsV1"].(map[string]any)
+		if !usersEntry(entry) || fields == nil {
 			continue
 		}
-		if entry.APIVersion != obj.GetAPIVersion() {
+		if entry["apiVersion"] != obj.Object["apiVersion"] {
 			return tree, true, nil
 		}
-		var set fieldpath.Set
-		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-			return nil, false, fmt.Errorf("managedFields of %s: %w", entry.Manager, err)
+		if err := tree.insert(fields, entry["operation"] == string(metav1.ManagedFieldsOperationApply)); err != nil {
+			return nil, false, fmt.Errorf("managedFields of %s: %w", entry["manager"], err)
 		}
-		tree.insert(&set, entry.Operation == metav1.ManagedFieldsOperationApply)
 		loose = false
 	}
 	return tree, loose, nil
@@ -85,50 +87,70 @@ func byUser(e metav1.ManagedFieldsEntry) bool {
 	return !strings.HasPrefix(e.Manager, "system:atoll:") && !strings.HasPrefix(e.Manager, "system:controller:")
 }
 
-func (o *owners) insert(set *fieldpath.Set, applied bool) {
-	for pe := range set.Members.All() {
-		child := o.descend(pe)
-		child.applied = child.applied || applied
-		child.updated = child.updated || !applied
-	}
-	for pe := range set.Children.All() {
-		if below, ok := set.Children.Get(pe); ok {
-			o.descend(pe).insert(below, applied)
+// insert what an entry of managedFields owns, as its FieldsV1 have it: "f:", "k:" and "v:"
+// stand before the name of a field, the key and the value of an element; what is below is
+// owned on its own, and "." among it is the thing itself.
+func (o *owners) insert(fields map[string]any, applied bool) error {
+	for _, element := range slices.Sorted(maps.Keys(fields)) {
+		if element == "." {
+			continue
+		}
+		child, err := o.descend(element)
+		if err != nil {
+			return err
+		}
+		below, ok := fields[element].(map[string]any)
+		if !ok {
+			return fmt.Errorf("below %q there is no object", element)
+		}
+		if _, itself := below["."]; itself || len(below) == 0 {
+			child.applied = child.applied || applied
+			child.updated = child.updated || !applied
+		}
+		if err := child.insert(below, applied); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // descend finds or makes the node of a path element. Indexes are not followed: a
 // list whose elements are owned by index is owned as a whole.
-func (o *owners) descend(pe fieldpath.PathElement) *owners {
-	switch {
-	case pe.FieldName != nil:
-		return o.descendField(*pe.FieldName)
-	case pe.Key != nil:
-		key := make(map[string]any, len(*pe.Key))
-		for _, f := range *pe.Key {
-			key[f.Name] = f.Value.Unstructured()
+func (o *owners) descend(element string) (*owners, error) {
+	kind, text, _ := strings.Cut(element, ":")
+	switch kind {
+	case "f":
+		return o.descendField(text), nil
+	case "k":
+		var key map[string]any
+		if err := utiljson.Unmarshal([]byte(text), &key); err != nil {
+			return nil, fmt.Errorf("key %q: %w", element, err)
 		}
 		for _, k := range o.keyed {
 			if maps.EqualFunc(k.key, key, equal) {
-				return k.owners
+				return k.owners, nil
 			}
 		}
 		child := &owners{}
 		o.keyed = append(o.keyed, keyedOwners{key, child})
-		return child
-	case pe.Value != nil:
-		value := (*pe.Value).Unstructured()
+		return child, nil
+	case "v":
+		var value any
+		if err := utiljson.Unmarshal([]byte(text), &value); err != nil {
+			return nil, fmt.Errorf("value %q: %w", element, err)
+		}
 		for _, v := range o.values {
 			if equal(v.value, value) {
-				return v.owners
+				return v.owners, nil
 			}
 		}
 		child := &owners{}
 		o.values = append(o.values, valueOwners{value, child})
-		return child
+		return child, nil
+	case "i":
+		return o, nil
 	}
-	return o
+	return nil, fmt.Errorf("path element %q is of no known kind", element)
 }
 
 func (o *owners) descendField(name string) *owners {

@@ -22,6 +22,10 @@ type Input struct {
 	// Clusters: all of the fleet, or at least all that fit or hold a row, but for
 	// Elsewhere.
 	Clusters []Cluster
+	// Admitted says of each of Clusters, which are in the order of their names then, what
+	// the filter's Admits does, where the caller knows that; nil: it is asked. Not for
+	// placements of groups.
+	Admitted []bool
 	// Elsewhere counts clusters that are not listed, and that fit and hold a row.
 	Elsewhere int
 	// Load tells how many pods a cluster was assigned, for the score Balance; nil: none.
@@ -64,6 +68,14 @@ type Input struct {
 
 	// crowded clusters fit in groups that were looked at, and have no capacity left.
 	crowded []string
+}
+
+// admits tells whether the filter admits a cluster that holds no row.
+func (in *Input) admits(f *Filter, at int) bool {
+	if in.Admitted != nil {
+		return in.Admitted[at]
+	}
+	return f.Admits(&in.Clusters[at])
 }
 
 // row that a cluster holds of the Bundle; nil: none, or one that is on its way out, or
@@ -229,7 +241,7 @@ func (f *Filter) decide(in Input) Decision {
 				}
 			}
 		}
-		if in.Terse && !has && !f.Admits(c) {
+		if in.Terse && !has && !in.admits(f, i) {
 			continue
 		}
 		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed, Placement: f.print}

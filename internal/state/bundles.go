@@ -89,6 +89,13 @@ func (t *Bundles) List() []Bundle {
 	return out
 }
 
+// Len is how many Bundles and ClusterBundles there are.
+func (t *Bundles) Len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byUID)
+}
+
 // InNamespace lists the Bundles of a namespace by name, ClusterBundles for "".
 func (t *Bundles) InNamespace(ns string) []Bundle {
 	t.mu.RLock()

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
@@ -24,6 +25,8 @@ const (
 	triesToLook = 3
 	// lookTimeout bounds one question.
 	lookTimeout = 5 * time.Second
+	// followEvery is how often it is asked how far a table's watch is.
+	followEvery = 20 * time.Millisecond
 	// delivery is how long what the API server's cache has may take to a table.
 	delivery = 250 * time.Millisecond
 	// nobody has this name.
@@ -42,7 +45,7 @@ func (s *State) CatchUp(ctx context.Context) error {
 	group, looking := errgroup.WithContext(ctx)
 	group.SetLimit(looksAtOnce)
 	for _, gvk := range []schema.GroupVersionKind{
-		v1alpha1.GroupVersion.WithKind("Bundle"), v1alpha1.GroupVersion.WithKind("ClusterBundle"),
+		v1alpha1.GroupVersion.WithKind("ClusterBundle"),
 		v1alpha1.GroupVersion.WithKind("PropagationPolicy"), v1alpha1.GroupVersion.WithKind("ClusterPropagationPolicy"),
 		v1alpha1.GroupVersion.WithKind("OverridePolicy"), v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"),
 		v1alpha1.GroupVersion.WithKind("Placement"), v1alpha1.GroupVersion.WithKind("ClusterPlacement"),
@@ -62,6 +65,7 @@ func (s *State) CatchUp(ctx context.Context) error {
 			return fmt.Errorf("state: catch up with %s: %w", gvk.Kind, err)
 		})
 	}
+	group.Go(func() error { return s.followBundles(looking) })
 	for _, resource := range s.Templates.resources() {
 		group.Go(func() error {
 			_ = s.Templates.reach(looking, resource) // the table says by itself what it cannot read
@@ -77,6 +81,32 @@ func (s *State) CatchUp(ctx context.Context) error {
 	case <-time.After(delivery):
 		return nil
 	}
+}
+
+// followBundles waits until the table of Bundles, which no cache of the API server feeds,
+// has been told all that the store has now. Where nobody tells how far the watch is, since
+// it is the API's, nothing but the way of an event lies between it and the store.
+func (s *State) followBundles(ctx context.Context) error {
+	informer := s.bundles.Load()
+	if informer == nil {
+		return errors.New("state: catch up with Bundle: nothing feeds the table")
+	}
+	var list v1alpha1.BundleList
+	if err := s.Client.List(ctx, &list, client.Limit(1)); err != nil {
+		return fmt.Errorf("state: catch up with Bundle: %w", err)
+	}
+	now, most := number(list.ResourceVersion), time.Now().Add(triesToLook*lookTimeout)
+	for number((*informer).LastSyncResourceVersion()) < now && s.source.AskProgress(ctx) {
+		if time.Now().After(most) {
+			return fmt.Errorf("state: catch up with Bundle: the table's watch is at %s, and the store at %d", (*informer).LastSyncResourceVersion(), now)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(followEvery):
+		}
+	}
+	return nil
 }
 
 // resources that the table reads.

@@ -56,7 +56,7 @@ func encodeContent(c *atoll.Content) (inline []byte, parts []part, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	inline, err = pack(bare)
+	inline, err = pack(bare, quickly)
 	return inline, append(parts, hidden...), err
 }
 
@@ -66,7 +66,7 @@ func Storable(it *atoll.Item) error {
 	if len(it.Object) < partLimit/2 {
 		return nil
 	}
-	data, err := pack([]atoll.Item{*it})
+	data, err := pack([]atoll.Item{*it}, 0)
 	if err != nil || len(data) <= partLimit {
 		return err
 	}
@@ -82,7 +82,7 @@ func StorableRules(c *atoll.Content) error {
 	if err != nil || len(raw) <= ruleLimit {
 		return err
 	}
-	data, err := pack(bare)
+	data, err := pack(bare, quickly)
 	if err != nil || len(data) <= ruleLimit {
 		return err
 	}
@@ -132,7 +132,7 @@ func splitInto(items []atoll.Item, secret bool, n int) (parts []part, crowded bo
 		if len(b) == 0 {
 			continue
 		}
-		data, err := pack(b)
+		data, err := pack(b, 0)
 		if err != nil {
 			return nil, false, err
 		}
@@ -164,15 +164,42 @@ func decodeContent(inline []byte, parts [][]byte) (*atoll.Content, error) {
 	return &c, nil
 }
 
-// packers are kept: each is most of a megabyte, and most contents a few kilobytes.
-var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+// quickly is up to how many bytes a content is compressed the quick way: making ready to
+// compress well takes longer than to compress that little, and saves a tenth of it. Parts
+// never are: they are named by their bytes, and the same ones are not to be written anew.
+const quickly = 32_000
 
-func pack(v any) ([]byte, error) {
+// packers are kept: each is most of a megabyte, and most contents a few kilobytes.
+var (
+	packers      = packersOf(gzip.DefaultCompression)
+	quickPackers = packersOf(gzip.BestSpeed)
+)
+
+func packersOf(level int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		w, err := gzip.NewWriterLevel(nil, level)
+		if err != nil {
+			panic(fmt.Sprintf("state: gzip has the level: %v", err))
+		}
+		return w
+	}}
+}
+
+// pack a value, one of up to so many bytes quickly.
+func pack(v any, quick int) ([]byte, error) {
+	var raw bytes.Buffer
+	if err := json.NewEncoder(&raw).Encode(v); err != nil {
+		return nil, err
+	}
+	pool := packers
+	if raw.Len() <= quick {
+		pool = quickPackers
+	}
+	w := pool.Get().(*gzip.Writer)
+	defer pool.Put(w)
 	var b bytes.Buffer
-	w := packers.Get().(*gzip.Writer)
-	defer packers.Put(w)
 	w.Reset(&b)
-	if err := json.NewEncoder(w).Encode(v); err != nil {
+	if _, err := w.Write(raw.Bytes()); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {

@@ -188,9 +188,9 @@ func stripRevision(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	r = r.DeepCopy()
-	r.Spec.Content, r.ManagedFields = nil, nil
-	return r, nil
+	bare := *r
+	bare.Spec.Content, bare.ManagedFields = nil, nil
+	return bare.DeepCopy(), nil
 }
 
 func (t *Revisions) put(obj client.Object) {

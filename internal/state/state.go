@@ -14,6 +14,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,10 @@ type State struct {
 	Sets       *Sets
 	Hub        *Hub
 
-	cache cache.Cache
+	cache  cache.Cache
+	source Source
+	// bundles feeds the table of Bundles; nil before Run.
+	bundles atomic.Pointer[toolscache.SharedIndexInformer]
 }
 
 // Scheme of everything that the hub's typed clients speak.
@@ -64,9 +68,15 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Source gives what lists and watches the objects of the example's kind for a table,
-// where that is another than the API server, which is api.
-type Source func(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher
+// Source of tables that are not fed by the API server.
+type Source interface {
+	// Source gives what lists and watches the objects of the example's kind for a table,
+	// where that is another than the API server, which is api.
+	Source(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher
+	// AskProgress lets the watches of Bundles that it gave hear how far the store is;
+	// false where they do not.
+	AskProgress(ctx context.Context) bool
+}
 
 // New makes the tables over the API server that cfg reaches, and of kinds that come from
 // elsewhere over their source; c writes, and reads what no table has, and hubKey keys the
@@ -76,6 +86,7 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 	if err != nil {
 		return nil, err
 	}
+	s := &State{source: source}
 	ch, err := cache.New(cfg, cache.Options{
 		Scheme: c.Scheme(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -84,7 +95,11 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 		},
 		DefaultTransform: cache.TransformStripManagedFields(),
 		NewInformer: func(api toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			return toolscache.NewSharedIndexInformer(source(example, api), example, resync, indexers)
+			informer := toolscache.NewSharedIndexInformer(source.Source(example, api), example, resync, indexers)
+			if _, ok := example.(*v1alpha1.Bundle); ok {
+				s.bundles.Store(&informer)
+			}
+			return informer
 		},
 	})
 	if err != nil {
@@ -98,24 +113,12 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 	if err != nil {
 		return nil, fmt.Errorf("state: discovery client of the hub's API: %w", err)
 	}
-	clusters := newClusters()
-	return &State{
-		Client:     c,
-		Clusters:   clusters,
-		Views:      newViews(clusters),
-		Bundles:    newBundles(),
-		Rows:       newRows(c),
-		Revisions:  revisions,
-		Templates:  newTemplates(dyn, disco),
-		Namespaces: newNamespaces(),
-		Policies:   newPolicies(),
-		Placements: newPlacements(),
-		Decisions:  newDecisions(),
-		Scores:     newScores(),
-		Sets:       newSets(clusters),
-		Hub:        &Hub{},
-		cache:      ch,
-	}, nil
+	s.Client, s.cache, s.Revisions = c, ch, revisions
+	s.Clusters, s.Bundles, s.Rows, s.Templates = newClusters(), newBundles(), newRows(c), newTemplates(dyn, disco)
+	s.Views, s.Sets = newViews(s.Clusters), newSets(s.Clusters)
+	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
+	s.Scores, s.Hub = newScores(), &Hub{}
+	return s, nil
 }
 
 // Run feeds the tables until ctx ends. ready is closed once every typed table has

@@ -12,16 +12,22 @@ import (
 )
 
 // Stated answers Intent the way in which bind cuts Revisions: while no user wrote,
-// the item stands; otherwise the template is pruned anew and compared.
-func Stated(defaults render.Defaulter) Intent { return stated{defaults} }
+// the item stands; otherwise the template is pruned anew and compared. fingerprint is
+// render.Fingerprint, or what remembers it.
+func Stated(defaults render.Defaulter, fingerprint func(*unstructured.Unstructured) string) Intent {
+	return stated{defaults, fingerprint}
+}
 
-type stated struct{ defaults render.Defaulter }
+type stated struct {
+	defaults    render.Defaulter
+	fingerprint func(*unstructured.Unstructured) string
+}
 
 func (s stated) States(t *unstructured.Unstructured, item *atoll.Item) bool {
 	if string(t.GetUID()) != item.UID {
 		return false
 	}
-	if render.Fingerprint(t) == item.Source {
+	if s.fingerprint(t) == item.Source {
 		return true
 	}
 	pruned, err := render.Prune(t, s.defaults)

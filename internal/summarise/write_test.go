@@ -23,6 +23,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -207,7 +208,7 @@ func (stateless) Default(obj *unstructured.Unstructured) (*unstructured.Unstruct
 }
 
 func TestStated(t *testing.T) {
-	intent := Stated(stateless{})
+	intent := Stated(stateless{}, render.Fingerprint)
 	object := func(value string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",

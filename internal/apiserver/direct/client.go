@@ -29,6 +29,8 @@ func (s Stores) of(example runtime.Object) *Store {
 		return s.Slices
 	case *enginev1.Revision:
 		return s.Revisions
+	case *v1alpha1.Bundle:
+		return s.Bundles
 	}
 	return nil
 }

@@ -1,7 +1,10 @@
 package direct
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -13,8 +16,10 @@ type Kind struct {
 	schema.GroupVersionKind
 	// Resource in the plural.
 	Resource string
-	New      func() client.Object
-	NewList  func() client.ObjectList
+	// Namespaced: its objects are in namespaces.
+	Namespaced bool
+	New        func() client.Object
+	NewList    func() client.ObjectList
 	// Default what the schema gives to an object that does not say it; nil: nothing.
 	Default func(client.Object)
 }
@@ -51,13 +56,30 @@ func Revisions() Kind {
 	}
 }
 
-// Bundles say what goes together. They are in namespaces, and only written directly: the
-// API gives what their schema says of placements.
+// Bundles say what goes together. Only the hub makes them, always with a placement.
 func Bundles() Kind {
 	return Kind{
-		GroupVersionKind: v1alpha1.GroupVersion.WithKind("Bundle"), Resource: "bundles",
+		GroupVersionKind: v1alpha1.GroupVersion.WithKind("Bundle"), Resource: "bundles", Namespaced: true,
 		New:     func() client.Object { return &v1alpha1.Bundle{} },
 		NewList: func() client.ObjectList { return &v1alpha1.BundleList{} },
+		Default: func(obj client.Object) { defaultBundle(&obj.(*v1alpha1.Bundle).Spec) },
+	}
+}
+
+// defaultBundle gives what the schema of Bundles gives.
+func defaultBundle(spec *v1alpha1.BundleSpec) {
+	scheduling := &spec.Placement.ReplicaScheduling
+	scheduling.ReplicaSchedulingType = cmp.Or(scheduling.ReplicaSchedulingType, v1alpha1.Duplicated)
+	if o := scheduling.Ordinals; o != nil && o.Size == 0 {
+		o.Size = 1000
+	}
+	if f := spec.Placement.Failback; f != nil {
+		f.Policy = cmp.Or(f.Policy, v1alpha1.FailbackNever)
+	}
+	spec.Removal.Mode = cmp.Or(spec.Removal.Mode, v1alpha1.RemoveDelete)
+	if spec.Removal.Budget == nil {
+		budget := intstr.FromString("10%")
+		spec.Removal.Budget = &budget
 	}
 }
 

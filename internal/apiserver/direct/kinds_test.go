@@ -2,6 +2,7 @@ package direct
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -28,11 +30,39 @@ var given = map[string]struct {
 		Clusters(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","spec":{"connection":{}}}`,
 		func(o client.Object) any { return o.(*v1alpha1.Cluster).Spec.Connection.Type },
 	},
+	"Bundle .spec.placement.failback.policy: Never": {
+		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{"failback":{}}}}`,
+		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Placement.Failback.Policy },
+	},
+	"Bundle .spec.placement.replicaScheduling.ordinals.size: 1000": {
+		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{"replicaScheduling":{"ordinals":{}}}}}`,
+		func(o client.Object) any {
+			return fmt.Sprint(o.(*v1alpha1.Bundle).Spec.Placement.ReplicaScheduling.Ordinals.Size)
+		},
+	},
+	"Bundle .spec.placement.replicaScheduling: {}": {
+		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{}}}`,
+		func(client.Object) any { return "{}" }, // it shows by what is given below it
+	},
+	"Bundle .spec.placement.replicaScheduling.replicaSchedulingType: Duplicated": {
+		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{}}}`,
+		func(o client.Object) any {
+			return o.(*v1alpha1.Bundle).Spec.Placement.ReplicaScheduling.ReplicaSchedulingType
+		},
+	},
+	"Bundle .spec.removal.mode: Delete": {
+		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"removal":{}}}`,
+		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Removal.Mode },
+	},
+	"Bundle .spec.removal.budget: 10%": {
+		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"removal":{}}}`,
+		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Removal.Budget.String() },
+	},
 }
 
 func TestEveryDefaultOfTheSchemaIsRead(t *testing.T) {
 	var found []string
-	for _, kind := range []Kind{Clusters(), Slices(), Revisions()} {
+	for _, kind := range []Kind{Clusters(), Slices(), Revisions(), Bundles()} {
 		manifest, err := crds.Files.ReadFile(kind.Group + "_" + kind.Resource + ".yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -96,6 +126,9 @@ func TestWhatIsReadHoldsNoneOfItsBytes(t *testing.T) {
 		full client.Object
 	}{
 		{Clusters(), sampleCluster("tokyo")}, {Slices(), sampleSlice("b-0")},
+		{Bundles(), &v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: v1alpha1.BundleSpec{
+			Source: v1alpha1.BundleSource{Kind: "Annotation", Name: "web"}, Placement: v1alpha1.PlacementSpec{CELSelector: "true"},
+		}}},
 		{Revisions(), &enginev1.Revision{Spec: enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: "u", Name: "n"}, Content: []byte("content")}}},
 	} {
 		c.full.GetObjectKind().SetGroupVersionKind(c.kind.GroupVersionKind)

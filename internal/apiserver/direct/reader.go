@@ -55,6 +55,12 @@ func (s Stores) Source(example runtime.Object, api toolscache.ListerWatcher) too
 	}
 }
 
+// AskProgress lets the watches of Bundles hear how far the store is, for who must know that
+// they have heard everything; false where they do not.
+func (s Stores) AskProgress(ctx context.Context) bool {
+	return !s.Bundles.byAPI.Load() && s.Bundles.tellProgress(ctx)
+}
+
 // unreadable turns the kind's readers to the API for the rest of this process. A watch
 // that met the object ends with an error, so that its reader lists again.
 func (s *Store) unreadable(err error) {
@@ -119,8 +125,7 @@ func (w watching) Stop() {
 	w.cancel()
 }
 
-// askProgress lets the watches of ctx hear how far the store is, until ctx ends. An etcd
-// that may tell it before events that are older is not asked.
+// askProgress lets the watches of ctx hear how far the store is, until ctx ends.
 func (s *Store) askProgress(ctx context.Context) {
 	tick := time.NewTicker(s.progress)
 	defer tick.Stop()
@@ -129,11 +134,19 @@ func (s *Store) askProgress(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		}
-		if feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
-			_ = s.storage.RequestWatchProgress(ctx) // a watch that ended is begun again
+			s.tellProgress(ctx)
 		}
 	}
+}
+
+// tellProgress lets watches hear how far the store is. An etcd that may tell it before
+// events that are older is not asked, and tells nothing.
+func (s *Store) tellProgress(ctx context.Context) bool {
+	if !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
+		return false
+	}
+	_ = s.storage.RequestWatchProgress(ctx) // a watch that ended is begun again
+	return true
 }
 
 // storageOptions are those that the API's handlers make of a request's.
@@ -151,6 +164,9 @@ func (s *Store) storageOptions(options metav1.ListOptions) (storage.ListOptions,
 		Label: o.LabelSelector, Field: o.FieldSelector, GetAttrs: storage.DefaultClusterScopedAttr,
 		Limit: o.Limit, Continue: o.Continue, AllowWatchBookmarks: o.AllowWatchBookmarks,
 	}
+	if s.kind.Namespaced {
+		which.GetAttrs = storage.DefaultNamespaceScopedAttr
+	}
 	if which.Label == nil {
 		which.Label = labels.Everything()
 	}
@@ -158,7 +174,7 @@ func (s *Store) storageOptions(options metav1.ListOptions) (storage.ListOptions,
 		which.Field = fields.Everything()
 	}
 	for _, r := range which.Field.Requirements() {
-		if r.Field != metav1.ObjectNameField {
+		if r.Field != metav1.ObjectNameField && !(s.kind.Namespaced && r.Field == "metadata.namespace") {
 			return storage.ListOptions{}, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", r.Field))
 		}
 	}

@@ -118,19 +118,11 @@ func (s *Store) full(o *metav1.ObjectMeta) string { return path.Join("/", s.root
 
 // Create the object, and give its metadata, as stored, to the caller.
 func (s *Store) Create(ctx context.Context, o Object) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	in, err := s.fresh(o)
-	if err != nil {
-		return err
+	done, err := s.create(ctx, o)
+	if err == nil && !done {
+		err = apierrors.NewAlreadyExists(s.resource, o.Meta.Name)
 	}
-	var out stored
-	if err := s.storage.Create(ctx, s.key(&in.ObjectMeta), in, &out, 0); err != nil {
-		return storeerr.InterpretCreateError(err, s.resource, in.Name)
-	}
-	s.writes.WithLabelValues("POST", s.resource.Resource, "").Inc()
-	*o.Meta = out.ObjectMeta
-	return nil
+	return err
 }
 
 // fresh is the object as it is stored first.
@@ -149,32 +141,54 @@ func (s *Store) fresh(o Object) (*stored, error) {
 // at that revision, and gives its metadata, as stored, to the caller. done is false, and
 // nothing was written, where the namespace is not so any more, or the object is there.
 func (s *Store) CreateIn(ctx context.Context, o Object, namespace string, revision int64) (done bool, err error) {
+	return s.create(ctx, o, clientv3.Compare(clientv3.ModRevision(namespace), "=", revision))
+}
+
+// create an object that is not there, if all that is so.
+func (s *Store) create(ctx context.Context, o Object, only ...clientv3.Cmp) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	in, err := s.fresh(o)
 	if err != nil {
 		return false, err
 	}
-	var data bytes.Buffer
-	if err := (codec{}).Encode(in, &data); err != nil {
-		return false, fmt.Errorf("encode %s %s: %w", s.resource, in.Name, err)
+	data, err := s.encoded(in)
+	if err != nil {
+		return false, err
 	}
-	key, value := s.full(&in.ObjectMeta), data.Bytes()
-	if s.cipher != nil {
-		if value, err = s.cipher.TransformToStorage(ctx, value, cipherContext(key)); err != nil {
-			return false, fmt.Errorf("encrypt %s %s: %w", s.resource, in.Name, err)
-		}
-	}
-	resp, err := s.etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", 0), clientv3.Compare(clientv3.ModRevision(namespace), "=", revision)).
-		Then(clientv3.OpPut(key, string(value))).Commit()
-	if err != nil || !resp.Succeeded {
+	version, done, err := s.put(ctx, in, data, append(only, clientv3.Compare(clientv3.ModRevision(s.full(&in.ObjectMeta)), "=", 0))...)
+	if !done {
 		return false, err
 	}
 	s.writes.WithLabelValues("POST", s.resource.Resource, "").Inc()
-	in.ResourceVersion = strconv.FormatInt(resp.Header.Revision, 10)
+	in.ResourceVersion = version
 	*o.Meta = in.ObjectMeta
 	return true, nil
+}
+
+// encoded object, as it is stored but for its encryption.
+func (s *Store) encoded(o *stored) ([]byte, error) {
+	o.ResourceVersion, o.SelfLink = "", ""
+	var data bytes.Buffer
+	if err := (codec{}).Encode(o, &data); err != nil {
+		return nil, fmt.Errorf("encode %s %s: %w", s.resource, o.Name, err)
+	}
+	return data.Bytes(), nil
+}
+
+// put an object, if all that is so, and give its resource version.
+func (s *Store) put(ctx context.Context, o *stored, data []byte, only ...clientv3.Cmp) (version string, done bool, err error) {
+	key := s.full(&o.ObjectMeta)
+	if s.cipher != nil {
+		if data, err = s.cipher.TransformToStorage(ctx, data, cipherContext(key)); err != nil {
+			return "", false, fmt.Errorf("encrypt %s %s: %w", s.resource, o.Name, err)
+		}
+	}
+	resp, err := s.etcd.Txn(ctx).If(only...).Then(clientv3.OpPut(key, string(data))).Commit()
+	if err != nil || !resp.Succeeded {
+		return "", false, err
+	}
+	return strconv.FormatInt(resp.Header.Revision, 10), true, nil
 }
 
 // UpdateSpec writes spec, labels and annotations of the object of that resource version.
@@ -202,21 +216,12 @@ func (s *Store) UpdateStatus(ctx context.Context, o Object) error {
 func (s *Store) update(ctx context.Context, o Object, part string, change func(*stored) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	name := o.Meta.Name
-	change = s.fenced(o.Meta, change)
-	var before runtime.Object // none: it is read with the write
-	if seen := s.seen(ctx, o.Meta); seen != nil {
-		before = seen
+	out, done, err := s.updateSeen(ctx, o.Meta, s.fenced(o.Meta, change))
+	if err == nil && !done {
+		out, err = s.updateRead(ctx, o.Meta, s.fenced(o.Meta, change))
 	}
-	var out stored
-	err := s.storage.GuaranteedUpdate(ctx, s.key(o.Meta), &out, false, nil,
-		func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			now := in.(*stored)
-			now.ResourceVersion = strconv.FormatUint(res.ResourceVersion, 10)
-			return now, nil, change(now)
-		}, before)
 	if err != nil {
-		return storeerr.InterpretUpdateError(err, s.resource, name)
+		return err
 	}
 	s.writes.WithLabelValues("PUT", s.resource.Resource, part).Inc()
 	*o.Meta = out.ObjectMeta
@@ -226,35 +231,76 @@ func (s *Store) update(ctx context.Context, o Object, part string, change func(*
 		err = decode(out.Spec, o.Spec)
 	}
 	if err != nil {
-		return fmt.Errorf("decode %s %s: %w", s.resource, name, err)
+		return fmt.Errorf("decode %s %s: %w", s.resource, o.Meta.Name, err)
 	}
 	return nil
 }
 
+// updateSeen changes the object where the version that the caller has seen is at hand and
+// the last one; not done, and nothing written, where it is not.
+func (s *Store) updateSeen(ctx context.Context, meta *metav1.ObjectMeta, change func(*stored) error) (out *stored, done bool, err error) {
+	now, before := s.seen(ctx, meta)
+	if now == nil {
+		return nil, false, nil
+	}
+	if err := change(now); err != nil {
+		return nil, false, err
+	}
+	data, err := s.encoded(now)
+	if err != nil {
+		return nil, false, err
+	}
+	now.ResourceVersion = meta.ResourceVersion
+	if bytes.Equal(data, before) {
+		return now, true, nil
+	}
+	revision, err := strconv.ParseInt(meta.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, false, nil
+	}
+	now.ResourceVersion, done, err = s.put(ctx, now, data, clientv3.Compare(clientv3.ModRevision(s.full(meta)), "=", revision))
+	return now, done, err
+}
+
+// updateRead changes the object as it is read with the write, and says why it cannot.
+func (s *Store) updateRead(ctx context.Context, meta *metav1.ObjectMeta, change func(*stored) error) (*stored, error) {
+	out := &stored{}
+	err := s.storage.GuaranteedUpdate(ctx, s.key(meta), out, false, nil,
+		func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			now := in.(*stored)
+			now.ResourceVersion = strconv.FormatUint(res.ResourceVersion, 10)
+			return now, nil, change(now)
+		}, nil)
+	if err != nil {
+		return nil, storeerr.InterpretUpdateError(err, s.resource, meta.Name)
+	}
+	return out, nil
+}
+
 // seen gives the object as it is stored in the version that the caller has seen, nil where
-// that cannot be had at once. It is read where etcd answers without waiting for writes
+// that cannot be had at once, and its encoding. It is read where etcd answers without waiting for writes
 // that are on their way, which would double what an update takes; the update itself is
 // refused when the version is not the last any more.
-func (s *Store) seen(ctx context.Context, meta *metav1.ObjectMeta) *stored {
+func (s *Store) seen(ctx context.Context, meta *metav1.ObjectMeta) (*stored, []byte) {
 	key := s.full(meta)
 	resp, err := s.etcd.Get(ctx, key, clientv3.WithSerializable())
 	if err != nil || len(resp.Kvs) == 0 || strconv.FormatInt(resp.Kvs[0].ModRevision, 10) != meta.ResourceVersion {
-		return nil
+		return nil, nil
 	}
 	data := resp.Kvs[0].Value
 	if s.cipher != nil {
 		var stale bool
 		data, stale, err = s.cipher.TransformFromStorage(ctx, data, cipherContext(key))
 		if err != nil || stale { // a write with the newest key is due, also of what is equal
-			return nil
+			return nil, nil
 		}
 	}
 	var o stored
 	if _, _, err := (codec{}).Decode(data, nil, &o); err != nil {
-		return nil
+		return nil, nil
 	}
 	o.ResourceVersion = meta.ResourceVersion
-	return &o
+	return &o, data
 }
 
 // cipherContext is what upstream's storage authenticates a value with.

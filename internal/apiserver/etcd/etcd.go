@@ -1,8 +1,8 @@
 // Package etcd runs the hub's embedded etcd and looks after it.
 //
 // Contract: one member, reachable only through a unix socket below its own data
-// directory, which only the hub's user may enter; there is no network listener,
-// neither for clients nor for peers. Writes are on disk before they are
+// directory, which only the hub's user may enter, and by calls within the process; there
+// is no network listener, neither for clients nor for peers. Writes are on disk before they are
 // acknowledged. History is compacted every minute, and the file is defragmented
 // in quiet moments when that gives back enough. The caller holds the lock of the
 // data directory; two servers on one directory are not possible to tell apart
@@ -23,6 +23,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
@@ -66,6 +67,7 @@ type Options struct {
 // Server is a running embedded etcd.
 type Server struct {
 	etcd     *embed.Etcd
+	inside   *inside
 	sockets  *socketDir
 	endpoint string
 	quota    int64
@@ -103,7 +105,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		sockets.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
-	s := &Server{etcd: e, sockets: sockets, quota: c.QuotaBackendBytes, endpoint: "unix://" + filepath.Join(sockets.path, clientSocket), logger: logger}
+	s := &Server{
+		etcd: e, inside: &inside{}, sockets: sockets, quota: c.QuotaBackendBytes,
+		endpoint: "unix://" + filepath.Join(sockets.path, clientSocket), logger: logger,
+	}
 	timer := time.NewTimer(readyTimeout)
 	defer timer.Stop()
 	select {
@@ -118,6 +123,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		s.Stop()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
+	s.inside.kv = v3rpc.NewQuotaKVServer(e.Server)
 	return s, nil
 }
 
@@ -138,6 +144,7 @@ func (s *Server) Stop() {
 		if s.keeper != nil {
 			s.keeper()
 		}
+		s.inside.stop()
 		s.etcd.Close()
 		s.sockets.Close()
 	})

@@ -2,8 +2,8 @@
 // while there is work.
 //
 // Contract: while the hub is busy, heap and stacks may grow to roomBytes, or to clusterBytes
-// for each cluster, or the heap by half of what lives, whichever is most, before it is
-// collected; a quiet hub keeps a fifth. What a burst leaves, such as a fleet that joins,
+// for each cluster and bundleBytes for each Bundle, or the heap by half of what lives,
+// whichever is most, before it is collected; a quiet hub keeps a fifth. What a burst leaves, such as a fleet that joins,
 // goes back to the system once the hub is quiet again; one that has been quiet for long is
 // left alone. Who sets GOGC decides for himself how much garbage there may be.
 package memory
@@ -38,6 +38,11 @@ const (
 	// collecting, and a seventh near the end with 16 KiB of room for each. What lived was
 	// 2.5 GB when they were given their first applications.
 	clusterBytes = 48 << 10
+	// bundleBytes is what they may grow to for each Bundle beside that. A policy that lands
+	// on thousands of applications makes some hundreds of kilobytes of garbage for each,
+	// and each has its template in the API server's cache and in the table, rows, and what
+	// is known of it, all of which is looked at whenever that garbage is collected.
+	bundleBytes = 160 << 10
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
 	busyPercent, quietPercent = 50, 20
@@ -83,15 +88,20 @@ type footprint struct {
 	live   uint64 // in the heap, when it was collected last
 	stacks uint64 // of goroutines
 	roots  uint64 // what is in use of stacks, and globals
-	fleet  int    // clusters
+	has    Holdings
 }
+
+// Holdings of a hub, by number, that its memory is used for.
+type Holdings struct{ Clusters, Bundles int }
+
+func (h Holdings) bytes() int64 { return int64(h.Clusters)*clusterBytes + int64(h.Bundles)*bundleBytes }
 
 // percent of live and roots that may be garbage, as the runtime counts it.
 func (f footprint) percent(quiet bool) int {
 	if quiet {
 		return quietPercent
 	}
-	room := max(roomBytes, int64(f.fleet)*clusterBytes) - int64(f.live) - int64(f.stacks)
+	room := max(roomBytes, f.has.bytes()) - int64(f.live) - int64(f.stacks)
 	return int(min(max(room*100/max(int64(f.live+f.roots), 1), busyPercent), mostPercent))
 }
 
@@ -110,15 +120,15 @@ func read(samples []metrics.Sample) (allocated uint64, f footprint) {
 	return n(0), footprint{live: n(1), stacks: n(2), roots: n(3) + n(4)}
 }
 
-// Keep the process of a hub small until ctx ends; fleet counts its clusters.
-func Keep(ctx context.Context, fleet func() int) error {
+// Keep the process of a hub small until ctx ends; has counts what it holds.
+func Keep(ctx context.Context, has func() Holdings) error {
 	var b bursts
 	steers, now, all := os.Getenv("GOGC") == "", 0, samples()
 	tick := time.NewTicker(lookAtMemory)
 	defer tick.Stop()
 	for {
 		allocated, f := read(all)
-		f.fleet = fleet()
+		f.has = has()
 		quiet, over := b.look(allocated)
 		if want := f.percent(quiet); steers && (want-now >= percentStep || now-want >= percentStep) {
 			now = want

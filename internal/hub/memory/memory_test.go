@@ -53,29 +53,33 @@ func TestMemoryIsGivenBackOnceABurstIsOver(t *testing.T) {
 func TestABusyHubHasRoom(t *testing.T) {
 	for _, x := range []struct {
 		live, stacks, roots uint64
-		fleet               int
+		fleet, bundles      int
 		quiet               bool
 		want                int
 	}{
-		{0, 0, 0, 0, false, mostPercent},
-		{100 * mib, 20 * mib, 10 * mib, 0, false, mostPercent},
-		{200 * mib, 168 * mib, 0, 0, false, 200},
-		{300 * mib, 68 * mib, 100 * mib, 0, false, 100},
-		{400 * mib, 48 * mib, 100 * mib, 0, false, 64},
-		{400 * mib, 300 * mib, 100 * mib, 0, false, busyPercent},
-		{5000 * mib, 0, 0, 0, false, busyPercent},
-		{100 * mib, 0, 0, 0, true, quietPercent},
-		{5000 * mib, 0, 0, 0, true, quietPercent},
-		{600 * mib, 50 * mib, 50 * mib, 1000, false, 50}, // a small fleet brings less than that
-		{640 * mib, 0, 0, 40 * 1024, false, 200},
-		{1500 * mib, 100 * mib, 100 * mib, 100 * 1024, false, 200},
-		{4000 * mib, 400 * mib, 0, 100 * 1024, false, busyPercent},
-		{200 * mib, 0, 0, 50 * 1024, false, mostPercent},
-		{640 * mib, 0, 0, 50 * 1024, true, quietPercent},
+		{0, 0, 0, 0, 0, false, mostPercent},
+		{100 * mib, 20 * mib, 10 * mib, 0, 0, false, mostPercent},
+		{200 * mib, 168 * mib, 0, 0, 0, false, 200},
+		{300 * mib, 68 * mib, 100 * mib, 0, 0, false, 100},
+		{400 * mib, 48 * mib, 100 * mib, 0, 0, false, 64},
+		{400 * mib, 300 * mib, 100 * mib, 0, 0, false, busyPercent},
+		{5000 * mib, 0, 0, 0, 0, false, busyPercent},
+		{100 * mib, 0, 0, 0, 0, true, quietPercent},
+		{5000 * mib, 0, 0, 0, 0, true, quietPercent},
+		{600 * mib, 50 * mib, 50 * mib, 1000, 0, false, 50}, // a small fleet brings less than that
+		{640 * mib, 0, 0, 40 * 1024, 0, false, 200},
+		{1500 * mib, 100 * mib, 100 * mib, 100 * 1024, 0, false, 200},
+		{4000 * mib, 400 * mib, 0, 100 * 1024, 0, false, busyPercent},
+		{200 * mib, 0, 0, 50 * 1024, 0, false, mostPercent},
+		{640 * mib, 0, 0, 50 * 1024, 0, true, quietPercent},
+		{300 * mib, 0, 0, 1000, 1000, false, 156}, // 1,000 applications are little
+		{800 * mib, 0, 0, 1024, 10 * 1024, false, 106},
+		{3000 * mib, 0, 0, 1024, 10 * 1024, false, busyPercent},
+		{800 * mib, 0, 0, 0, 10 * 1024, true, quietPercent},
 	} {
-		f := footprint{x.live, x.stacks, x.roots, x.fleet}
+		f := footprint{x.live, x.stacks, x.roots, Holdings{Clusters: x.fleet, Bundles: x.bundles}}
 		if got := f.percent(x.quiet); got != x.want {
-			t.Errorf("%d MB live, %d of stacks, %d clusters, quiet %t: %d %%, want %d", x.live/mib, x.stacks/mib, x.fleet, x.quiet, got, x.want)
+			t.Errorf("%d MB live, %d of stacks, %d clusters, %d Bundles, quiet %t: %d %%, want %d", x.live/mib, x.stacks/mib, x.fleet, x.bundles, x.quiet, got, x.want)
 		}
 	}
 }
