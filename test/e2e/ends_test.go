@@ -165,8 +165,9 @@ func TestWhoWins(t *testing.T) {
 
 	apply(t, ns, cpp("wins-cluster", "", "member1")+"---"+settings)
 	eventually(t, converge, "a cluster policy places it", at("member1"))
+	sh(t, "", "wait -n "+ns+" --for=condition=Ready bundle --all --timeout=60s")
 
-	// A policy of the namespace is ahead of it, but what is placed stays.
+	// A policy of the namespace is ahead of it, but what an agent has told to be placed stays.
 	apply(t, ns, selecting("plain", "", "member2"))
 	apply(t, ns, strings.Replace(settings, "name: web", "name: web2", 1))
 	eventually(t, converge, "new objects go by the namespace's policy", there("v1", "ConfigMap", ns, "web2", "member2"))
