@@ -136,3 +136,30 @@ func TestBalanceWeighsReplicas(t *testing.T) {
 		}
 	})
 }
+
+// What a Bundle itself brings to a cluster is no reason for it to leave: it would be the
+// same wherever it is.
+func TestWhatABundleBringsIsNoReasonToMove(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	run(t, m, func(t *testing.T, r *Reconciler) {
+		content := asking("web", 60)
+		content.Items[0].Divided = false
+		m.place("web", whenBetter(most(1)), content)
+		m.settle("web")
+		is := m.show("web")[:1]
+		m.place("small", names(is), &atoll.Content{}) // somebody scores otherwise
+		for range 5 {
+			time.Sleep(2 * gatherScores)
+			m.settle("web")
+		}
+		want(t, m, "web", is+" Active r1")
+		m.bundle("web", asked(time.Now()))
+		m.settle("web")
+		other := map[string]string{"a": "b", "b": "a"}[is]
+		want(t, m, "web", other+" Active r1") // which has nothing
+		m.bundle("web", asked(time.Now().Add(time.Second)))
+		m.settle("web")
+		want(t, m, "web", other+" Active r1")
+	})
+}
