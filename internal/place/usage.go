@@ -32,6 +32,8 @@ type usage struct {
 	// other way round. One that waits for many is noted under anywhere.
 	crowded map[string][]string
 	waiting map[string]map[string]bool
+	// refused is the revision, by Bundle UID, that had no place in the crowded clusters.
+	refused map[string]string
 	// base of what is only supposed: the usage of supposed Bundles is theirs, that of all
 	// others the base's.
 	base     *Reconciler
@@ -60,7 +62,7 @@ type memberUsage struct {
 func newUsage() *usage {
 	return &usage{
 		members: map[string]*memberUsage{}, frees: map[string]uint64{},
-		crowded: map[string][]string{}, waiting: map[string]map[string]bool{},
+		crowded: map[string][]string{}, waiting: map[string]map[string]bool{}, refused: map[string]string{},
 	}
 }
 
@@ -406,7 +408,7 @@ func (r *Reconciler) waitForCapacity(s *snapshot, out rollout.Output, only map[s
 	slices.Sort(crowded)
 	crowded = slices.Compact(crowded)
 	if s.in.Deleting {
-		crowded = nil
+		crowded, only = nil, nil
 	}
 	var again []string
 	u.mu.Lock()
@@ -415,11 +417,55 @@ func (r *Reconciler) waitForCapacity(s *snapshot, out rollout.Output, only map[s
 			again = append(again, c)
 		}
 	}
-	u.waits(uid, crowded, only)
+	// Where a revision was cut too late for all of them to be asked, they are yet to be.
+	missed := only != nil && slices.ContainsFunc(u.crowded[uid], func(c string) bool { return !only[c] })
+	if u.waits(uid, crowded, only); len(u.crowded[uid]) > 0 && !missed {
+		u.refused[uid] = s.in.Revision
+	}
 	u.mu.Unlock()
 	for _, c := range again {
 		r.touched(uid, c)
 	}
+}
+
+// asksAnew touches the clusters that had no capacity left for another revision of the
+// Bundle than the latest, which may ask for less.
+func (r *Reconciler) asksAnew(uid string) {
+	latest, ok := r.Revisions.Latest(uid)
+	if !ok {
+		return
+	}
+	u := r.usage
+	u.mu.Lock()
+	var again []string
+	if u.refused[uid] != latest.Name {
+		again = u.crowded[uid]
+	}
+	u.mu.Unlock()
+	for _, c := range again {
+		if c == anywhere {
+			r.index.incomplete(uid)
+		} else {
+			r.index.touch(uid, c)
+		}
+	}
+}
+
+// looksAt tells of which clusters a step says anew whether they have capacity left; nil: of
+// all.
+func (v *view) looksAt(rows []state.Row) map[string]bool {
+	if !v.complete && v.reserve == nil {
+		return nil
+	}
+	out := make(map[string]bool, len(v.touched)+len(v.reserve)+len(rows))
+	maps.Copy(out, v.touched)
+	for _, c := range v.reserve {
+		out[c] = true
+	}
+	for i := range rows {
+		out[rows[i].Cluster] = true
+	}
+	return out
 }
 
 // waits notes it; the caller holds the lock.
@@ -441,6 +487,7 @@ func (u *usage) waits(uid string, crowded []string, only map[string]bool) {
 	}
 	if u.crowded[uid] = crowded; len(crowded) == 0 {
 		delete(u.crowded, uid)
+		delete(u.refused, uid)
 	}
 	for _, c := range crowded {
 		if u.waiting[c] == nil {

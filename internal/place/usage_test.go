@@ -231,6 +231,12 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 			m.settle("web")
 		},
 		"a Bundle shrinks": func(m *memory) { m.cut("web", whole("web", 1)) },
+		"a Bundle shrinks, after the one that waits was looked at again": func(m *memory) {
+			m.cut("api", whole("api", 2))
+			synctest.Wait()
+			m.cut("web", whole("web", 1))
+		},
+		"it asks for less itself": func(m *memory) { m.cut("api", whole("api", 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMemory()
@@ -249,7 +255,9 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 				want(t, m, "api", "")
 				come(m)
 				m.settle("web")
-				want(t, m, "api", "a Active r1")
+				if want(t, m, "many", "a Active r1 0"); !strings.HasPrefix(m.show("api"), "a Active r") {
+					t.Errorf("api is %q", m.show("api"))
+				}
 			})
 		})
 	}
