@@ -68,11 +68,17 @@ func newUsage() *usage {
 
 // set what a Bundle uses; freed: that is less of something than before.
 func (m *memberUsage) set(bundle string, use schedule.Use) (freed bool) {
-	was := m.rows[bundle]
+	was, over := m.rows[bundle], m.sum.Over()
 	if m.sum = m.sum.With(was, -1).With(use, 1); len(use) == 0 {
 		delete(m.rows, bundle)
 	} else {
 		m.rows[bundle] = use
+	}
+	if over { // what one of many takes away from such a sum, nobody knows
+		m.sum = nil
+		for _, use := range m.rows {
+			m.sum = m.sum.With(use, 1)
+		}
 	}
 	return len(was.Without(use)) > 0
 }
@@ -193,7 +199,7 @@ func (r *Reconciler) loadBase(ctx context.Context, c *schedule.Cluster, m *membe
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	from := of.members[c.UID]
-	if from == nil {
+	if from == nil || from.sum.Over() { // such a sum takes all rows to change
 		return false, nil
 	}
 	u.mu.Lock()

@@ -3,6 +3,7 @@ package place
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -261,6 +262,28 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What asks for more than can be counted takes nothing of others with it when it goes.
+func TestSumsThatRanOverAreCountedAnew(t *testing.T) {
+	m := newMemory()
+	m.cluster("a", nil)
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		m.place("huge", names("a"), whole("huge", math.MaxInt64))
+		m.place("web", names("a"), whole("web", 3))
+		m.settle("web")
+		m.cluster("a", admits(5))
+		synctest.Wait()
+		m.place("api", names("a"), whole("api", 3))
+		m.settle("api")
+		want(t, m, "api", "")
+		m.end("huge")
+		m.settle("huge")
+		want(t, m, "api", "") // 3 of 5 are used
+		m.end("web")
+		m.settle("web")
+		want(t, m, "api", "a Active r1")
+	})
 }
 
 // Replicas without a place are told, and get one when there is one.
