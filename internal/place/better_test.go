@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -161,5 +162,24 @@ func TestWhatABundleBringsIsNoReasonToMove(t *testing.T) {
 		m.bundle("web", asked(time.Now().Add(time.Second)))
 		m.settle("web")
 		want(t, m, "web", other+" Active r1")
+	})
+}
+
+// Replicas beyond counting load a cluster like very many, and not like none.
+func TestHugeReplicasAreALoad(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		huge := names("b")
+		huge.ReplicaScheduling = v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}
+		for i := range 2 {
+			m.place(fmt.Sprint("huge", i), huge, asking("x", math.MaxInt64))
+		}
+		synctest.Wait()
+		m.place("few", names("a"), &atoll.Content{})
+		m.settle("few")
+		m.place("web", most(1), &atoll.Content{})
+		m.settle("web")
+		want(t, m, "web", "a Active r1")
 	})
 }
