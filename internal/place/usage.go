@@ -510,10 +510,11 @@ func (u *usage) forgetBundle(uid string) {
 	u.waits(uid, nil, nil)
 }
 
-// capacityChanged: a cluster states another capacity. What is under way has decided by the
-// old one; what waits may come now.
+// capacityChanged: a cluster states another capacity. What is under way may have decided by
+// the old one, and yet to say for what it waits; what waits may come now.
 func (r *Reconciler) capacityChanged(was, is schedule.Cluster) {
 	if len(was.Capacity) > 0 && !slices.Equal(was.Capacity, is.Capacity) {
+		r.touchAll(r.index.underWay(), is.Name)
 		r.freed(is.Name)
 	}
 	if was.UID != is.UID || len(is.Capacity) == 0 {

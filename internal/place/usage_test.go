@@ -219,6 +219,43 @@ func TestCapacityThatComesDuringAStepIsUsed(t *testing.T) {
 	})
 }
 
+// Nor is capacity lost that a cluster comes to state while a step decides by what it stated
+// before, however late the step asks what is used.
+func TestCapacityStatedWhileItIsDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.cluster("a", admits(3))
+		r := New(m.config())
+		bundles, clusters, scores := r.open()
+		defer time.Sleep(time.Minute)
+		defer bundles.ShutDown()
+		defer clusters.ShutDown()
+		defer scores.ShutDown()
+		m.place("api", v1alpha1.PlacementSpec{}, whole("api", 5))
+		b, _ := memBundles{m}.Get("api")
+		terms, err := r.terms(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := r.index.begin("api")
+		v := r.index.view(b, terms, time.Now()) // with the cluster as it was
+		m.cluster("a", admits(8))
+		r.compare(t.Context(), "a")
+		a, err := r.attempt(func() (snapshot, func(), error) { return r.decide(t.Context(), b, v) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.write(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		r.waitForCapacity(&a.snap, a.out, nil)
+		end()
+		if len(a.out.Changes) > 0 || !r.index.entry("api").hasTouched("a") {
+			t.Errorf("changes %v; api does not hear of it", a.out.Changes)
+		}
+	})
+}
+
 func (e *entry) hasTouched(cluster string) bool { _, ok := e.touched[cluster]; return ok }
 
 // What waits for capacity is tried again when some comes, by whatever it comes.
