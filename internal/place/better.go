@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -140,13 +141,13 @@ func (r *Reconciler) rescore(c *schedule.Cluster) {
 	}
 	var better []movableKind
 	for kind, bar := range r.index.bars() {
-		if kind.filter.Admits(c) && kind.filter.Moves(c, false, rated(kind), bar) {
+		if kind.filter.Admits(c) && kind.filter.Moves(c, nil, rated(kind), bar) {
 			better = append(better, kind)
 		}
 	}
-	holds := map[string]bool{}
+	holds := map[string]*atoll.RowSpec{}
 	for _, row := range r.Rows.OfCluster(c.UID) {
-		holds[row.Bundle.UID] = true
+		holds[row.Bundle.UID] = &row.Spec
 	}
 	for _, m := range r.index.candidates(better, holds) {
 		if m.kind.filter.Moves(c, holds[m.uid], rated(m.kind), m.standing) {
@@ -170,7 +171,7 @@ func (x *index) bars() map[movableKind]*schedule.Standing {
 }
 
 // candidates are the Bundles of these kinds, and those of any kind that hold the cluster.
-func (x *index) candidates(kinds []movableKind, holds map[string]bool) (out []candidate) {
+func (x *index) candidates(kinds []movableKind, holds map[string]*atoll.RowSpec) (out []candidate) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for uid := range holds {
@@ -181,7 +182,7 @@ func (x *index) candidates(kinds []movableKind, holds map[string]bool) (out []ca
 	for _, kind := range kinds {
 		if g := x.movable.kinds[kind]; g != nil {
 			for uid, s := range g.standings {
-				if !holds[uid] {
+				if holds[uid] == nil {
 					out = append(out, candidate{uid, kind, s})
 				}
 			}

@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,5 +135,51 @@ func TestBalanceWeighsReplicas(t *testing.T) {
 				t.Errorf("%s is in %s, want %s", name, got, want)
 			}
 		}
+	})
+}
+
+// What a Bundle itself brings to a cluster is no reason for it to leave: it would be the
+// same wherever it is.
+func TestWhatABundleBringsIsNoReasonToMove(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	run(t, m, func(t *testing.T, r *Reconciler) {
+		content := asking("web", 60)
+		content.Items[0].Divided = false
+		m.place("web", whenBetter(most(1)), content)
+		m.settle("web")
+		is := m.show("web")[:1]
+		m.place("small", names(is), &atoll.Content{}) // somebody scores otherwise
+		for range 5 {
+			time.Sleep(2 * gatherScores)
+			m.settle("web")
+		}
+		want(t, m, "web", is+" Active r1")
+		m.bundle("web", asked(time.Now()))
+		m.settle("web")
+		other := map[string]string{"a": "b", "b": "a"}[is]
+		want(t, m, "web", other+" Active r1") // which has nothing
+		m.bundle("web", asked(time.Now().Add(time.Second)))
+		m.settle("web")
+		want(t, m, "web", other+" Active r1")
+	})
+}
+
+// Replicas beyond counting load a cluster like very many, and not like none.
+func TestHugeReplicasAreALoad(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		huge := names("b")
+		huge.ReplicaScheduling = v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}
+		for i := range 2 {
+			m.place(fmt.Sprint("huge", i), huge, asking("x", math.MaxInt64))
+		}
+		synctest.Wait()
+		m.place("few", names("a"), &atoll.Content{})
+		m.settle("few")
+		m.place("web", most(1), &atoll.Content{})
+		m.settle("web")
+		want(t, m, "web", "a Active r1")
 	})
 }

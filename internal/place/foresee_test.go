@@ -255,6 +255,41 @@ func TestSupposedBundlesAreSeenByEachOther(t *testing.T) {
 	})
 }
 
+// They load the clusters by the replicas that they bring, as they will when they are there.
+func TestSupposedBundlesLoadByTheirReplicas(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	run(t, m, func(t *testing.T, r *Reconciler) {
+		content := asking("x", 40)
+		content.Items[0].Divided = false
+		m.place("there", names("a"), deploymentOf(2))
+		list := []Supposed{supposedOf("large", names("b"), content)}
+		for i := range 4 { // to a, until it has more
+			list = append(list, supposedOf(fmt.Sprint("web", i), most(1), &atoll.Content{}))
+		}
+		got, err := r.Foresee(t.Context(), nil, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range got[1:] {
+			if shown(f.After) != "a Active" {
+				t.Errorf("%s is foreseen in %s, though b is about to have 40 pods and a has few", f.Bundle.Ref.UID, shown(f.After))
+			}
+		}
+		for i, s := range list {
+			m.place(s.Bundle.Ref.UID, s.Bundle.Spec.Placement, s.Content)
+			m.settle(s.Bundle.Ref.UID)
+			did := map[string]atoll.RowSpec{}
+			for _, row := range (memRows{m}).OfBundle(s.Bundle.Ref.UID) {
+				did[row.Cluster] = row.Spec
+			}
+			if shown(did) != shown(got[i].After) {
+				t.Errorf("%s: foreseen %s, came about %s", s.Bundle.Ref.UID, shown(got[i].After), shown(did))
+			}
+		}
+	})
+}
+
 // Room that one takes is not another's, and the hub promises nothing by foreseeing.
 func TestForeseeingPromisesNoRoom(t *testing.T) {
 	m := newMemory()

@@ -361,5 +361,7 @@ func (r *Reconciler) preview(ctx context.Context, b state.Bundle) (Preview, *sna
 	snap.in.Decision, _ = r.withRoom(snap.in.Decision, snap.in.Now)
 	snap.in.RecentDeletes = r.ledger.Deletes(b.Ref.Namespace, snap.in.Now)
 	snap.in.RecentOuts = r.ledger.Outs(b.Ref.UID, snap.in.Now)
-	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: rollout.Advance(snap.in)}, &snap, nil
+	out := rollout.Advance(snap.in)
+	snap.weigh(out.Changes)
+	return Preview{Bundle: b, Rows: snap.base, Decision: snap.in.Decision, Output: out}, &snap, nil
 }

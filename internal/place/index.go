@@ -176,6 +176,16 @@ func (x *index) whole(uid string) {
 	}
 }
 
+// incomplete: clusters of which nothing was heard may have a part in the Bundle now.
+func (x *index) incomplete(uid string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e := x.entries[uid]; e != nil {
+		e.complete = false
+		e.ask()
+	}
+}
+
 func (e *entry) ask() {
 	e.whole = true
 	e.asked++

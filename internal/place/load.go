@@ -59,10 +59,13 @@ func (s *snapshot) moves() map[string]int64 {
 func (s *snapshot) each() int64 {
 	shared := int64(0)
 	for _, w := range s.in.Decision.Workloads() {
-		shared += w.Replicas / int64(max(s.placed(), 1))
+		shared += pods(w.Replicas) / int64(max(s.placed(), 1))
 	}
-	return max(s.pods+shared, 1)
+	return max(pods(s.pods+shared), 1)
 }
+
+// pods that so many replicas count as: few enough that all of a cluster have a sum.
+func pods(replicas int64) int64 { return min(max(replicas, 0), schedule.MaxWeight) }
 
 // weigh the rows that change by the pods that they ask for.
 func (s *snapshot) weigh(changes map[string]*atoll.RowSpec) {
@@ -72,8 +75,9 @@ func (s *snapshot) weigh(changes map[string]*atoll.RowSpec) {
 		}
 		spec.Pods = s.pods
 		for _, n := range spec.Assigned {
-			spec.Pods += max(n, 0)
+			spec.Pods += pods(n)
 		}
+		spec.Pods = pods(spec.Pods)
 		if spec.Pods <= 1 {
 			spec.Pods = 0 // which stands for 1
 		}

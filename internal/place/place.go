@@ -344,6 +344,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 	if err != nil {
 		return err
 	}
+	r.asksAnew(uid)
 	view := r.index.view(b, terms, time.Now())
 	if view.part {
 		if done, err := r.part(ctx, b, view); done || err != nil {
@@ -371,7 +372,7 @@ func (r *Reconciler) reconcile(ctx context.Context, uid string) error {
 		return err
 	}
 	r.waitForRoom(snap, out)
-	r.waitForCapacity(&snap, out, nil)
+	r.waitForCapacity(&snap, out, view.looksAt(snap.base))
 	r.report(b, snap.in.Recalled, out)
 	d := snap.in.Decision
 	w := written{

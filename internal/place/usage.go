@@ -32,6 +32,8 @@ type usage struct {
 	// other way round. One that waits for many is noted under anywhere.
 	crowded map[string][]string
 	waiting map[string]map[string]bool
+	// refused is the revision, by Bundle UID, that had no place in the crowded clusters.
+	refused map[string]string
 	// base of what is only supposed: the usage of supposed Bundles is theirs, that of all
 	// others the base's.
 	base     *Reconciler
@@ -60,17 +62,23 @@ type memberUsage struct {
 func newUsage() *usage {
 	return &usage{
 		members: map[string]*memberUsage{}, frees: map[string]uint64{},
-		crowded: map[string][]string{}, waiting: map[string]map[string]bool{},
+		crowded: map[string][]string{}, waiting: map[string]map[string]bool{}, refused: map[string]string{},
 	}
 }
 
 // set what a Bundle uses; freed: that is less of something than before.
 func (m *memberUsage) set(bundle string, use schedule.Use) (freed bool) {
-	was := m.rows[bundle]
+	was, over := m.rows[bundle], m.sum.Over()
 	if m.sum = m.sum.With(was, -1).With(use, 1); len(use) == 0 {
 		delete(m.rows, bundle)
 	} else {
 		m.rows[bundle] = use
+	}
+	if over { // what one of many takes away from such a sum, nobody knows
+		m.sum = nil
+		for _, use := range m.rows {
+			m.sum = m.sum.With(use, 1)
+		}
 	}
 	return len(was.Without(use)) > 0
 }
@@ -191,7 +199,7 @@ func (r *Reconciler) loadBase(ctx context.Context, c *schedule.Cluster, m *membe
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	from := of.members[c.UID]
-	if from == nil {
+	if from == nil || from.sum.Over() { // such a sum takes all rows to change
 		return false, nil
 	}
 	u.mu.Lock()
@@ -406,7 +414,7 @@ func (r *Reconciler) waitForCapacity(s *snapshot, out rollout.Output, only map[s
 	slices.Sort(crowded)
 	crowded = slices.Compact(crowded)
 	if s.in.Deleting {
-		crowded = nil
+		crowded, only = nil, nil
 	}
 	var again []string
 	u.mu.Lock()
@@ -415,11 +423,55 @@ func (r *Reconciler) waitForCapacity(s *snapshot, out rollout.Output, only map[s
 			again = append(again, c)
 		}
 	}
-	u.waits(uid, crowded, only)
+	// Where a revision was cut too late for all of them to be asked, they are yet to be.
+	missed := only != nil && slices.ContainsFunc(u.crowded[uid], func(c string) bool { return !only[c] })
+	if u.waits(uid, crowded, only); len(u.crowded[uid]) > 0 && !missed {
+		u.refused[uid] = s.in.Revision
+	}
 	u.mu.Unlock()
 	for _, c := range again {
 		r.touched(uid, c)
 	}
+}
+
+// asksAnew touches the clusters that had no capacity left for another revision of the
+// Bundle than the latest, which may ask for less.
+func (r *Reconciler) asksAnew(uid string) {
+	latest, ok := r.Revisions.Latest(uid)
+	if !ok {
+		return
+	}
+	u := r.usage
+	u.mu.Lock()
+	var again []string
+	if u.refused[uid] != latest.Name {
+		again = u.crowded[uid]
+	}
+	u.mu.Unlock()
+	for _, c := range again {
+		if c == anywhere {
+			r.index.incomplete(uid)
+		} else {
+			r.index.touch(uid, c)
+		}
+	}
+}
+
+// looksAt tells of which clusters a step says anew whether they have capacity left; nil: of
+// all.
+func (v *view) looksAt(rows []state.Row) map[string]bool {
+	if !v.complete && v.reserve == nil {
+		return nil
+	}
+	out := make(map[string]bool, len(v.touched)+len(v.reserve)+len(rows))
+	maps.Copy(out, v.touched)
+	for _, c := range v.reserve {
+		out[c] = true
+	}
+	for i := range rows {
+		out[rows[i].Cluster] = true
+	}
+	return out
 }
 
 // waits notes it; the caller holds the lock.
@@ -441,6 +493,7 @@ func (u *usage) waits(uid string, crowded []string, only map[string]bool) {
 	}
 	if u.crowded[uid] = crowded; len(crowded) == 0 {
 		delete(u.crowded, uid)
+		delete(u.refused, uid)
 	}
 	for _, c := range crowded {
 		if u.waiting[c] == nil {
@@ -457,10 +510,11 @@ func (u *usage) forgetBundle(uid string) {
 	u.waits(uid, nil, nil)
 }
 
-// capacityChanged: a cluster states another capacity. What is under way has decided by the
-// old one; what waits may come now.
+// capacityChanged: a cluster states another capacity. What is under way may have decided by
+// the old one, and yet to say for what it waits; what waits may come now.
 func (r *Reconciler) capacityChanged(was, is schedule.Cluster) {
 	if len(was.Capacity) > 0 && !slices.Equal(was.Capacity, is.Capacity) {
+		r.touchAll(r.index.underWay(), is.Name)
 		r.freed(is.Name)
 	}
 	if was.UID != is.UID || len(is.Capacity) == 0 {

@@ -3,6 +3,7 @@ package place
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -218,6 +219,43 @@ func TestCapacityThatComesDuringAStepIsUsed(t *testing.T) {
 	})
 }
 
+// Nor is capacity lost that a cluster comes to state while a step decides by what it stated
+// before, however late the step asks what is used.
+func TestCapacityStatedWhileItIsDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.cluster("a", admits(3))
+		r := New(m.config())
+		bundles, clusters, scores := r.open()
+		defer time.Sleep(time.Minute)
+		defer bundles.ShutDown()
+		defer clusters.ShutDown()
+		defer scores.ShutDown()
+		m.place("api", v1alpha1.PlacementSpec{}, whole("api", 5))
+		b, _ := memBundles{m}.Get("api")
+		terms, err := r.terms(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := r.index.begin("api")
+		v := r.index.view(b, terms, time.Now()) // with the cluster as it was
+		m.cluster("a", admits(8))
+		r.compare(t.Context(), "a")
+		a, err := r.attempt(func() (snapshot, func(), error) { return r.decide(t.Context(), b, v) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.write(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		r.waitForCapacity(&a.snap, a.out, nil)
+		end()
+		if len(a.out.Changes) > 0 || !r.index.entry("api").hasTouched("a") {
+			t.Errorf("changes %v; api does not hear of it", a.out.Changes)
+		}
+	})
+}
+
 func (e *entry) hasTouched(cluster string) bool { _, ok := e.touched[cluster]; return ok }
 
 // What waits for capacity is tried again when some comes, by whatever it comes.
@@ -231,6 +269,12 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 			m.settle("web")
 		},
 		"a Bundle shrinks": func(m *memory) { m.cut("web", whole("web", 1)) },
+		"a Bundle shrinks, after the one that waits was looked at again": func(m *memory) {
+			m.cut("api", whole("api", 2))
+			synctest.Wait()
+			m.cut("web", whole("web", 1))
+		},
+		"it asks for less itself": func(m *memory) { m.cut("api", whole("api", 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMemory()
@@ -249,10 +293,34 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 				want(t, m, "api", "")
 				come(m)
 				m.settle("web")
-				want(t, m, "api", "a Active r1")
+				if want(t, m, "many", "a Active r1 0"); !strings.HasPrefix(m.show("api"), "a Active r") {
+					t.Errorf("api is %q", m.show("api"))
+				}
 			})
 		})
 	}
+}
+
+// What asks for more than can be counted takes nothing of others with it when it goes.
+func TestSumsThatRanOverAreCountedAnew(t *testing.T) {
+	m := newMemory()
+	m.cluster("a", nil)
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		m.place("huge", names("a"), whole("huge", math.MaxInt64))
+		m.place("web", names("a"), whole("web", 3))
+		m.settle("web")
+		m.cluster("a", admits(5))
+		synctest.Wait()
+		m.place("api", names("a"), whole("api", 3))
+		m.settle("api")
+		want(t, m, "api", "")
+		m.end("huge")
+		m.settle("huge")
+		want(t, m, "api", "") // 3 of 5 are used
+		m.end("web")
+		m.settle("web")
+		want(t, m, "api", "a Active r1")
+	})
 }
 
 // Replicas without a place are told, and get one when there is one.

@@ -10,7 +10,8 @@ import (
 // keepBack decides which items that override rules keep out of clusters stay there until
 // that is confirmed: those that rows have, where that are more clusters than an edit may
 // take something out of. Only these items wait; the rows go on. holds are rows that wait
-// themselves: they lose nothing meanwhile.
+// themselves: they lose nothing meanwhile, nor do those that have no capacity for the
+// revision that would take it.
 func (s *step) keepBack(holds map[string]bool) {
 	s.notYet = map[string][]string{}
 	if len(s.Unwanted) == 0 || s.released || s.Deleting {
@@ -20,9 +21,10 @@ func (s *step) keepBack(holds map[string]bool) {
 	sticky, going := false, map[string]bool{}
 	for c, row := range s.Rows {
 		lost := s.losing(c)
+		v, _ := s.Decision.Verdict(c)
 		switch {
 		case len(lost) == 0:
-		case holds[c]:
+		case holds[c], s.crowded(c, v):
 			s.notYet[c] = lost
 		case slices.Contains(s.stays, c) && !s.keeps(c, &row.Spec):
 			losing = append(losing, c)

@@ -47,16 +47,15 @@ type Standing struct {
 }
 
 // Moves tells whether what runs may move when the cluster's score has changed since the
-// decision that stood so. holds: the Bundle runs there. Of the input of a decision Load and Rated count.
-func (f *Filter) Moves(c *Cluster, holds bool, in *Input, s *Standing) bool {
+// decision that stood so. row is what runs of the Bundle there, nil if nothing does. Of the
+// input of a decision Load and Rated count.
+func (f *Filter) Moves(c *Cluster, row *atoll.RowSpec, in *Input, s *Standing) bool {
 	if f.choice == nil || f.choice.moving == nil || s == nil {
 		return false
 	}
-	about := facts{holds: holds, avoid: f.avoided(c), rated: in.Rated}
-	if in.Load != nil {
-		about.load = in.Load(c)
-	}
-	if holds {
+	about := facts{holds: row != nil, avoid: f.avoided(c), rated: in.Rated}
+	about.load, about.own = in.load(c, row)
+	if row != nil {
 		return f.choice.scorer.score(c, about)+f.choice.moving.cost < s.Other
 	}
 	about.anywhere = fullScore

@@ -60,10 +60,8 @@ func (p *pool) offerAnew(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
 		return
 	}
 	about := facts{avoid: p.filter.avoided(c), near: p.near, rated: p.in.Rated}
-	if p.scorer.load && p.in.Load != nil {
-		if about.load = p.in.Load(c); active {
-			about.load-- // this Bundle is one of them
-		}
+	if p.scorer.load {
+		about.load, about.own = p.in.load(c, row)
 	}
 	p.add(c, option{at: int32(at), prio: prioNew, verdict: int32(len(d.Verdicts))}, about)
 	p.options[len(p.options)-1].rank = 0

@@ -86,6 +86,7 @@ func TestARebalanceChoosesFromScratchOnce(t *testing.T) {
 func TestARebalanceMovesNothingInVain(t *testing.T) {
 	p := placement(t, "{maxClusters: 2}")
 	for seed := range 50 {
+		pods := int64(seed) // 0 counts as 1
 		w := newWorld()
 		for i := range 6 {
 			w.clusters[fmt.Sprint("c", i)] = cluster(fmt.Sprint("c", i))
@@ -95,8 +96,8 @@ func TestARebalanceMovesNothingInVain(t *testing.T) {
 		first := Schedule(in)
 		for _, v := range first.Verdicts {
 			if v.Outcome == Placed {
-				w.rows[v.Cluster] = atoll.RowSpec{UID: v.UID, Phase: atoll.RowActive, Placement: v.Placement}
-				w.load[v.Cluster] = 1
+				w.rows[v.Cluster] = atoll.RowSpec{UID: v.UID, Phase: atoll.RowActive, Placement: v.Placement, Pods: pods}
+				w.load[v.Cluster] = max(pods, 1)
 			}
 		}
 		in = w.input(p)
@@ -106,7 +107,7 @@ func TestARebalanceMovesNothingInVain(t *testing.T) {
 			t.Fatalf("%s moved to %s", outcomes(first, Placed), outcomes(d, Placed))
 		}
 		one := strings.Fields(outcomes(first, Placed))[0]
-		w.load[one] = 2
+		w.load[one]++
 		if d := Schedule(in); strings.Contains(outcomes(d, Placed), one) {
 			t.Fatalf("%s has another Bundle, and it stays there: %s", one, outcomes(d, Placed))
 		}

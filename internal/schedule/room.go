@@ -30,9 +30,10 @@ func Fit(room atoll.Room, r atoll.Requests) (n int64) {
 func FitAll(room atoll.Room, workloads []Workload, assigned map[string]int64) (replicas int64) {
 	for i := range workloads {
 		w := &workloads[i]
-		has := min(max(assigned[w.Key.String()], 0), max(w.Replicas, 0))
-		more := min(Fit(room, w.Requests), w.Replicas-has)
-		if replicas += has + more; i < len(workloads)-1 && more > 0 {
+		needs := max(w.Replicas, 0)
+		has := min(max(assigned[w.Key.String()], 0), needs)
+		more := min(Fit(room, w.Requests), needs-has)
+		if replicas += min(has+more, math.MaxInt64-replicas); i < len(workloads)-1 && more > 0 {
 			room = Take(room, w.Requests, more)
 		}
 	}

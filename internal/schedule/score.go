@@ -90,7 +90,8 @@ func compileScores(list []v1alpha1.Score) scorer {
 
 // facts about a cluster that are no part of it.
 type facts struct {
-	load  int64 // pods that it was assigned
+	load  int64 // pods that it was assigned, but for this Bundle's own
+	own   int64 // of this Bundle
 	holds bool  // this Bundle runs there
 	avoid int   // PreferNoSchedule taints that are not tolerated
 	rated func(c *Cluster, measure string) int64
@@ -98,6 +99,19 @@ type facts struct {
 	// that asks scores anywhere.
 	near     []neighbours
 	anywhere int64
+}
+
+// load that others put on the cluster: what the Bundle brings itself would be the same
+// wherever it is, and is no reason to be elsewhere. own is what of it is there now.
+func (in *Input) load(c *Cluster, row *atoll.RowSpec) (others, own int64) {
+	if in.Load == nil {
+		return 0, 0
+	}
+	others = in.Load(c)
+	if row != nil && (row.Phase == atoll.RowActive || row.Phase == "") {
+		own = max(row.Pods, 1)
+	}
+	return max(others-own, 0), own
 }
 
 // avoidance is what each PreferNoSchedule taint that is not tolerated takes away.

@@ -188,8 +188,8 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 		return false
 	}
 	about := facts{holds: row != nil && row.Phase == atoll.RowActive, avoid: f.avoided(c), near: p.near, rated: in.Rated}
-	if p.scorer.load && in.Load != nil {
-		about.load = in.Load(c)
+	if p.scorer.load {
+		about.load, about.own = in.load(c, row)
 	}
 	o := option{at: int32(at), prio: prioNew, verdict: noVerdict}
 	if row != nil {

@@ -531,7 +531,7 @@ func BenchmarkOneClusterChanges(b *testing.B) {
 	s := &Standing{Worst: 1 << 40}
 	b.ReportAllocs()
 	for b.Loop() {
-		if !f.Admits(&c) || f.Judge(&c, &row, v1alpha1.UnfitKeep, now).Outcome != Placed || f.Moves(&c, true, &Input{}, s) {
+		if !f.Admits(&c) || f.Judge(&c, &row, v1alpha1.UnfitKeep, now).Outcome != Placed || f.Moves(&c, &row, &Input{}, s) {
 			b.Fatal("the cluster does not fit")
 		}
 	}

@@ -127,6 +127,12 @@ func (u Use) Of(name string) int64 {
 	return 0
 }
 
+// Over tells whether something is more than can be counted, so that taking away from it
+// says nothing.
+func (u Use) Over() bool {
+	return slices.ContainsFunc(u, func(m Measure) bool { return m.N == math.MaxInt64 })
+}
+
 // With so many times another use on top; times below 0 take away, and nothing goes
 // below 0.
 func (u Use) With(o Use, times int64) Use {

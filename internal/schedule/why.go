@@ -141,6 +141,9 @@ func (p *pool) rating(i int) *Rating {
 func (p *scorePart) of(c *Cluster, f *facts) string {
 	switch p.name {
 	case v1alpha1.ScoreBalance:
+		if f.own > 0 {
+			return fmt.Sprintf("%d pods of others assigned, %d fit", f.load, podsOf(c))
+		}
 		return fmt.Sprintf("%d pods assigned, %d fit", f.load, podsOf(c))
 	case v1alpha1.ScoreResourceAvailable:
 		a, ok := c.amount(p.resource)

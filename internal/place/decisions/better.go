@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -44,8 +45,11 @@ func (p *Publisher) rescore(c *schedule.Cluster) {
 		if p.Feed != nil {
 			p.Feed(&in, pl.Meta.Namespace)
 		}
-		_, holds := s.chosen[c.Name]
-		if f := p.filter(pl); (holds || f.Admits(c)) && f.Moves(c, holds, &in, s.scores) {
+		var row *atoll.RowSpec
+		if _, holds := s.chosen[c.Name]; holds {
+			row = &atoll.RowSpec{Phase: atoll.RowActive}
+		}
+		if f := p.filter(pl); (row != nil || f.Admits(c)) && f.Moves(c, row, &in, s.scores) {
 			p.look(pl.Key(), gatherScores)
 		}
 	}
