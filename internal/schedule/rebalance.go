@@ -62,7 +62,7 @@ func (p *pool) offerAnew(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
 	about := facts{avoid: p.filter.avoided(c), near: p.near, rated: p.in.Rated}
 	if p.scorer.load && p.in.Load != nil {
 		if about.load = p.in.Load(c); active {
-			about.load-- // this Bundle is one of them
+			about.load -= max(row.Pods, 1) // which are this Bundle's own
 		}
 	}
 	p.add(c, option{at: int32(at), prio: prioNew, verdict: int32(len(d.Verdicts))}, about)
