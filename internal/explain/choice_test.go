@@ -126,10 +126,10 @@ func TestAffinityGroupsAreTold(t *testing.T) {
 	text := whole(b).Text(false)
 	for _, line := range []string{
 		"Groups of clusterAffinities, the most preferred first:",
-		"    own: not in use: no cluster fits in it; 0 clusters that fit; refused: 2 by labelSelector\n",
-		"    near: not in use: it has room for 4 of 10 replicas; 1 cluster that fit; refused: 1 by labelSelector\n",
-		"    cloud: in use; 1 cluster that fit, known room for 10 of 10 replicas; refused: 1 by labelSelector\n",
-		"    far: not in use: it comes after cloud, and no cluster fits in it; 0 clusters that fit; refused: 2 by labelSelector\n",
+		"    own: not in use: no cluster fits in it; refused: 2 by labelSelector\n",
+		"    near: not in use: it has room for 4 of 10 replicas; 1 cluster fits; refused: 1 by labelSelector\n",
+		"    cloud: in use; 1 cluster fits, known room for 10 of 10 replicas; refused: 1 by labelSelector\n",
+		"    far: not in use: it comes after cloud, and no cluster fits in it; refused: 2 by labelSelector\n",
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("lacks %q:\n%s", line, text)
@@ -150,7 +150,7 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 			b := chosen(v1alpha1.PlacementSpec{}, nil, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(5 * time.Minute)}}
 			return b
-		}, "No cluster fits the placement for 5m; what runs is kept; to act: the policy's owner, or who labels and taints clusters."},
+		}, "No cluster fits the placement for 5m; there is no cluster that you may know of; to act: the policy's owner, or who labels and taints clusters."},
 		"a spread that cannot be had": {func() Bundle {
 			b := chosen(spread, []schedule.Cluster{free("a1", "a", 1), free("b1", "b", 1)}, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(3 * time.Hour)}}

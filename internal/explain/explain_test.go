@@ -387,23 +387,34 @@ func TestRoomIsTold(t *testing.T) {
 	}
 }
 
-// Which group of clusterAffinities is in use, and when an earlier one is again.
+// Which group of clusterAffinities is in use, and when an earlier one is again, is told
+// once; of a group in which nothing fits only that.
 func TestGroupInUse(t *testing.T) {
 	at := now.Add(5 * time.Minute)
+	groups := func(first schedule.AffinityGroup) []schedule.AffinityGroup {
+		first.Name = "own"
+		return []schedule.AffinityGroup{first, {Name: "cloud", InUse: true, Fit: 3, Healthy: 2}}
+	}
 	for _, tc := range []struct {
 		decision schedule.Decision
 		want     string
 	}{
 		{schedule.Decision{}, ""},
-		{schedule.Decision{Group: "own"}, "Group own of its clusterAffinities is in use.\n"},
-		{schedule.Decision{Group: "cloud", FailsBack: true}, "Group cloud of its clusterAffinities is in use; one that comes before is used again once a cluster of it fits and has been in touch for the hold time.\n"},
-		{schedule.Decision{Group: "cloud", FailsBack: true, Better: schedule.Better{Group: "own", Since: now}, BetterAt: at}, "is in use; own, which comes before, is used again from " + at.UTC().Format(time.RFC3339) + " on if it stays well.\n"},
+		{schedule.Decision{Group: "cloud", Groups: groups(schedule.AffinityGroup{Why: "no cluster fits in it"})}, "    own: not in use: no cluster fits in it\n    cloud: in use; 3 clusters fit, 1 of them not in touch\n"},
+		{schedule.Decision{Group: "cloud", Groups: groups(schedule.AffinityGroup{Why: "none of its clusters that fit is in touch", Fit: 1})}, "    own: not in use: none of its clusters that fit is in touch; 1 cluster fits, and is not in touch\n"},
+		{schedule.Decision{Group: "cloud", FailsBack: true, Better: schedule.Better{Group: "own", Since: now}, BetterAt: at, Groups: groups(schedule.AffinityGroup{
+			Why: "it is used again once it could be for 5m without a break", Fit: 1, Healthy: 1, Since: &now, Again: &at,
+		})}, "    own: not in use: it is used again once it could be for 5m without a break; it could be since " + now.UTC().Format(time.RFC3339) + ", and is used again from " + at.UTC().Format(time.RFC3339) + " on if that lasts; 1 cluster fits\n"},
 	} {
 		x := Input{}.bundle(Bundle{Ref: enginev1.BundleRef{Namespace: "shop", Name: "web"}, Decision: tc.decision})
 		var b strings.Builder
 		Explanation{Bundles: []BundleExplanation{x}}.bundle(&b, x, false)
-		if got := b.String(); !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clusterAffinities") {
+		got := b.String()
+		if !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clusterAffinities") {
 			t.Errorf("says %q, want %q", got, tc.want)
+		}
+		if strings.Count(got, "in use") > 2 {
+			t.Errorf("it says twice which is in use: %q", got)
 		}
 	}
 }

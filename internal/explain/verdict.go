@@ -31,10 +31,14 @@ type tally struct {
 	away            []string
 	held            int
 	fit             int
+	unplaced        int64 // replicas of divided workloads
 }
 
 func (e Explanation) tally() (t tally) {
 	for _, b := range e.Bundles {
+		for _, short := range b.Short {
+			t.unplaced += short.Unplaced
+		}
 		for _, c := range b.Clusters {
 			if c.Row != nil && !c.Row.Online && c.Row.Phase != atoll.RowRemoving {
 				t.away = append(t.away, c.Cluster)
@@ -150,6 +154,9 @@ func (e Explanation) whereabouts() string {
 	}
 	if len(t.waiting) > 0 {
 		s += fmt.Sprintf("; not done in %s", some(t.waiting, 3))
+	}
+	if t.unplaced > 0 {
+		s += fmt.Sprintf("; %s without a place", count(int(t.unplaced), "replica"))
 	}
 	if len(t.others) > 0 {
 		s += fmt.Sprintf("; other items of its Bundle are not done in %s", some(t.others, 3))
