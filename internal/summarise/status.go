@@ -179,7 +179,7 @@ func (t *tally) scheduled(in Input) metav1.Condition {
 	case t.unfit:
 		c.Reason, c.Message = ReasonNoClusterFits, "no cluster fits the placement; what runs is kept where it is"
 	case t.unmet != "":
-		c.Reason, c.Message = ReasonSpreadUnmet, t.unmet+"; what runs is kept as it is, and nothing new comes"
+		c.Reason, c.Message = ReasonSpreadUnmet, t.unmet+"; what runs is kept as it is, and nothing new comes; the policy's owner must act"
 	case t.desired > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonPlaced, fmt.Sprintf("placed on %s", clusters(int(t.desired)))
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):
