@@ -257,7 +257,9 @@ func (c *comparing) bundle() Bundle {
 	c.lacking(&b)
 	waits := map[string]string{}
 	for _, w := range c.Waiting {
-		waits[w.Cluster] = w.For
+		if waits[w.Cluster] = w.For; w.Who == rollout.WhoConfirm && c.Held != nil {
+			waits[w.Cluster] = "a confirmation" // of a plan that is none yet: Held says of what
+		}
 	}
 	clusters := maps.Clone(c.Before)
 	if clusters == nil {
