@@ -181,3 +181,20 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 		}
 	}
 }
+
+// A spread that cannot be had is said once above the clusters, and what it keeps there is
+// called kept; who is to act is who wrote the placement, and who states what is full.
+func TestWhatCannotBeHadIsNotRepeated(t *testing.T) {
+	const unmet = "spreadConstraints[0] asks for 3 groups by zone, and the clusters that fit give 1"
+	p := v1alpha1.PlacementSpec{SpreadConstraints: []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByZone, MinGroups: 3}}}
+	text := whole(chosen(p, []schedule.Cluster{free("a1", "a", 1), free("a2", "a", 2)}, nil)).Text(false)
+	if !strings.Contains(text, "kept as it is: "+unmet+"; to act") || strings.Count(text, unmet) != 1 || !strings.Contains(text, "    a: 2 fit\n") || !strings.Contains(text, "Chosen: 0 of 2 candidates.") {
+		t.Errorf("says\n%s", text)
+	}
+	b := chosen(v1alpha1.PlacementSpec{}, []schedule.Cluster{free("a1", "a", 1)}, nil)
+	b.Spec.Source.Kind = v1alpha1.SourceAnnotation
+	b.Output.Short = []schedule.Shortage{{Key: web, Replicas: 10, Unplaced: 3}}
+	if text := whole(b).Text(false); !strings.Contains(text, "its bounds; to act: who wrote the annotation.") {
+		t.Errorf("says\n%s", text)
+	}
+}

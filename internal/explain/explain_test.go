@@ -143,6 +143,19 @@ func TestDeployment(t *testing.T) {
 	golden(t, "deployment", Explain(ask(web, shop())).Text(false))
 }
 
+// An object that another policy has taken up says why it is in two Bundles.
+func TestWhatMovesToAnotherBundle(t *testing.T) {
+	const says = "\n  It is to go to the Bundle of its own annotation, and stays in this one until it is healthy there.\n"
+	in := ask(web, shop())
+	if text := Explain(in).Text(false); strings.Contains(text, "is to go") {
+		t.Errorf("it moves in place:\n%s", text)
+	}
+	in.Claim.Winner = &Candidate{Kind: v1alpha1.SourceAnnotation, Name: "web"}
+	if text := Explain(in).Text(false); !strings.Contains(text, says) {
+		t.Errorf("lacks %q:\n%s", says, text)
+	}
+}
+
 func TestWholeBundle(t *testing.T) {
 	in := ask(atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}, shop())
 	in.Claim = nil
@@ -354,7 +367,7 @@ func TestShortageIsTold(t *testing.T) {
 		return Explain(Input{Object: key, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(true)
 	}
 	const short = "3 of 10 replicas of Deployment/web have no place: every cluster that fits is at its bounds; to act: the policy's owner."
-	if text := ask(web); !strings.Contains(text, short) || !strings.Contains(text, "fits, weight 2, at least 1, at most 4") {
+	if text := ask(web); !strings.Contains(text, short) || !strings.Contains(text, "; not done in oslo; 3 replicas without a place;") || !strings.Contains(text, "fits, weight 2, at least 1, at most 4") {
 		t.Error(text)
 	}
 	if text := ask(secret); strings.Contains(text, short) {
