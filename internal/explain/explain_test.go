@@ -143,6 +143,19 @@ func TestDeployment(t *testing.T) {
 	golden(t, "deployment", Explain(ask(web, shop())).Text(false))
 }
 
+// What is well at an older revision, since the cluster is full, is not done, and nothing
+// else of its Bundle is to blame.
+func TestWhatIsHeldByCapacityIsNotDone(t *testing.T) {
+	b := shop()
+	row := b.Rows["quito"]
+	row.Spec.Reason = atoll.RowReason{Word: atoll.RowNoCapacity, Text: "capacity.replicas is 18"}.String()
+	b.Rows["quito"] = row
+	b.Output.Waits = append(b.Output.Waits, rollout.Wait{Cluster: "quito", For: "capacity of the cluster: capacity.replicas is 18", Who: rollout.WhoHub, Since: now})
+	if got := Explain(ask(web, b)).Verdict; !strings.Contains(got, "and ready in 1; not done in oslo, quito; other items of its Bundle are not done in tokyo;") {
+		t.Error(got)
+	}
+}
+
 // An object that another policy has taken up says why it is in two Bundles.
 func TestWhatMovesToAnotherBundle(t *testing.T) {
 	const says = "\n  It is to go to the Bundle of its own annotation, and stays in this one until it is healthy there.\n"

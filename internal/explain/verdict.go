@@ -53,7 +53,8 @@ func (e Explanation) tally() (t tally) {
 				t.in++
 				t.held++
 			default:
-				well := c.Row.Health == atoll.Healthy && c.Row.Problem == "" && c.Row.Reported == c.Row.Generation
+				well := c.Row.Health == atoll.Healthy && c.Row.Problem == "" && c.Row.Reported == c.Row.Generation &&
+					atoll.ParseRowReason(c.Row.Reason).Word != atoll.RowNoCapacity
 				if t.in++; c.Row.WaitsFor == "" || well && c.Row.Online {
 					t.done++
 				} else {
