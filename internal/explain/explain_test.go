@@ -156,6 +156,19 @@ func TestWhatIsHeldByCapacityIsNotDone(t *testing.T) {
 	}
 }
 
+// Where all that fit are to have it, those that are full are named.
+func TestWhatIsFullIsInTheVerdict(t *testing.T) {
+	b := shop()
+	for i := range b.Decision.Verdicts {
+		if v := &b.Decision.Verdicts[i]; v.Cluster == "dev-0" {
+			v.Filter, v.Reason = schedule.FilterCapacity, "capacity.replicas is 18, of which 18 are used"
+		}
+	}
+	if got := Explain(ask(web, b)).Verdict; !strings.Contains(got, "; not in dev-0 for want of capacity;") {
+		t.Error(got)
+	}
+}
+
 // An object that another policy has taken up says why it is in two Bundles.
 func TestWhatMovesToAnotherBundle(t *testing.T) {
 	const says = "\n  It is to go to the Bundle of its own annotation, and stays in this one until it is healthy there.\n"

@@ -31,7 +31,8 @@ type tally struct {
 	away            []string
 	held            int
 	fit             int
-	unplaced        int64 // replicas of divided workloads
+	unplaced        int64    // replicas of divided workloads
+	full            []string // that fit, and have no place by the capacity that they state
 }
 
 func (e Explanation) tally() (t tally) {
@@ -46,6 +47,8 @@ func (e Explanation) tally() (t tally) {
 			switch {
 			case c.Verdict == schedule.Placed && c.Row == nil:
 				t.fit++
+			case c.Row == nil && c.Filter == schedule.FilterCapacity && b.Choice == nil && len(b.Affinities) == 0:
+				t.full = append(t.full, c.Cluster)
 			case c.Row == nil:
 			case c.Row.Phase == atoll.RowRemoving || c.Row.Phase == atoll.RowLeaving:
 				t.leaves = append(t.leaves, c.Cluster)
@@ -155,6 +158,9 @@ func (e Explanation) whereabouts() string {
 	}
 	if len(t.waiting) > 0 {
 		s += fmt.Sprintf("; not done in %s", some(t.waiting, 3))
+	}
+	if len(t.full) > 0 {
+		s += fmt.Sprintf("; not in %s for want of capacity", some(t.full, 3))
 	}
 	if t.unplaced > 0 {
 		s += fmt.Sprintf("; %s without a place", count(int(t.unplaced), "replica"))
