@@ -185,7 +185,7 @@ func (p *Plugin) mayAnnotate(ctx context.Context, a admission.Attributes, placem
 		need = append(dependencies(namespace), access{kind: gk, resource: a.GetResource().GroupResource(), namespace: namespace, name: a.GetName()})
 	}
 	refuse := func(err error) error {
-		return admission.NewForbidden(a, errors.Join(fmt.Errorf("annotation %s", atoll.AnnotationClusters), err))
+		return admission.NewForbidden(a, fmt.Errorf("annotation %s: %w", atoll.AnnotationClusters, err))
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
 		return refuse(err)

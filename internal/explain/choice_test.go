@@ -126,10 +126,10 @@ func TestAffinityGroupsAreTold(t *testing.T) {
 	text := whole(b).Text(false)
 	for _, line := range []string{
 		"Groups of clusterAffinities, the most preferred first:",
-		"    own: not in use: no cluster fits in it; 0 clusters that fit; refused: 2 by labelSelector\n",
-		"    near: not in use: it has room for 4 of 10 replicas; 1 cluster that fit; refused: 1 by labelSelector\n",
-		"    cloud: in use; 1 cluster that fit, known room for 10 of 10 replicas; refused: 1 by labelSelector\n",
-		"    far: not in use: it comes after cloud, and no cluster fits in it; 0 clusters that fit; refused: 2 by labelSelector\n",
+		"    own: not in use: no cluster fits in it; refused: 2 by labelSelector\n",
+		"    near: not in use: it has room for 4 of 10 replicas; 1 cluster fits; refused: 1 by labelSelector\n",
+		"    cloud: in use; 1 cluster fits, known room for 10 of 10 replicas; refused: 1 by labelSelector\n",
+		"    far: not in use: it comes after cloud, and no cluster fits in it; refused: 2 by labelSelector\n",
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("lacks %q:\n%s", line, text)
@@ -150,7 +150,7 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 			b := chosen(v1alpha1.PlacementSpec{}, nil, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(5 * time.Minute)}}
 			return b
-		}, "No cluster fits the placement for 5m; what runs is kept; to act: the policy's owner, or who labels and taints clusters."},
+		}, "No cluster fits the placement for 5m; there is no cluster that you may know of; to act: the policy's owner, or who labels and taints clusters."},
 		"a spread that cannot be had": {func() Bundle {
 			b := chosen(spread, []schedule.Cluster{free("a1", "a", 1), free("b1", "b", 1)}, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(3 * time.Hour)}}
@@ -179,5 +179,22 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 		if text := whole(tc.bundle()).Text(false); !strings.Contains(text, tc.want) {
 			t.Errorf("%s lacks %q:\n%s", name, tc.want, text)
 		}
+	}
+}
+
+// A spread that cannot be had is said once above the clusters, and what it keeps there is
+// called kept; who is to act is who wrote the placement, and who states what is full.
+func TestWhatCannotBeHadIsNotRepeated(t *testing.T) {
+	const unmet = "spreadConstraints[0] asks for 3 groups by zone, and the clusters that fit give 1"
+	p := v1alpha1.PlacementSpec{SpreadConstraints: []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByZone, MinGroups: 3}}}
+	text := whole(chosen(p, []schedule.Cluster{free("a1", "a", 1), free("a2", "a", 2)}, nil)).Text(false)
+	if !strings.Contains(text, "kept as it is: "+unmet+"; to act") || strings.Count(text, unmet) != 1 || !strings.Contains(text, "    a: 2 fit\n") || !strings.Contains(text, "Chosen: 0 of 2 candidates.") {
+		t.Errorf("says\n%s", text)
+	}
+	b := chosen(v1alpha1.PlacementSpec{}, []schedule.Cluster{free("a1", "a", 1)}, nil)
+	b.Spec.Source.Kind = v1alpha1.SourceAnnotation
+	b.Output.Short = []schedule.Shortage{{Key: web, Replicas: 10, Unplaced: 3}}
+	if text := whole(b).Text(false); !strings.Contains(text, "its bounds; to act: who wrote the annotation.") {
+		t.Errorf("says\n%s", text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -25,34 +26,43 @@ func (e Explanation) ago(t *time.Time) string {
 
 // waits of the Bundle as a whole.
 func (e Explanation) waits(b *strings.Builder, x BundleExplanation) {
-	const who = "to act: the policy's owner, or who labels and taints clusters"
+	who := "to act: " + x.owner() + ", or who labels and taints clusters"
 	switch {
 	case x.Unmet != "":
 		fmt.Fprintf(b, "  Nothing comes and what runs is kept as it is%s: %s; %s.\n", e.ago(x.WaitsSince), x.Unmet, who)
 	case x.NoFit:
-		fmt.Fprintf(b, "  No cluster fits the placement%s; what runs is kept; %s.\n", e.ago(x.WaitsSince), who)
-	}
-	if x.Group != "" {
-		b.WriteString("  " + x.group() + "\n")
+		fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.ago(x.WaitsSince), x.besides(), who)
 	}
 	for _, s := range x.Short {
-		fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s: every cluster that fits is at its bounds; to act: the policy's owner.\n", s.Unplaced, s.Replicas, s.Item, e.ago(x.WaitsSince))
+		at, who := "its bounds", x.owner()
+		if slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return len(c.Capacity) > 0 }) {
+			at, who = "its bounds or its capacity", who+", or who states the capacity of clusters"
+		}
+		fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s: every cluster that fits is at %s; to act: %s.\n", s.Unplaced, s.Replicas, s.Item, e.ago(x.WaitsSince), at, who)
 	}
 	if x.WaitsFor != "" && !x.NoFit && len(x.Short) == 0 && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil && c.Row.WaitsFor != "" }) {
 		fmt.Fprintf(b, "  Waits%s for %s.\n", e.ago(x.WaitsSince), x.WaitsFor)
 	}
 }
 
-// group that is in use, in a sentence.
-func (x BundleExplanation) group() string {
-	s := fmt.Sprintf("Group %s of its clusterAffinities is in use", x.Group)
-	switch {
-	case x.BetterAt != nil:
-		s += fmt.Sprintf("; %s, which comes before, is used again from %s on if it stays well", x.Better, x.BetterAt.UTC().Format(time.RFC3339))
-	case x.FailsBack:
-		s += "; one that comes before is used again once a cluster of it fits and has been in touch for the hold time"
+// owner of the placement, who may edit it.
+func (x BundleExplanation) owner() string {
+	switch x.Source.Kind {
+	case v1alpha1.SourceAnnotation, v1alpha1.SourceNamespaceAnnotation:
+		return "who wrote the annotation"
 	}
-	return s + "."
+	return "the policy's owner"
+}
+
+// besides that no cluster fits.
+func (x BundleExplanation) besides() string {
+	switch {
+	case len(x.Clusters) == 0:
+		return "; there is no cluster that you may know of"
+	case slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil }):
+		return "; what runs is kept"
+	}
+	return ""
 }
 
 // affinities lists the groups of clusterAffinities; there are 16 at most.
@@ -70,12 +80,9 @@ func affinities(b *strings.Builder, groups []schedule.AffinityGroup) {
 			s += "; it could be since " + g.Since.UTC().Format(time.RFC3339)
 		}
 		if g.Again != nil {
-			s += ", and is again from " + g.Again.UTC().Format(time.RFC3339) + " on"
+			s += ", and is used again from " + g.Again.UTC().Format(time.RFC3339) + " on if that lasts"
 		}
-		s += fmt.Sprintf("; %s that fit", clusters(g.Fit))
-		if away := g.Fit - g.Healthy; away > 0 {
-			s += fmt.Sprintf(", %d of them not in touch", away)
-		}
+		s += fits(g)
 		if g.Needs > 0 && g.InUse {
 			s += fmt.Sprintf(", known room for %d of %d replicas", g.Room, g.Needs)
 		}
@@ -84,6 +91,23 @@ func affinities(b *strings.Builder, groups []schedule.AffinityGroup) {
 		}
 		fmt.Fprintf(b, "    %s: %s\n", g.Name, s)
 	}
+}
+
+// fits counts the clusters of a group that fit, and those of them that are away; of none
+// nothing is said, since why the group is not in use says that.
+func fits(g schedule.AffinityGroup) string {
+	away := g.Fit - g.Healthy
+	switch {
+	case g.Fit == 0:
+		return ""
+	case g.Fit == 1 && away == 1:
+		return "; 1 cluster fits, and is not in touch"
+	case g.Fit == 1:
+		return "; 1 cluster fits"
+	case away > 0:
+		return fmt.Sprintf("; %d clusters fit, %d of them not in touch", g.Fit, away)
+	}
+	return fmt.Sprintf("; %d clusters fit", g.Fit)
 }
 
 // spread lists the groups of each constraint, those in which clusters were chosen first.
@@ -113,7 +137,11 @@ func (x BundleExplanation) spread(b *strings.Builder, folded int) {
 			fmt.Fprintf(b, "    %s: %d chosen of %d that fit\n", g.Name, g.Chosen, g.Fit)
 		}
 		for _, g := range out[:min(len(out), folded)] {
-			fmt.Fprintf(b, "    %s: none chosen of %d that fit: %s\n", g.Name, g.Fit, g.Why)
+			if x.Unmet != "" && g.Why == x.Unmet { // which is told above
+				fmt.Fprintf(b, "    %s: %d fit\n", g.Name, g.Fit)
+			} else {
+				fmt.Fprintf(b, "    %s: none chosen of %d that fit: %s\n", g.Name, g.Fit, g.Why)
+			}
 		}
 		if more := max(len(in)-folded, 0); more > 0 {
 			fmt.Fprintf(b, "    and %s more with chosen clusters; %s\n", count(more, "group"), showAll)
@@ -157,7 +185,12 @@ func (x BundleExplanation) scores(b *strings.Builder, folded int) {
 	fmt.Fprintln(w, "\tCHOSEN")
 	for _, c := range slices.Concat(in[:min(len(in), folded)], out[:min(len(out), folded)]) {
 		chosen := "yes"
-		if c.Verdict != schedule.Placed && c.Verdict != schedule.Kept {
+		switch {
+		case c.Verdict == schedule.Kept:
+			chosen = "kept"
+		case c.Verdict != schedule.Placed && x.Unmet != "" && c.Reason == x.Unmet:
+			chosen = "no"
+		case c.Verdict != schedule.Placed:
 			chosen = "no: " + c.Reason
 		}
 		fmt.Fprintf(w, "    %s\t%s\t%s\n", c.Cluster, strings.Join(c.Score.cells(), "\t"), chosen)
@@ -171,9 +204,10 @@ func (x BundleExplanation) scores(b *strings.Builder, folded int) {
 	}
 }
 
-// String such as "Chosen: 2 of the 5 clusters that fit, at most 2, by Balance (weight 1), of 1000:".
+// String such as "Chosen: 2 of 5 candidates, at most 2; the lowest score among them is 775
+// (b1). Scores are of 1000, their mean by weight:".
 func (c *Choice) String() string {
-	s := fmt.Sprintf("Chosen: %d of %s that could be", c.Chosen, clusters(c.Fit))
+	s := fmt.Sprintf("Chosen: %d of %s", c.Chosen, count(c.Fit, "candidate"))
 	if c.Most > 0 {
 		s += fmt.Sprintf(", at most %d", c.Most)
 	}

@@ -398,8 +398,9 @@ func (in Input) holders(b Bundle) (out []string) {
 }
 
 const (
-	plainItem  = "an item" // of which there is nothing to say
-	dependency = "a dependency of other items"
+	plainItem   = "an item" // of which there is nothing to say
+	dividedItem = "an item whose replicas are divided"
+	dependency  = "a dependency of other items"
 )
 
 // item says what the object is to the Bundle.
@@ -421,7 +422,7 @@ func (in Input) item(b Bundle) string {
 		case i.Dependency:
 			return dependency
 		case i.Divided:
-			return "an item whose replicas are divided"
+			return dividedItem
 		}
 		return plainItem
 	}

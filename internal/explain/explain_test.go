@@ -143,6 +143,45 @@ func TestDeployment(t *testing.T) {
 	golden(t, "deployment", Explain(ask(web, shop())).Text(false))
 }
 
+// What is well at an older revision, since the cluster is full, is not done, and nothing
+// else of its Bundle is to blame.
+func TestWhatIsHeldByCapacityIsNotDone(t *testing.T) {
+	b := shop()
+	row := b.Rows["quito"]
+	row.Spec.Reason = atoll.RowReason{Word: atoll.RowNoCapacity, Text: "capacity.replicas is 18"}.String()
+	b.Rows["quito"] = row
+	b.Output.Waits = append(b.Output.Waits, rollout.Wait{Cluster: "quito", For: "capacity of the cluster: capacity.replicas is 18", Who: rollout.WhoHub, Since: now})
+	if got := Explain(ask(web, b)).Verdict; !strings.Contains(got, "and ready in 1; not done in oslo, quito; other items of its Bundle are not done in tokyo;") {
+		t.Error(got)
+	}
+}
+
+// Where all that fit are to have it, those that are full are named.
+func TestWhatIsFullIsInTheVerdict(t *testing.T) {
+	b := shop()
+	for i := range b.Decision.Verdicts {
+		if v := &b.Decision.Verdicts[i]; v.Cluster == "dev-0" {
+			v.Filter, v.Reason = schedule.FilterCapacity, "capacity.replicas is 18, of which 18 are used"
+		}
+	}
+	if got := Explain(ask(web, b)).Verdict; !strings.Contains(got, "; not in dev-0 for want of capacity;") {
+		t.Error(got)
+	}
+}
+
+// An object that another policy has taken up says why it is in two Bundles.
+func TestWhatMovesToAnotherBundle(t *testing.T) {
+	const says = "\n  It is to go to the Bundle of its own annotation, and stays in this one until it is healthy there.\n"
+	in := ask(web, shop())
+	if text := Explain(in).Text(false); strings.Contains(text, "is to go") {
+		t.Errorf("it moves in place:\n%s", text)
+	}
+	in.Claim.Winner = &Candidate{Kind: v1alpha1.SourceAnnotation, Name: "web"}
+	if text := Explain(in).Text(false); !strings.Contains(text, says) {
+		t.Errorf("lacks %q:\n%s", says, text)
+	}
+}
+
 func TestWholeBundle(t *testing.T) {
 	in := ask(atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}, shop())
 	in.Claim = nil
@@ -354,7 +393,7 @@ func TestShortageIsTold(t *testing.T) {
 		return Explain(Input{Object: key, Exists: true, Bundles: []Bundle{b}, Now: now}).Text(true)
 	}
 	const short = "3 of 10 replicas of Deployment/web have no place: every cluster that fits is at its bounds; to act: the policy's owner."
-	if text := ask(web); !strings.Contains(text, short) || !strings.Contains(text, "fits, weight 2, at least 1, at most 4") {
+	if text := ask(web); !strings.Contains(text, short) || !strings.Contains(text, "; not done in oslo; 3 replicas without a place;") || !strings.Contains(text, "fits, weight 2, at least 1, at most 4") {
 		t.Error(text)
 	}
 	if text := ask(secret); strings.Contains(text, short) {
@@ -387,23 +426,34 @@ func TestRoomIsTold(t *testing.T) {
 	}
 }
 
-// Which group of clusterAffinities is in use, and when an earlier one is again.
+// Which group of clusterAffinities is in use, and when an earlier one is again, is told
+// once; of a group in which nothing fits only that.
 func TestGroupInUse(t *testing.T) {
 	at := now.Add(5 * time.Minute)
+	groups := func(first schedule.AffinityGroup) []schedule.AffinityGroup {
+		first.Name = "own"
+		return []schedule.AffinityGroup{first, {Name: "cloud", InUse: true, Fit: 3, Healthy: 2}}
+	}
 	for _, tc := range []struct {
 		decision schedule.Decision
 		want     string
 	}{
 		{schedule.Decision{}, ""},
-		{schedule.Decision{Group: "own"}, "Group own of its clusterAffinities is in use.\n"},
-		{schedule.Decision{Group: "cloud", FailsBack: true}, "Group cloud of its clusterAffinities is in use; one that comes before is used again once a cluster of it fits and has been in touch for the hold time.\n"},
-		{schedule.Decision{Group: "cloud", FailsBack: true, Better: schedule.Better{Group: "own", Since: now}, BetterAt: at}, "is in use; own, which comes before, is used again from " + at.UTC().Format(time.RFC3339) + " on if it stays well.\n"},
+		{schedule.Decision{Group: "cloud", Groups: groups(schedule.AffinityGroup{Why: "no cluster fits in it"})}, "    own: not in use: no cluster fits in it\n    cloud: in use; 3 clusters fit, 1 of them not in touch\n"},
+		{schedule.Decision{Group: "cloud", Groups: groups(schedule.AffinityGroup{Why: "none of its clusters that fit is in touch", Fit: 1})}, "    own: not in use: none of its clusters that fit is in touch; 1 cluster fits, and is not in touch\n"},
+		{schedule.Decision{Group: "cloud", FailsBack: true, Better: schedule.Better{Group: "own", Since: now}, BetterAt: at, Groups: groups(schedule.AffinityGroup{
+			Why: "it is used again once it could be for 5m without a break", Fit: 1, Healthy: 1, Since: &now, Again: &at,
+		})}, "    own: not in use: it is used again once it could be for 5m without a break; it could be since " + now.UTC().Format(time.RFC3339) + ", and is used again from " + at.UTC().Format(time.RFC3339) + " on if that lasts; 1 cluster fits\n"},
 	} {
 		x := Input{}.bundle(Bundle{Ref: enginev1.BundleRef{Namespace: "shop", Name: "web"}, Decision: tc.decision})
 		var b strings.Builder
 		Explanation{Bundles: []BundleExplanation{x}}.bundle(&b, x, false)
-		if got := b.String(); !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clusterAffinities") {
+		got := b.String()
+		if !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clusterAffinities") {
 			t.Errorf("says %q, want %q", got, tc.want)
+		}
+		if strings.Count(got, "in use") > 2 {
+			t.Errorf("it says twice which is in use: %q", got)
 		}
 	}
 }

@@ -143,6 +143,9 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 		fmt.Fprintf(b, "; this is %s", x.Item)
 	}
 	b.WriteString(".\n")
+	if to := e.moves(x); to != "" {
+		fmt.Fprintf(b, "  It is to go to the Bundle of %s, and stays in this one until it is healthy there.\n", to)
+	}
 	e.waits(b, x)
 	e.rebalance(b, x.Rebalance)
 	if x.Plan != nil {
@@ -158,6 +161,17 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	x.scores(b, folded)
 	notIn(b, x, folded)
 	overrides(b, x.Clusters, folded)
+}
+
+// moves tells which policy or annotation takes the object over from the Bundle; empty: none.
+func (e Explanation) moves(x BundleExplanation) string {
+	if e.Claim == nil || e.Claim.Winner == nil || x.Item != plainItem && x.Item != dividedItem {
+		return ""
+	}
+	if w := e.Claim.Winner; w.Kind != x.Source.Kind || w.Name != x.Source.Name {
+		return w.short()
+	}
+	return ""
 }
 
 // done tells rows of which there is nothing to say.

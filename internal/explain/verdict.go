@@ -31,10 +31,15 @@ type tally struct {
 	away            []string
 	held            int
 	fit             int
+	unplaced        int64    // replicas of divided workloads
+	full            []string // that fit, and have no place by the capacity that they state
 }
 
 func (e Explanation) tally() (t tally) {
 	for _, b := range e.Bundles {
+		for _, short := range b.Short {
+			t.unplaced += short.Unplaced
+		}
 		for _, c := range b.Clusters {
 			if c.Row != nil && !c.Row.Online && c.Row.Phase != atoll.RowRemoving {
 				t.away = append(t.away, c.Cluster)
@@ -42,6 +47,8 @@ func (e Explanation) tally() (t tally) {
 			switch {
 			case c.Verdict == schedule.Placed && c.Row == nil:
 				t.fit++
+			case c.Row == nil && c.Filter == schedule.FilterCapacity && b.Choice == nil && len(b.Affinities) == 0:
+				t.full = append(t.full, c.Cluster)
 			case c.Row == nil:
 			case c.Row.Phase == atoll.RowRemoving || c.Row.Phase == atoll.RowLeaving:
 				t.leaves = append(t.leaves, c.Cluster)
@@ -49,7 +56,8 @@ func (e Explanation) tally() (t tally) {
 				t.in++
 				t.held++
 			default:
-				well := c.Row.Health == atoll.Healthy && c.Row.Problem == "" && c.Row.Reported == c.Row.Generation
+				well := c.Row.Health == atoll.Healthy && c.Row.Problem == "" && c.Row.Reported == c.Row.Generation &&
+					atoll.ParseRowReason(c.Row.Reason).Word != atoll.RowNoCapacity
 				if t.in++; c.Row.WaitsFor == "" || well && c.Row.Online {
 					t.done++
 				} else {
@@ -150,6 +158,12 @@ func (e Explanation) whereabouts() string {
 	}
 	if len(t.waiting) > 0 {
 		s += fmt.Sprintf("; not done in %s", some(t.waiting, 3))
+	}
+	if len(t.full) > 0 {
+		s += fmt.Sprintf("; not in %s for want of capacity", some(t.full, 3))
+	}
+	if t.unplaced > 0 {
+		s += fmt.Sprintf("; %s without a place", count(int(t.unplaced), "replica"))
 	}
 	if len(t.others) > 0 {
 		s += fmt.Sprintf("; other items of its Bundle are not done in %s", some(t.others, 3))

@@ -257,7 +257,9 @@ func (c *comparing) bundle() Bundle {
 	c.lacking(&b)
 	waits := map[string]string{}
 	for _, w := range c.Waiting {
-		waits[w.Cluster] = w.For
+		if waits[w.Cluster] = w.For; w.Who == rollout.WhoConfirm && c.Held != nil {
+			waits[w.Cluster] = "a confirmation" // of a plan that is none yet: Held says of what
+		}
 	}
 	clusters := maps.Clone(c.Before)
 	if clusters == nil {
@@ -331,12 +333,22 @@ func going(row atoll.RowSpec, has bool) bool {
 	return !has || row.Phase == atoll.RowRemoving || row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld
 }
 
+// gone tells whether the Cluster is there and would not be.
+func (c *comparing) gone(cluster string) bool {
+	_, was := c.in.ViewsBefore[cluster]
+	_, is := c.in.ViewsAfter[cluster]
+	return was && !is
+}
+
 // row of a cluster, without its name; items tells equal Items from others.
 func (c *comparing) row(cluster string) (out Row, items string, changes bool) {
 	was, had := c.Before[cluster]
 	is, has := c.After[cluster]
 	if v, ok := c.Decision.Verdict(cluster); ok {
 		out.Why = v.Reason
+	}
+	if c.gone(cluster) {
+		out.Why = "its Cluster would be gone; what runs there is given up"
 	}
 	switch gone, goes := going(was, had), going(is, has); {
 	case gone && goes:

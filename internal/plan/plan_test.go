@@ -112,12 +112,21 @@ func TestText(t *testing.T) {
   - tokyo: what runs there is left running; waits for lima to become ready
 1 Bundle: 0 added, 1 removed, 0 changed.
 `},
+		"a Cluster that would be gone": {func(c *Change, in *Input) {
+			c.After = map[string]atoll.RowSpec{"oslo": c.Before["oslo"]}
+			in.ViewsBefore = map[string]atoll.ClusterView{"oslo": {Name: "oslo"}, "tokyo": {Name: "tokyo"}}
+			in.ViewsAfter = map[string]atoll.ClusterView{"oslo": {Name: "oslo"}}
+		}, `Bundle shop/web (PropagationPolicy web)
+  - tokyo: its Cluster would be gone; what runs there is given up
+1 Bundle: 0 added, 1 removed, 0 changed.
+`},
 		"held": {func(c *Change, _ *Input) {
 			held := c.Before["tokyo"]
 			held.Phase = atoll.RowHeld
 			c.After = map[string]atoll.RowSpec{"oslo": c.Before["oslo"], "tokyo": held}
 			c.Held = &rollout.Plan{Hash: "h", Lines: []string{"remove from tokyo (PlacementEdited)"}}
-		}, "Bundle shop/web (PropagationPolicy web)\n  - tokyo\n  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n    remove from tokyo (PlacementEdited)\n" +
+			c.Waiting = []rollout.Wait{{Cluster: "tokyo", For: "a confirmation of plan h: PlacementEdited", Who: rollout.WhoConfirm}}
+		}, "Bundle shop/web (PropagationPolicy web)\n  - tokyo: waits for a confirmation\n  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n    remove from tokyo (PlacementEdited)\n" +
 			"1 Bundle: 0 added, 1 removed, 0 changed. 1 removal would wait for a confirmation.\n"},
 		"held, of items that the asker may not all read": {func(c *Change, in *Input) {
 			c.Held = &rollout.Plan{Hash: "h", Lines: []string{"remove from tokyo: /Secret/shop/key u"}}
@@ -202,6 +211,19 @@ func TestWhatWaitsIsThere(t *testing.T) {
 	c.Before = map[string]atoll.RowSpec{"oslo": waits, "tokyo": waits}
 	c.After = map[string]atoll.RowSpec{"oslo": confirmed, "tokyo": waits}
 	if got := text(Input{Bundles: []Change{c}}); !strings.Contains(got, "~ oslo\n      - Deployment/web\n") || strings.Contains(got, "tokyo") {
+		t.Error(got)
+	}
+}
+
+// The same where nothing is there yet: nothing stays.
+func TestARuleThatNeverApplied(t *testing.T) {
+	c := shop()
+	c.Content.Rules = []atoll.Rule{{Policy: "OverridePolicy/shop/o", Items: []atoll.ItemKey{web}, Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"oslo"}}},
+		Overriders: v1alpha1.Overriders{Plaintext: []v1alpha1.PlaintextOverrider{{Path: "/spec/none/such", Operator: "replace"}}}}}
+	c.Before = nil
+	views := map[string]atoll.ClusterView{"oslo": {Name: "oslo"}, "tokyo": {Name: "tokyo"}}
+	got := text(Input{Bundles: []Change{c}, ViewsBefore: views, ViewsAfter: views})
+	if !strings.Contains(got, "+ Deployment/web could not be rendered, and would not be sent: OverridePolicy/shop/o rule 0") {
 		t.Error(got)
 	}
 }

@@ -222,7 +222,10 @@ func (r Row) text(b *strings.Builder, all bool) {
 
 func (i Item) text(b *strings.Builder, all bool) {
 	fmt.Fprintf(b, "      %s %s/%s", signs[i.Change], i.Key.Kind, i.Key.Name)
-	if i.Error != "" {
+	switch {
+	case i.Error != "" && i.Change == Added:
+		fmt.Fprintf(b, " could not be rendered, and would not be sent: %s", i.Error)
+	case i.Error != "":
 		fmt.Fprintf(b, " could not be rendered, and stays as it is there: %s", i.Error)
 	}
 	b.WriteString("\n")

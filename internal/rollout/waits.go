@@ -121,6 +121,8 @@ func WaitOf(row Row) Wait {
 		since = time.Unix(st.Since, 0)
 	}
 	switch {
+	case !row.Online && st == nil:
+		return Wait{For: "the cluster to connect", Who: WhoMember, Since: since} // it may never have
 	case !row.Online && (behind || st.State != atoll.RowReady):
 		return Wait{For: "the cluster to come back", Who: WhoMember, Since: since}
 	case behind:

@@ -334,7 +334,7 @@ func TestWaitTexts(t *testing.T) {
 		{Row{Spec: spec, Online: true, Status: status(atoll.RowReady)}, ""},
 		{Row{Spec: spec, Online: false, Status: status(atoll.RowReady)}, ""},
 		{Row{Spec: spec, Online: true}, "the latest change to be applied"},
-		{Row{Spec: spec}, "the cluster to come back"},
+		{Row{Spec: spec}, "the cluster to connect"},
 		{Row{Spec: spec, Online: true, Status: status(atoll.RowDegraded, bad)}, "Deployment/web ImagePullBackOff: no such image"},
 		{Row{Spec: spec, Online: true, Status: status(atoll.RowFailed)}, "items that could not be applied"},
 		{Row{Spec: spec, Online: true, Status: status(atoll.RowProgressing)}, "items to become healthy"},

@@ -114,7 +114,7 @@ func TestGroupsSayWhy(t *testing.T) {
 		{"nobody fits in the first", ladder(nil), func(in *Input) { in.Clusters = []Cluster{b, c} },
 			[]string{"own: no cluster fits in it: fit 0, healthy 0, labelSelector 1, taints 1", "cloud in use: fit 1, healthy 1, labelSelector 1"}},
 		{"never back", ladder(nil), func(in *Input) { in.Rows = map[string]atoll.RowSpec{"c": inGroup(in.Placement, "cloud", c)} },
-			[]string{"own: it could be used, and what runs stays in cloud: failback is Never: fit 1,", "cloud in use:"}},
+			[]string{"own: it could be used, and what runs stays in cloud: failback.policy is Never: fit 1,", "cloud in use:"}},
 		{"out of touch", ladder(back(time.Minute)), func(in *Input) {
 			in.Rows, in.Healthy = map[string]atoll.RowSpec{"c": inGroup(in.Placement, "cloud", c)}, healthyBut("a")
 		}, []string{"own: none of its clusters that fit is in touch: fit 1, healthy 0,", "cloud in use:"}},

@@ -69,6 +69,8 @@ func (g *AffinityGroup) count(f *Filter, in *Input) {
 		c := &in.Clusters[i]
 		if r, refused := f.first(c, false); refused {
 			by[r.filter]++
+		} else if _, full := in.full(c); full && in.row(c) == nil {
+			by[FilterCapacity]++
 		} else if g.Fit++; in.Healthy == nil || in.Healthy(c) {
 			g.Healthy++
 		}
@@ -104,7 +106,7 @@ func (t *trials) notUsed(g, used int, is *AffinityGroup) string {
 	}
 	switch hold, back := t.in.Placement.Failback.Hold(); {
 	case !back:
-		return fmt.Sprintf("it could be used, and what runs stays in %s: failback is %s", name, v1alpha1.FailbackNever)
+		return fmt.Sprintf("it could be used, and what runs stays in %s: failback.policy is %s", name, v1alpha1.FailbackNever)
 	case is.Healthy == 0:
 		return "none of its clusters that fit is in touch"
 	default:

@@ -37,6 +37,31 @@ func (w *world) rebalance(p v1alpha1.PlacementSpec, at time.Time, away ...string
 // free sets what a cluster has left of 100 CPUs.
 func (w *world) free(name string, n int64) { w.clusters[name] = cluster(name, cpus(100, n)) }
 
+// What a cluster runs of the Bundle itself does not count against it, nor for it: a row's
+// pods, or 1 where it states none.
+func TestARebalanceDoesNotCountItsOwnPods(t *testing.T) {
+	p := placement(t, "{maxClusters: 1}") // by Balance
+	for name, tc := range map[string]struct {
+		pods, a, b int64
+		want       string
+	}{
+		"without its own there are fewer": {20, 25, 10, "a"},
+		"without its own there are more":  {20, 31, 10, "b"},
+		"it states none":                  {0, 11, 11, "a"},
+	} {
+		w := newWorld(cluster("a"))
+		w.decide(p)
+		row := w.rows["a"]
+		row.Pods = tc.pods
+		w.rows["a"] = row
+		w.clusters["b"] = cluster("b")
+		w.load["a"], w.load["b"] = tc.a, tc.b
+		if d := w.rebalance(p, now); outcomes(d, Placed) != tc.want {
+			t.Errorf("%s: %s", name, told(d))
+		}
+	}
+}
+
 // A rebalance chooses by scores alone, once: afterwards what was chosen stays, whatever
 // scores come to and however often the same is asked for.
 func TestARebalanceChoosesFromScratchOnce(t *testing.T) {

@@ -187,7 +187,8 @@ type comparison struct {
 }
 
 // classLeft is why options that are in the same groups were left out: by a rule of the
-// spread, or since the rival, in whose place they could be, was better; noClass: none.
+// spread, or since the rival, in whose place they could be, was better; noClass: none. Of
+// maxGroups both is said: that no more groups may be, and why it is these.
 type classLeft struct {
 	rule  string
 	rival int32
@@ -283,10 +284,12 @@ func (w *comparison) why(i int32) *classLeft {
 	l := w.left[w.class(i)]
 	if l == nil {
 		l = &classLeft{rival: noClass}
-		if l.rule = w.refused(i); w.got.full {
-			if l.rival = w.rival(i); l.rival != noClass {
-				l.rule = ""
-			}
+		rule, closed := w.refused(i)
+		if l.rule = rule; w.got.full || closed {
+			l.rival = w.rival(i)
+		}
+		if l.rival != noClass && w.got.full {
+			l.rule = ""
 		}
 		w.left[w.class(i)] = l
 	}
@@ -308,7 +311,8 @@ func (w *comparison) rival(i int32) int32 {
 }
 
 // refused says which rule keeps one more cluster of the option's groups out; empty: none.
-func (w *comparison) refused(i int32) string {
+// closed: it is maxGroups.
+func (w *comparison) refused(i int32) (rule string, closed bool) {
 	for n := range w.prob.rules {
 		r, s := &w.prob.rules[n], &w.spread[w.rules[n]]
 		g := r.of[i]
@@ -317,14 +321,14 @@ func (w *comparison) refused(i int32) string {
 		}
 		if w.closed[n] && w.counts[n][g] == 0 {
 			return fmt.Sprintf("maxGroups of spreadConstraints[%d] is %d, and %s has none of those that were chosen (%s)",
-				w.rules[n], r.max, w.groupName(n, g), w.groupsUsed(n))
+				w.rules[n], r.max, w.groupName(n, g), w.groupsUsed(n)), true
 		}
 		if floor := w.solver.floor(n, w.counts); r.skew > 0 && !r.soft && int64(w.counts[n][g]) >= floor+int64(r.skew) {
 			return fmt.Sprintf("maxSkew of spreadConstraints[%d] is %d: %s has %d, and another %s that counts has %d",
-				w.rules[n], r.skew, w.groupName(n, g), w.counts[n][g], what(s), floor)
+				w.rules[n], r.skew, w.groupName(n, g), w.counts[n][g], what(s), floor), false
 		}
 	}
-	return ""
+	return "", false
 }
 
 // groupName such as "zone eu-a".
@@ -353,6 +357,8 @@ func (w *comparison) groupsUsed(rule int) string {
 func (w *comparison) notChosen(i int32) (filter, reason string) {
 	l, score := w.why(i), w.options[i].score
 	switch {
+	case l.rule != "" && l.rival != noClass:
+		return FilterSpread, l.rule + ": " + w.against(i, l.rival)
 	case l.rule != "":
 		return FilterSpread, fmt.Sprintf("it fits and scores %s of 1000; %s", Points(score), l.rule)
 	case l.rival == noClass && w.got.full:
@@ -398,7 +404,7 @@ func (w *comparison) against(i, rival int32) string {
 // much.
 func (w *comparison) stays(gain int64, rival int32) string {
 	if w.moving == nil {
-		return "what runs moves only when the placement is edited, unless rescheduling is WhenBetter"
+		return "what runs moves only when the placement is edited, unless rescheduling.when is WhenBetter"
 	}
 	if gain <= w.moving.cost {
 		return fmt.Sprintf("it would have to be better by more than the moveCost of %s", Points(w.moving.cost))

@@ -82,13 +82,17 @@ func TestWhyNot(t *testing.T) {
 		},
 			"", "a", FilterMost, "its score 500.015 of 1000 is below the lowest that was chosen, 500.030 (b)"},
 		{"what runs stays", "{maxClusters: 1" + byCPU + "}", sixZones, "us-c1", "eu-a1", FilterMost,
-			"scores 1000 of 1000, more than us-c1 with 450, which stays: what runs moves only when the placement is edited"},
+			"scores 1000 of 1000, more than us-c1 with 450, which stays: what runs moves only when the placement is edited, unless rescheduling.when is WhenBetter"},
 		{"what runs is worth its moveCost", "{maxClusters: 1, rescheduling: {when: WhenBetter, moveCost: 600}" + byCPU + "}", sixZones, "us-c1", "eu-a1", FilterMost,
 			"which stays: it would have to be better by more than the moveCost of 600"},
 		{"what runs dwells", "{maxClusters: 1, rescheduling: {when: WhenBetter, minDwell: 1h}" + byCPU + "}", sixZones, "us-c1", "eu-a1", FilterMost,
 			"which stays: it moves on from " + now.Add(30*time.Minute).UTC().Format(time.RFC3339) + " at the earliest, by minDwell"},
 		{"maxGroups", "{spreadConstraints: [{spreadByField: region, maxGroups: 1}]" + byCPU + "}", sixZones, "", "us-a1", FilterSpread,
 			"it fits and scores 650 of 1000; maxGroups of spreadConstraints[0] is 1, and region us has none of those that were chosen (eu)"},
+		{"maxGroups, and what runs stays", "{spreadConstraints: [{spreadByField: zone, maxGroups: 1}]" + byCPU + "}", func() *world {
+			return newWorld(cluster("a", where("eu", "x", "p"), cpus(100, 90)), cluster("b", where("eu", "y", "p"), cpus(100, 10)))
+		}, "b", "a", FilterSpread,
+			"maxGroups of spreadConstraints[0] is 1, and zone x has none of those that were chosen (y): it fits and scores 900 of 1000, more than b with 100, which stays: what runs moves only when the placement is edited, unless rescheduling.when is WhenBetter"},
 		{"maxSkew", "{spreadConstraints: [{spreadByField: zone, maxSkew: 1}]" + byCPU + "}", sixZones, "", "eu-a3", FilterSpread,
 			"maxSkew of spreadConstraints[0] is 1: zone eu-a has 2, and another zone that counts has 1"},
 		{"minGroups needs all", "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]" + byCPU + "}", sixZones, "", "us-c1", FilterMost,

@@ -94,6 +94,9 @@ func refusals(rows []Row) map[refusal]refusers {
 		found[key] = f
 	}
 	for _, row := range rows {
+		if r := atoll.ParseRowReason(row.Spec.Reason); r.Word == atoll.RowNoCapacity && row.Spec.Phase == atoll.RowActive {
+			add(refusal{reason: r.Word}, row, r.Text)
+		}
 		if row.Status == nil || row.Status.Generation < row.Spec.Generation {
 			continue
 		}

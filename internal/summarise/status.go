@@ -179,7 +179,7 @@ func (t *tally) scheduled(in Input) metav1.Condition {
 	case t.unfit:
 		c.Reason, c.Message = ReasonNoClusterFits, "no cluster fits the placement; what runs is kept where it is"
 	case t.unmet != "":
-		c.Reason, c.Message = ReasonSpreadUnmet, t.unmet+"; what runs is kept as it is, and nothing new comes"
+		c.Reason, c.Message = ReasonSpreadUnmet, t.unmet+"; what runs is kept as it is, and nothing new comes; the policy's owner must act"
 	case t.desired > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonPlaced, fmt.Sprintf("placed on %s", clusters(int(t.desired)))
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):
@@ -322,7 +322,7 @@ func (t *tally) waitsFor(in Input) string {
 		case t.desired == 0 && in.Latest == nil:
 			return "its first revision; nobody has to act"
 		case t.desired == 0 || t.unfit:
-			return "a cluster that fits its placement; the policy's owner must act"
+			return "a cluster that fits its placement; " + owner(in.Bundle.Spec.Source) + " must act"
 		case t.reachable == 0:
 			return "a cluster to come back: all are away; the members' administrators must act"
 		case len(t.short.short) > 0:
@@ -338,6 +338,15 @@ func (t *tally) waitsFor(in Input) string {
 		more = fmt.Sprintf(" (and %s more)", clusters(n))
 	}
 	return fmt.Sprintf("%s: %s%s; %s", t.first.cluster, t.first.text, more, act(t.first.who))
+}
+
+// owner of what a Bundle comes from.
+func owner(s v1alpha1.BundleSource) string {
+	switch s.Kind {
+	case v1alpha1.SourceAnnotation, v1alpha1.SourceNamespaceAnnotation:
+		return "who wrote the annotation"
+	}
+	return "the policy's owner"
 }
 
 func act(who string) string {

@@ -83,6 +83,8 @@ func TestStatus(t *testing.T) {
 		conditions string
 	}{
 		{"nothing fits", nil, nil, v1alpha1.BundleClusters{Summary: "0/0"}, "a cluster that fits", "NoClusterFits NotScheduled NotScheduled"},
+		{"nothing fits an annotation", nil, func(b *state.Bundle) { b.Spec.Source.Kind = v1alpha1.SourceAnnotation }, v1alpha1.BundleClusters{Summary: "0/0"},
+			"a cluster that fits its placement; who wrote the annotation must act", "NoClusterFits NotScheduled NotScheduled"},
 		{"nowhere on purpose", nil, func(b *state.Bundle) { b.Spec.Placement = atoll.Nowhere() }, v1alpha1.BundleClusters{Summary: "0/0"}, "", "Nowhere NotScheduled NotScheduled"},
 		{"just placed", []Row{row("a", nil), row("b", nil)}, nil, v1alpha1.BundleClusters{Desired: 2, Summary: "0/2"},
 			"a: the latest change to be applied (and 1 cluster more); the agent acts", "+Placed Applying Progressing"},

@@ -363,3 +363,15 @@ func TestAHubThatStartsWritesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A cluster that keeps an older revision since it is full is told of, once for all.
+func TestNoCapacityIsAnEvent(t *testing.T) {
+	full := atoll.RowReason{Word: atoll.RowNoCapacity, Text: "capacity.replicas is 18"}.String()
+	found := refusals([]Row{row("a", ready(), phase(atoll.RowActive, full)), row("b", ready(), phase(atoll.RowActive, full)), row("c", ready(), phase(atoll.RowRemoving, full))})
+	if len(found) != 1 {
+		t.Fatalf("found %v", found)
+	}
+	if got, want := found[refusal{reason: atoll.RowNoCapacity}].note(), "cluster a: capacity.replicas is 18 (and 1 cluster more)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

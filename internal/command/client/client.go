@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -93,6 +94,7 @@ func (f *Flags) Connect() (*Cluster, error) {
 	config.Timeout = requestTimeout
 	config.QPS = -1 // the API server has its own idea of fairness
 	config.UserAgent = "atoll/" + atoll.Version
+	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	c := &Cluster{Config: config, Namespace: f.Namespace}
 	if c.Namespace == "" {
 		if c.Namespace, _, err = loader.Namespace(); err != nil {

@@ -180,7 +180,11 @@ func (o *options) live(ctx context.Context, out io.Writer, objects, deleted []*u
 	if err != nil {
 		return err
 	}
-	body, err := newTrial(c, objects).run(ctx, objects, deleted)
+	t, err := newTrial(c, objects)
+	if err != nil {
+		return err
+	}
+	body, err := t.run(ctx, objects, deleted)
 	if err != nil {
 		return err
 	}

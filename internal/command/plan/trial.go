@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -45,6 +46,7 @@ type request struct {
 // trial offers objects to the hub as dry runs. Make it with newTrial.
 type trial struct {
 	cluster *client.Cluster
+	offers  dynamic.Interface
 	mapper  meta.RESTMapper
 	// namespaces and kinds that come with the same files: what needs them cannot be offered
 	// yet. settings tells that something comes by which admission judges other objects.
@@ -61,9 +63,16 @@ type mapping struct {
 	err error
 }
 
-func newTrial(cluster *client.Cluster, objects []*unstructured.Unstructured) *trial {
+func newTrial(cluster *client.Cluster, objects []*unstructured.Unstructured) (*trial, error) {
+	// What the hub foretells of a deletion by itself is no part of the plan of all of them.
+	silent := rest.CopyConfig(cluster.Config)
+	silent.WarningHandler = rest.NoWarnings{}
+	offers, err := dynamic.NewForConfig(silent)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
 	t := &trial{
-		cluster: cluster, mapper: cluster.Mapper(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}, found: map[schema.GroupVersionKind]mapping{},
+		cluster: cluster, offers: offers, mapper: cluster.Mapper(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}, found: map[schema.GroupVersionKind]mapping{},
 	}
 	for _, u := range objects {
 		switch u.GetKind() {
@@ -77,7 +86,7 @@ func newTrial(cluster *client.Cluster, objects []*unstructured.Unstructured) *tr
 			t.settings = t.settings || u.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
 		}
 	}
-	return t
+	return t, nil
 }
 
 // outcome of a dry run: what would be stored, or one of the others.
@@ -166,12 +175,12 @@ func (t *trial) resource(u *unstructured.Unstructured) (dynamic.ResourceInterfac
 		return nil, m.err
 	}
 	if m.Scope.Name() != meta.RESTScopeNameNamespace {
-		return t.cluster.Dynamic.Resource(m.Resource), nil
+		return t.offers.Resource(m.Resource), nil
 	}
 	if u.GetNamespace() == "" {
 		u.SetNamespace(t.cluster.Namespace)
 	}
-	return t.cluster.Dynamic.Resource(m.Resource).Namespace(u.GetNamespace()), nil
+	return t.offers.Resource(m.Resource).Namespace(u.GetNamespace()), nil
 }
 
 func name(u *unstructured.Unstructured) string {
