@@ -99,7 +99,7 @@ func placing() []Case {
 				c := &in.Clusters[slices.IndexFunc(in.Clusters, func(c schedule.Cluster) bool { return c.Name == name })]
 				row := in.Rows[name]
 				return func() error {
-					if !in.Filter.Admits(c) || in.Filter.Judge(c, &row, v1alpha1.UnfitKeep, in.Now).Outcome != schedule.Placed || in.Filter.Moves(c, true, &in, d.Standing) {
+					if !in.Filter.Admits(c) || in.Filter.Judge(c, &row, v1alpha1.UnfitKeep, in.Now).Outcome != schedule.Placed || in.Filter.Moves(c, &row, &in, d.Standing) {
 						return fmt.Errorf("cluster %s is not as it was", name)
 					}
 					return nil
