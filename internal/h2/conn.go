@@ -224,6 +224,9 @@ func (c *conn) await(done func() bool) {
 		}
 		c.mu.Unlock()
 		err := c.readFrame()
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = c.server.ends.Wait(c.base) // which does not end: nobody is kept for longer than a turn takes
+		}
 		c.mu.Lock()
 		c.taken = false
 		if err != nil && (!c.poked || !errors.Is(err, os.ErrDeadlineExceeded)) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -56,13 +58,25 @@ type Server struct {
 	stopped bool
 	served  sync.WaitGroup // connections and handlers
 	wheel   wheel
+	// ends paces how connections are cleared away that their peers have left: where a
+	// link goes that many came by, all of them would run at once, and whatever else the
+	// process does would wait for its turn among them.
+	ends *rate.Limiter
 }
+
+// endsPerCore a second may be cleared away when many end at once, endsAtOnce of them
+// without waiting. One takes some hundred microseconds.
+const (
+	endsPerCore = 2000
+	endsAtOnce  = 100
+)
 
 var errStopped = errors.New("the server stops")
 
 // NewServer gives a server that is to be stopped. Of ctx calls see the values, not the end.
 func NewServer(ctx context.Context, o ServerOptions) *Server {
 	s := &Server{o: o, base: context.WithoutCancel(ctx), methods: map[string]*method{}, conns: map[*conn]struct{}{}}
+	s.ends = rate.NewLimiter(rate.Limit(endsPerCore*runtime.GOMAXPROCS(0)), endsAtOnce)
 	s.wheel.stop = make(chan struct{})
 	s.served.Go(s.turn)
 	return s
