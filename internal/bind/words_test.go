@@ -11,8 +11,6 @@ import (
 
 const ppKind = v1alpha1.SourcePropagationPolicy
 
-var web = atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
-
 // pp is a policy of namespace shop that places all Deployments there, or the one of
 // that name.
 func pp(name, deployment string) *v1alpha1.PropagationPolicy {

@@ -33,7 +33,7 @@ import (
 // IsAnswer tells whether the error is none, but an answer that has been printed and has
 // an exit code of its own, 2: something would change.
 func IsAnswer(err error) bool {
-	return errors.Is(err, plan.Changes) || errors.Is(err, rebalance.Changes)
+	return errors.Is(err, plan.ErrChanges) || errors.Is(err, rebalance.ErrChanges)
 }
 
 // New makes the command `atoll`.

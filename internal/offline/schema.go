@@ -74,10 +74,7 @@ func Typed[T any](s Schemas, u *unstructured.Unstructured) (*T, error) {
 	}
 	obj := runtime.DeepCopyJSON(u.Object)
 	fill(obj, &k.schema)
-	var errs []error
-	for _, err := range validate.NewSchemaValidator(&k.schema, nil, "", strfmt.Default).Validate(obj).Errors {
-		errs = append(errs, err)
-	}
+	errs := slices.Clone(validate.NewSchemaValidator(&k.schema, nil, "", strfmt.Default).Validate(obj).Errors)
 	var out T
 	if len(errs) == 0 {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj, &out, true); err != nil {

@@ -54,9 +54,8 @@ type entry struct {
 	// complete: every cluster that fits has a row, but for those touched since. Never
 	// where the placement chooses among them: then each step looks at all that fit, and
 	// hungry tells whether one more that comes to fit could be chosen.
-	complete          bool
-	hungry            bool
-	namespace, source string
+	complete bool
+	hungry   bool
 	// reserve of the last decision over all of the fleet, if it chose all it wanted.
 	reserve   []string
 	reserveAt time.Time

@@ -459,9 +459,6 @@ func rankingOf(seed string) ranking { return fnvBasis.write(seed).write("\x00") 
 
 func (r ranking) of(cluster string) uint64 { return mix(uint64(r.write(cluster))) }
 
-// rank of one cluster.
-func rank(seed, cluster string) uint64 { return rankingOf(seed).of(cluster) }
-
 // indexHeap is a heap of the numbers 0..n-1.
 type indexHeap struct {
 	items []int

@@ -30,9 +30,9 @@ import (
 // path under which the hub answers.
 const path = "/atoll/v1alpha1/plan"
 
-// Changes is the error of a plan that changes something, or of which something is
+// ErrChanges is the error of a plan that changes something, or of which something is
 // refused. It is no failure, and has its own exit code.
-var Changes = errors.New("something would change")
+var ErrChanges = errors.New("something would change")
 
 type options struct {
 	flags  *client.Flags
@@ -169,7 +169,7 @@ func (o *options) print(out io.Writer, p plan.Plan, text func() string) error {
 		_, err = io.WriteString(out, text())
 	}
 	if err == nil && (p.Changes || len(p.Refused) > 0) {
-		return Changes
+		return ErrChanges
 	}
 	return err
 }

@@ -31,9 +31,9 @@ import (
 // path under which the hub answers.
 const path = "/atoll/v1alpha1/rebalance"
 
-// Changes is the error of a preview in which something would change, or is refused. It is
+// ErrChanges is the error of a preview in which something would change, or is refused. It is
 // no failure, and has its own exit code.
-var Changes = errors.New("something would change")
+var ErrChanges = errors.New("something would change")
 
 // object that the hub is asked about.
 type object struct {
@@ -162,7 +162,7 @@ func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
 		}
 	}
 	if all.Changes || len(all.Refused) > 0 {
-		return Changes
+		return ErrChanges
 	}
 	return nil
 }
