@@ -168,7 +168,8 @@ func (s *Store) create(ctx context.Context, o Object, only ...clientv3.Cmp) (don
 
 // encoded object, as it is stored but for its encryption.
 func (s *Store) encoded(o *stored) ([]byte, error) {
-	o.ResourceVersion, o.SelfLink = "", ""
+	o.SetResourceVersion("")
+	o.SetSelfLink("")
 	var data bytes.Buffer
 	if err := (codec{}).Encode(o, &data); err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", s.resource, o.Name, err)

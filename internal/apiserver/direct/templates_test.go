@@ -53,7 +53,7 @@ func TestFinalizerOnEveryBuiltInKind(t *testing.T) {
 		obj.SetLabels(map[string]string{"a": "b"})
 		obj.SetFinalizers([]string{"first.example/one"})
 		obj.SetCreationTimestamp(metav1.NewTime(time.Unix(1000, 0)))
-		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{}}`)}}})
+		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`)}})
 		before := asStored(t, gvk, fresh)
 		after, done := withFinalizer(before, "u1", "atoll.dev/propagated")
 		if !done {
