@@ -103,6 +103,19 @@ func (r RowSpec) Share(item string) int64 {
 	return r.Assigned[item]
 }
 
+// Rendering names what the row is rendered from beside its cluster's values, which a
+// variant stands for: rows for which it is the same get the same.
+func (r RowSpec) Rendering(variant string) string {
+	name := r.Revision + "|" + variant + "|" + HashJSON(r.Assigned)
+	if len(r.Ordinals) > 0 {
+		name += "|" + HashJSON(r.Ordinals)
+	}
+	if len(r.NotYet) > 0 {
+		name += "|notYet " + HashJSON(slices.Sorted(maps.Keys(r.NotYet)))
+	}
+	return name
+}
+
 // Recall of a row's removal. It is never changed, only replaced.
 type Recall struct {
 	// At is when the member removed the row, in Unix seconds by its own clock.

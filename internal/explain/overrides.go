@@ -3,8 +3,6 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -44,7 +42,7 @@ func Provenance(rows map[string]rollout.Row, contents map[string]*atoll.Content,
 			renderers[row.Spec.Revision] = renderer
 		}
 		_, variant := renderer.Rules(&view)
-		key := atoll.HashJSON([]any{row.Spec.Revision, variant, row.Spec.Assigned, row.Spec.Ordinals, slices.Sorted(maps.Keys(row.Spec.NotYet))})
+		key := row.Spec.Rendering(variant)
 		p, ok := known[key]
 		if !ok {
 			_, p, _ = renderer.Row(row.Spec, view)

@@ -4,8 +4,6 @@ import (
 	"container/list"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -61,13 +59,7 @@ func newParcels(ctx context.Context, o Options, m *metrics) *parcels {
 
 func (p *parcels) keyOf(r state.Row) string {
 	removing := r.Spec.Phase == atoll.RowRemoving
-	key := fmt.Sprintf("%s|%s|%s|%s|%t|%t", r.Bundle.UID, r.Spec.Revision, r.Spec.Variant, atoll.HashJSON(r.Spec.Assigned), removing, r.Spec.Orphan)
-	if len(r.Spec.Ordinals) > 0 {
-		key += "|" + atoll.HashJSON(r.Spec.Ordinals)
-	}
-	if len(r.Spec.NotYet) > 0 {
-		key += "|notYet " + atoll.HashJSON(slices.Sorted(maps.Keys(r.Spec.NotYet)))
-	}
+	key := fmt.Sprintf("%s|%t|%t|%s", r.Bundle.UID, removing, r.Spec.Orphan, r.Spec.Rendering(r.Spec.Variant))
 	if p.salt != nil {
 		key += "|" + p.salt(r)
 	}

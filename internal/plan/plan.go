@@ -429,7 +429,7 @@ func (c *comparing) render(row *atoll.RowSpec, view atoll.ClusterView) side {
 		c.renderers[content] = renderer
 	}
 	rules, variant := renderer.Rules(&view)
-	key := atoll.HashJSON([]any{row.Revision, variant, rules, row.Assigned, row.Ordinals, slices.Sorted(maps.Keys(row.NotYet))})
+	key := row.Rendering(variant) + atoll.HashJSON(rules)
 	if known, ok := c.rendered[key]; ok {
 		return known
 	}
