@@ -51,8 +51,9 @@ func (t *Targets) Handed(c atoll.ClusterView) map[string]int64 {
 }
 
 // Handed gives, by item key, the replicas that the rules set of divided items whose
-// placement lets them: 0 where they keep it out of the cluster. Values are the cluster's; nil: there are none to take. An item to
-// which a rule does not apply is left out: rendering it says why.
+// placement lets them: 0 where they keep it out of the cluster. Values are the cluster's;
+// nil: there are none to take. An item to which a rule does not apply is left out:
+// rendering it says why.
 func Handed(content *atoll.Content, rules []int, c *atoll.ClusterView) map[string]int64 {
 	return Compile(content).handed(rules, c)
 }

@@ -85,6 +85,27 @@ func (s *step) overEdits() bool {
 	return overBudget(s.Budget, len(going), stays+len(going))
 }
 
+// affords tells whether the budget lets something be taken out of these clusters at once,
+// beside those that are going already; then they count among what is gone. sticky: some of
+// it waits for a confirmation, and all of it goes on waiting.
+func (s *step) affords(losing []string, going map[string]bool, sticky bool) bool {
+	total := len(going)
+	for c, row := range s.Rows {
+		if row.Spec.Phase == atoll.RowActive && !going[c] {
+			total++
+		}
+	}
+	for _, c := range losing {
+		going[c] = true
+	}
+	slices.Sort(losing)
+	if sticky || overBudget(s.Budget, len(going), total) {
+		return false
+	}
+	s.gone = append(slices.Clone(s.gone), losing...)
+	return true
+}
+
 func overBudget(budget *intstr.IntOrString, going, total int) bool {
 	b := DefaultBudget
 	if budget != nil {

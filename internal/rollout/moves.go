@@ -1,17 +1,13 @@
 package rollout
 
-import (
-	"slices"
-
-	"atoll.dev/atoll/internal/atoll"
-)
+import "atoll.dev/atoll/internal/atoll"
 
 // gateMoves keeps rows at their revision when the next one gives items away to Bundles
 // elsewhere in more clusters than an edit may take out: whether an edit shrinks a
 // placement or hands an object to a smaller one, members lose the same.
 func (s *step) gateMoves() {
 	var losing []string
-	sticky, total, going := false, 0, map[string]bool{}
+	sticky, going := false, map[string]bool{}
 	for c, spec := range s.next {
 		row, has := s.Rows[c]
 		if spec == nil || !has || row.Spec.UID != spec.UID || spec.Phase != atoll.RowActive || row.Spec.Phase != atoll.RowActive ||
@@ -27,18 +23,7 @@ func (s *step) gateMoves() {
 	for _, c := range s.RecentOuts {
 		going[c] = true
 	}
-	for c, row := range s.Rows {
-		if row.Spec.Phase == atoll.RowActive && !going[c] {
-			total++
-		}
-	}
-	total += len(going)
-	for _, c := range losing {
-		going[c] = true
-	}
-	slices.Sort(losing)
-	if !sticky && !overBudget(s.Budget, len(going), total) {
-		s.gone = append(slices.Clone(s.gone), losing...)
+	if s.affords(losing, going, sticky) {
 		return
 	}
 	for _, c := range losing {

@@ -37,18 +37,7 @@ func (s *step) keepBack(holds map[string]bool) {
 	for _, c := range slices.Concat(s.RecentOuts, s.gone) {
 		going[c] = true
 	}
-	total := len(going)
-	for c, row := range s.Rows {
-		if row.Spec.Phase == atoll.RowActive && !going[c] {
-			total++
-		}
-	}
-	for _, c := range losing {
-		going[c] = true
-	}
-	slices.Sort(losing)
-	if !sticky && !overBudget(s.Budget, len(going), total) {
-		s.gone = append(slices.Clone(s.gone), losing...)
+	if s.affords(losing, going, sticky) {
 		return
 	}
 	for _, c := range losing {
