@@ -407,6 +407,20 @@ func run(t *testing.T, m *memory, test func(t *testing.T, r *Reconciler)) {
 	runWith(t, m, func(*Config) {}, test)
 }
 
+// unworked gives a Reconciler whose queues take what comes and that nobody works on: the
+// test steps. shutDown ends the queues.
+func unworked(m *memory) (r *Reconciler, shutDown func()) {
+	r = New(m.config())
+	bundles, clusters, scores := r.open()
+	return r, func() {
+		scores.ShutDown()
+		clusters.ShutDown()
+		bundles.ShutDown()
+		// Queues end their goroutines a moment after they are shut down.
+		time.Sleep(time.Minute)
+	}
+}
+
 func runWith(t *testing.T, m *memory, change func(*Config), test func(t *testing.T, r *Reconciler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,6 @@ package place
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -50,12 +49,8 @@ func TestAChangeDuringAStepIsNotLost(t *testing.T) {
 				m := newMemory()
 				m.cluster("a", nil)
 				m.cluster("b", nil)
-				r := New(m.config())
-				bundles, clusters, scores := r.open()
-				defer time.Sleep(time.Minute) // queues end their goroutines a moment after they are shut down
-				defer bundles.ShutDown()
-				defer clusters.ShutDown()
-				defer scores.ShutDown()
+				r, shutDown := unworked(m)
+				defer shutDown()
 				step := func() {
 					if err := r.reconcile(t.Context(), "web"); err != nil {
 						t.Fatal(err)

@@ -3,11 +3,14 @@ package client
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -62,4 +65,40 @@ func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, unt
 	config.CurrentContext = a.Name
 	kubeconfig, err = clientcmd.Write(*config)
 	return kubeconfig, token.Status.ExpirationTimestamp.Time, err
+}
+
+// CheckLifetime refuses one that the API gives no token for.
+func CheckLifetime(lifetime time.Duration) error {
+	if lifetime < MinLifetime {
+		return fmt.Errorf("--lifetime is %s: it must be at least %s", lifetime, atoll.Span(MinLifetime))
+	}
+	return nil
+}
+
+// WriteKubeconfig writes one that was handed out to a file that only its owner may read,
+// NAME.kubeconfig where none is stated, or to out where the file is "-". It tells where
+// the file is; empty: it went to out.
+func WriteKubeconfig(out io.Writer, file, name string, kubeconfig []byte) (string, error) {
+	if file == "-" {
+		_, err := out.Write(kubeconfig)
+		return "", err
+	}
+	if file == "" {
+		file = name + ".kubeconfig"
+	}
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return "", fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	return file, nil
+}
+
+// Make an object of somebody's, or bring it up to date: by server-side apply, against whoever
+// else wrote the fields.
+func (c *Cluster) Make(ctx context.Context, of, manager string, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
+	_, err := c.Dynamic.Resource(resource).Namespace(o.GetNamespace()).
+		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	if err != nil {
+		return fmt.Errorf("make %s %s of %s: %w", o.GetKind(), o.GetName(), of, c.Explain(err))
+	}
+	return nil
 }

@@ -51,8 +51,8 @@ func (s *spec) validate(selector string) error {
 	if s.name == v1alpha1.DefaultClusterSet {
 		errs = append(errs, fmt.Errorf("the set %s holds all clusters: who is to look after all of them gets the group atoll:fleet-admins", s.name))
 	}
-	if s.lifetime < client.MinLifetime {
-		errs = append(errs, fmt.Errorf("--lifetime is %s: it must be at least %s", s.lifetime, atoll.Span(client.MinLifetime)))
+	if err := client.CheckLifetime(s.lifetime); err != nil {
+		errs = append(errs, err)
 	}
 	if selector != "" {
 		parsed, err := metav1.ParseToLabelSelector(selector)
@@ -144,12 +144,7 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func (s *spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
-	_, err := c.Dynamic.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).
-		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	if err != nil {
-		return fmt.Errorf("make %s %s of set %s: %w", o.GetKind(), o.GetName(), s.name, c.Explain(err))
-	}
-	return nil
+	return c.Make(ctx, "set "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
 // remove what was made for the admins of a set, the bindings first, and with them the set;

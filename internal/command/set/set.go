@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -65,15 +64,9 @@ one, with the same admins: those that are not named any more lose their rights.`
 			if err != nil {
 				return err
 			}
-			if file == "-" {
-				_, err := cmd.OutOrStdout().Write(kubeconfig)
+			file, err = client.WriteKubeconfig(cmd.OutOrStdout(), file, s.name, kubeconfig)
+			if err != nil || file == "" {
 				return err
-			}
-			if file == "" {
-				file = s.name + ".kubeconfig"
-			}
-			if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
-				return fmt.Errorf("write the kubeconfig: %w", err)
 			}
 			return tell(cmd.OutOrStdout(), s, file, until)
 		},

@@ -55,8 +55,8 @@ func (s spec) validate() error {
 	if len(s.sets) == 0 {
 		errs = append(errs, errors.New("say where the tenant may place, with --set; `kubectl get clustersets` lists the cluster sets"))
 	}
-	if s.lifetime < client.MinLifetime {
-		errs = append(errs, fmt.Errorf("--lifetime is %s: it must be at least %s", s.lifetime, atoll.Span(client.MinLifetime)))
+	if err := client.CheckLifetime(s.lifetime); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -166,12 +166,7 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func (s spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
-	_, err := c.Dynamic.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).
-		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	if err != nil {
-		return fmt.Errorf("make %s %s of tenant %s: %w", o.GetKind(), o.GetName(), s.name, c.Explain(err))
-	}
-	return nil
+	return c.Make(ctx, "tenant "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
 // unbindOthers takes away bindings that an earlier create made and this one does not

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -69,15 +68,9 @@ ends at once with "atoll tenant delete".`,
 			if err != nil {
 				return err
 			}
-			if file == "-" {
-				_, err := cmd.OutOrStdout().Write(made.kubeconfig)
+			file, err = client.WriteKubeconfig(cmd.OutOrStdout(), file, s.name, made.kubeconfig)
+			if err != nil || file == "" {
 				return err
-			}
-			if file == "" {
-				file = s.name + ".kubeconfig"
-			}
-			if err := os.WriteFile(file, made.kubeconfig, 0o600); err != nil {
-				return fmt.Errorf("write the kubeconfig: %w", err)
 			}
 			return tell(cmd.OutOrStdout(), s, file, made.expires)
 		},
