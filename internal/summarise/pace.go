@@ -67,11 +67,12 @@ func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) erro
 		in.Workloads = r.index.workloads(in.Latest.Name, s.content)
 	}
 	next := Status(in)
-	if equality.Semantic.DeepEqual(old, next) {
-		return nil
-	}
 	if age := now.Sub(s.bundle.Meta.CreationTimestamp.Time); len(s.rows) == 0 && len(old.Conditions) == 0 && age < placing {
 		m.wake(placing - age)
+		return nil
+	}
+	r.warnUnplaced(s, m, next.Conditions, now)
+	if equality.Semantic.DeepEqual(old, next) {
 		return nil
 	}
 	news := gait(old) != gait(next)

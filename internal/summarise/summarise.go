@@ -385,6 +385,9 @@ type memo struct {
 	templates map[string]*templateMemo
 	// refused: since when a refusal is known.
 	refused map[refusal]time.Time
+	// unplaced: when the conditions turned of which an Event told that something has no
+	// place.
+	unplaced map[string]time.Time
 	// collecting: since when rows wait to be collected.
 	collecting time.Time
 	// again is when to look next, of all that wait.

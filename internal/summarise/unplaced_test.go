@@ -1,0 +1,65 @@
+package summarise
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// That nothing fits is an Event, once it has lasted, and again when it comes again; another
+// hub that begins to summarise does not repeat it.
+func TestWhatHasNoPlaceIsAnEvent(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	told := func() (n int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, s := range m.said {
+			if strings.HasPrefix(s, "web NoClusterFits: no cluster fits the placement") {
+				n++
+			}
+		}
+		return n
+	}
+	unfit := atoll.RowReason{Word: atoll.RowNoClusterFits}.String()
+	set := func(reason string) {
+		m.setRow("b", "a", func(r *state.Row) { r.Spec.Reason = reason })
+	}
+	run(t, m, func(step func(time.Duration)) {
+		m.apply()
+		for _, x := range []struct {
+			do   func()
+			wait time.Duration
+			want int
+			when string
+		}{
+			{func() {}, 10 * time.Second, 0, "it may be over at once"},
+			{func() {}, 10 * time.Second, 1, "it has lasted"},
+			{func() {}, time.Hour, 1, "it lasts on"},
+			{func() { m.setRow("b", "a", func(r *state.Row) { r.Spec.Revision = "b-r1" }); m.report("a", 2) }, time.Minute, 1, "it is placed"},
+			{func() { set(unfit) }, 5 * time.Second, 1, "for a moment"},
+			{func() { set("") }, time.Minute, 1, "it fits again"},
+			{func() { set(unfit) }, time.Minute, 2, "it does not fit any more"},
+		} {
+			x.do()
+			if step(x.wait); told() != x.want {
+				t.Fatalf("%s: told %d times, want %d: %q; %+v", x.when, told(), x.want, m.said, m.bundle().Status.Conditions)
+			}
+		}
+		// Another hub takes over.
+		ctx, stop := context.WithCancel(context.Background())
+		next, done := New(m.config()), make(chan error)
+		go func() { done <- next.Run(ctx) }()
+		if step(time.Hour); told() != 2 {
+			t.Errorf("another hub tells it again: %q", m.said)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
