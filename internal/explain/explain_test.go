@@ -411,7 +411,7 @@ func TestRoomIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Decision = schedule.Schedule(schedule.Input{Bundle: "b", Placement: p, Clusters: []schedule.Cluster{cluster("oslo", map[string]string{"env": "prod"}), cluster("tokyo", map[string]string{"env": "prod"})},
-		Workloads: []schedule.Workload{{Key: web, Replicas: 3, Requests: atoll.Requests{CPU: 300}}}, Now: now}).WithRoom(map[string]atoll.Room{"oslo": left})
+		Workloads: []schedule.Workload{{Key: web, Replicas: 3, Requests: atoll.Requests{CPU: 300}}}, Now: now}).WithRoom(func(cluster string) (atoll.Room, bool) { return left, cluster == "oslo" })
 	e := Explain(Input{Object: web, Exists: true, Bundles: []Bundle{b}, Now: now})
 	oslo, tokyo := e.Bundles[0].Clusters[0], e.Bundles[0].Clusters[1]
 	if oslo.Room[web.String()] != 6 || oslo.RoomUnknown || tokyo.Room != nil || !tokyo.RoomUnknown {

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -128,9 +127,7 @@ func (f *fleet) decide(b *Bundle) error {
 		return schedule.FitAll(left, workloads, nil), known
 	}
 	b.Decision = schedule.Schedule(in)
-	if b.Decision.UsesRoom() {
-		b.Decision = b.Decision.WithRoom(maps.Clone(f.room))
-	}
+	b.Decision = b.Decision.WithRoom(func(cluster string) (atoll.Room, bool) { left, known := f.room[cluster]; return left, known })
 	b.Shares = b.Decision.Assign(nil)
 	one := placedBundle{id: b.ID, source: b.Source.Name}
 	for i := range f.clusters {

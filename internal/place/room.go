@@ -165,25 +165,23 @@ func (x *rooms) forget(name string) {
 	delete(x.members, name)
 }
 
-// left in the clusters that the decision may give something to, as far as it is known;
-// promised tells whether some of them have promises that are not settled.
-func (x *rooms) left(d schedule.Decision, rows Rows, now time.Time) (out map[string]atoll.Room, promised bool) {
+// given to the decision is what members have left, as far as it is known; promised tells
+// whether some of them have promises that are not settled.
+func (x *rooms) given(d schedule.Decision, rows Rows, now time.Time) (out schedule.Decision, promised bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out = make(map[string]atoll.Room, len(d.Verdicts))
-	for i := range d.Verdicts {
-		v := &d.Verdicts[i]
-		m := x.members[v.Cluster]
-		if v.Outcome != schedule.Placed && v.Outcome != schedule.Kept || m == nil {
-			continue
+	out = d.WithRoom(func(cluster string) (atoll.Room, bool) {
+		m := x.members[cluster]
+		if m == nil {
+			return nil, false
 		}
 		if _, known := m.room(); !known {
-			continue
+			return nil, false
 		}
 		m.settle(rows, now)
 		promised = promised || len(m.promises) > 0
-		out[v.Cluster] = m.left
-	}
+		return m.left, true
+	})
 	return out, promised
 }
 
@@ -308,8 +306,7 @@ func (r *Reconciler) withRoom(d schedule.Decision, now time.Time) (out schedule.
 	if !d.UsesRoom() {
 		return d, false
 	}
-	left, promised := r.rooms.left(d, r.Rows, now)
-	return d.WithRoom(left), promised
+	return r.rooms.given(d, r.Rows, now)
 }
 
 // waitForRoom notes whether the Bundle has to be looked at when there is more room: when

@@ -126,7 +126,7 @@ func (d Decision) Keeping(items map[string][]string) Decision {
 		own := maps.Clone(handed[cluster])
 		for _, key := range keys {
 			if _, sets := own[key]; sets {
-				own[key] = max(d.rows[cluster].Assigned[key], 0)
+				own[key] = max(d.held(cluster).Assigned[key], 0)
 			}
 		}
 		if own != nil {
@@ -136,6 +136,16 @@ func (d Decision) Keeping(items map[string][]string) Decision {
 	d.handed = handed
 	return d
 }
+
+// held is the row that a cluster holds; an empty one where it holds none.
+func (d Decision) held(cluster string) *atoll.RowSpec {
+	if v, ok := d.Verdict(cluster); ok && v.holds {
+		return v.row
+	}
+	return &noRow
+}
+
+var noRow atoll.RowSpec // read-only
 
 // Workloads that are shared out.
 func (d Decision) Workloads() []Workload { return d.workloads }
@@ -150,9 +160,13 @@ type sharing struct {
 	pinned []int32
 	// idle clusters are placed, and have no part in divisions.
 	idle []int32
-	// left is the room that clusters have, as far as it is known and matters, less what
-	// this Assign gives away.
-	left map[string]atoll.Room
+	// rows that clusters hold, empty ones where they hold none, and verdicts on them, by
+	// cluster.
+	rows     []*atoll.RowSpec
+	verdicts []int32
+	// left is the room that clusters have, nil where nobody knows it, less what this Assign
+	// gives away, by cluster; nil: it is not known of any, or does not matter.
+	left []atoll.Room
 	// reach of the ranges of the workload at hand, by cluster; nil: it has none.
 	reach []int64
 	// anew: some shares are divided from scratch.
@@ -178,7 +192,10 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 			n++
 		}
 	}
-	s.out.Shares = make([]Share, 0, n)
+	s.out.Shares, s.rows, s.verdicts = make([]Share, 0, n), make([]*atoll.RowSpec, 0, n), make([]int32, 0, n)
+	if d.room != nil {
+		s.left = make([]atoll.Room, 0, n)
+	}
 	replicas := make([]int64, n*len(items))
 	placed, kept := make([]Claim, 0, n), []Claim(nil)
 	for i := range d.Verdicts {
@@ -200,6 +217,14 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 		s.anew = s.anew || anew
 		of := replicas[at*len(items) : (at+1)*len(items) : (at+1)*len(items)]
 		s.out.Shares = append(s.out.Shares, Share{Cluster: v.Cluster, Items: items, Replicas: of, Anew: anew})
+		row := &noRow
+		if v.holds {
+			row = v.row
+		}
+		s.rows, s.verdicts = append(s.rows, row), append(s.verdicts, int32(i))
+		if s.left != nil {
+			s.left = append(s.left, d.room[v.at])
+		}
 	}
 	s.divideAmong(placed, kept)
 	if len(d.stated) > 0 {
@@ -208,26 +233,25 @@ func (d Decision) sharing(held map[string]bool) *sharing {
 			s.most[i] = s.free[i].Max
 		}
 	}
-	if s.how != ByWeight {
-		if s.left = d.room; len(d.workloads) > 1 {
-			s.left = maps.Clone(d.room)
-		}
-	}
 	return s
 }
 
 // has tells how many of the workload a cluster runs, or is to come to.
-func (s *sharing) has(cluster string, item string) int64 {
-	return max(s.rows[cluster].Share(item), 0)
-}
+func (s *sharing) has(at int32, item string) int64 { return max(s.rows[at].Share(item), 0) }
+
+// assigned tells how many of the workload a cluster runs.
+func (s *sharing) assigned(at int32, item string) int64 { return max(s.rows[at].Assigned[item], 0) }
 
 // use the room of what clusters are given of the workload on top of what they have.
 func (s *sharing) use(item int) {
+	if s.left == nil {
+		return
+	}
 	for i := range s.free {
 		c := &s.free[i]
-		room, known := s.left[c.Cluster]
-		if grown := s.out.Shares[c.at].Replicas[item] - c.Has; known && grown > 0 {
-			s.left[c.Cluster] = Take(room, s.workloads[item].Requests, grown)
+		room := s.left[c.at]
+		if grown := s.out.Shares[c.at].Replicas[item] - c.Has; room != nil && grown > 0 {
+			s.left[c.at] = Take(room, s.workloads[item].Requests, grown)
 		}
 	}
 }
@@ -288,13 +312,13 @@ func (s *sharing) assign(item int) {
 	for i := range s.free {
 		c := &s.free[i]
 		if looks {
-			c.Has = s.has(c.Cluster, key)
+			c.Has = s.has(c.at, key)
 		}
 		if s.most != nil {
 			c.Max = s.within(c.at, s.most[i])
 		}
-		if room, known := s.left[c.Cluster]; known {
-			c.Room = Fit(room, w.Requests)
+		if s.left != nil && s.left[c.at] != nil {
+			c.Room = Fit(s.left[c.at], w.Requests)
 		}
 	}
 	var left int64
@@ -369,7 +393,7 @@ func (s *sharing) hand(item int, total int64) (free []Claim, rest int64) {
 func (s *sharing) pin(item int, total int64) (rest int64) {
 	key := s.out.key(item)
 	for _, at := range s.pinned {
-		n := min(s.has(s.out.Shares[at].Cluster, key), total)
+		n := min(s.has(at, key), total)
 		s.give(at, item, n)
 		total -= n
 	}
@@ -393,7 +417,7 @@ func (s *sharing) assignWhole(item int, total int64) (left int64) {
 		return total
 	}
 	share := &s.out.Shares[home]
-	row := s.rows[share.Cluster]
+	row := s.rows[home]
 	if n, ok := s.handed[share.Cluster][key]; ok {
 		total, most = n, n
 	}
@@ -425,12 +449,12 @@ func (s *sharing) begin(at int32, item int, start int64) {
 // nowhere. Nowhere new where overrides would have none of it.
 func (s *sharing) home(key string, total int64) (at int32, most int64) {
 	for _, c := range s.free {
-		if slices.Contains(s.rows[c.Cluster].Home, key) {
+		if slices.Contains(s.rows[c.at].Home, key) {
 			return c.at, s.mayHave(c)
 		}
 	}
 	for _, at := range s.pinned {
-		if slices.Contains(s.rows[s.out.Shares[at].Cluster].Home, key) {
+		if slices.Contains(s.rows[at].Home, key) {
 			return at, Unbounded
 		}
 	}

@@ -204,24 +204,26 @@ type turn struct {
 	i             int
 }
 
-func (d *division) inTurn(of func(i int) turn) []turn {
+// turns of the claims, by number.
+func (d *division) turns(of func(i int) turn) []turn {
 	all := make([]turn, len(d.claims))
 	for i := range all {
 		all[i] = of(i)
 		all[i].rank, all[i].i = d.rank[i], i
 	}
-	slices.SortFunc(all, func(a, b turn) int {
-		switch {
-		case a.class != b.class:
-			return a.class - b.class
-		case a.measure != b.measure:
-			return cmp.Compare(b.measure, a.measure)
-		case a.rank != b.rank:
-			return cmp.Compare(a.rank, b.rank)
-		}
-		return strings.Compare(d.claims[a.i].Cluster, d.claims[b.i].Cluster)
-	})
 	return all
+}
+
+func (d *division) inTurn(a, b *turn) int {
+	switch {
+	case a.class != b.class:
+		return a.class - b.class
+	case a.measure != b.measure:
+		return cmp.Compare(b.measure, a.measure)
+	case a.rank != b.rank:
+		return cmp.Compare(a.rank, b.rank)
+	}
+	return strings.Compare(d.claims[a.i].Cluster, d.claims[b.i].Cluster)
 }
 
 // shrinkLeast takes from the smallest shares first, and of none goes below its minimum
@@ -232,7 +234,8 @@ func (d *division) shrinkLeast(total uint64) {
 		sum = plus(sum, n)
 	}
 	over := sum - total
-	order := d.inTurn(func(i int) turn { return turn{measure: math.MaxUint64 - d.share[i]} })
+	order := d.turns(func(i int) turn { return turn{measure: math.MaxUint64 - d.share[i]} })
+	slices.SortFunc(order, func(a, b turn) int { return d.inTurn(&a, &b) })
 	for _, spare := range []bool{true, false} {
 		for _, t := range order {
 			i := t.i
@@ -250,7 +253,7 @@ func (d *division) shrinkLeast(total uint64) {
 // growFewest fills in turn: those of known room that are used, those that are not, and
 // the same of those whose room nobody knows.
 func (d *division) growFewest(rest uint64) uint64 {
-	order := d.inTurn(func(i int) turn {
+	turns := d.turns(func(i int) turn {
 		known, used := d.claims[i].Room >= 0, d.share[i] > 0
 		switch {
 		case known && used:
@@ -262,12 +265,12 @@ func (d *division) growFewest(rest uint64) uint64 {
 		}
 		return turn{class: 3, measure: d.room(i)}
 	})
-	for _, t := range order {
-		if rest == 0 {
-			break
-		}
-		n := min(rest, d.room(t.i))
-		d.share[t.i] += n
+	// Mostly few are filled: the others need not be in order.
+	h := newHeap(len(turns), func(a, b int) bool { return d.inTurn(&turns[a], &turns[b]) < 0 })
+	for ; rest > 0 && h.Len() > 0; heap.Pop(h) {
+		i := h.items[0]
+		n := min(rest, d.room(i))
+		d.share[i] += n
 		rest -= n
 	}
 	return rest
@@ -478,4 +481,9 @@ func (h *indexHeap) Len() int           { return len(h.items) }
 func (h *indexHeap) Less(i, j int) bool { return h.less(h.items[i], h.items[j]) }
 func (h *indexHeap) Swap(i, j int)      { h.items[i], h.items[j] = h.items[j], h.items[i] }
 func (h *indexHeap) Push(any)           {}
-func (h *indexHeap) Pop() any           { return nil }
+
+// Pop takes the last away, which heap.Pop has made the first of all.
+func (h *indexHeap) Pop() any {
+	h.items = h.items[:len(h.items)-1]
+	return nil
+}

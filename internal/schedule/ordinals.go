@@ -101,8 +101,8 @@ func (s *sharing) ranges(w *Workload, key string, size int64) (starts []int64, t
 		return noStart
 	}
 	for i := range starts {
-		if row, has := s.all[s.out.Shares[i].Cluster]; has {
-			starts[i] = at(&row)
+		if row := s.Verdicts[s.verdicts[i]].row; row != nil {
+			starts[i] = at(row)
 		}
 	}
 	taken = make([]span, 0, len(s.all))

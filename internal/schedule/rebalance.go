@@ -107,7 +107,7 @@ func (s *sharing) fromScratch(item int, claims []Claim) []Claim {
 	for i, c := range claims {
 		if s.out.Shares[c.at].Anew {
 			if c.Room >= 0 {
-				c.Room += min(max(s.rows[c.Cluster].Assigned[key], 0), Unbounded-c.Room)
+				c.Room += min(s.assigned(c.at, key), Unbounded-c.Room)
 			}
 			c.Has = 0
 		}

@@ -287,11 +287,11 @@ func TestARebalanceDividesFromScratch(t *testing.T) {
 			}
 			return fmt.Sprintf("a=%d b=%d c=%d", one("a"), one("b"), one("c"))
 		}
-		if got := shown(Schedule(in).WithRoom(rooms).Assign(nil)); got != tc.first {
+		if got := shown(Schedule(in).WithRoom(known(rooms).of).Assign(nil)); got != tc.first {
 			t.Fatalf("%s: without a rebalance %s, want %s", tc.how, got, tc.first)
 		}
 		in.Filter = Terms{Placement: p, Rebalance: now}.Compile()
-		d := Schedule(in).WithRoom(rooms)
+		d := Schedule(in).WithRoom(known(rooms).of)
 		a := d.Assign(nil)
 		if got := shown(a); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.how, got, tc.want)
@@ -310,7 +310,7 @@ func TestARebalanceDividesFromScratch(t *testing.T) {
 			r.Placement = v.Placement
 			rows[v.Cluster] = r
 		}
-		again := Schedule(in).WithRoom(map[string]atoll.Room{"a": room(t, "1 cpu=90000m memory=1Mi pods=500"), "b": {}, "c": {}}).Assign(nil)
+		again := Schedule(in).WithRoom(known{"a": room(t, "1 cpu=90000m memory=1Mi pods=500"), "b": {}, "c": {}}.of).Assign(nil)
 		if got := shown(again); got != tc.want {
 			t.Errorf("%s: under way it became %s, want %s", tc.how, got, tc.want)
 		}

@@ -111,20 +111,38 @@ func (d Decision) UsesRoom() bool {
 	return len(d.workloads) > 0 && methodOf(d.scheduling) != ByWeight
 }
 
-// WithRoom gives the decision with what members have left, by cluster name, beyond what
-// their rows are assigned. Of a cluster that is missing nobody knows.
-func (d Decision) WithRoom(room map[string]atoll.Room) Decision {
-	d.room = room
+// WithRoom gives the decision with what members have left beyond what their rows are
+// assigned, which left is asked of those that may be given something: false where nobody
+// knows. Where room makes no difference nobody is asked.
+func (d Decision) WithRoom(left func(cluster string) (room atoll.Room, known bool)) Decision {
+	if !d.UsesRoom() {
+		return d
+	}
+	d.room = make([]atoll.Room, len(d.Verdicts))
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		if v.Outcome != Placed && v.Outcome != Kept {
+			continue
+		}
+		room, known := left(v.Cluster)
+		if known && room == nil {
+			room = atoll.Room{} // none is left, which is known
+		}
+		if known {
+			d.room[v.at] = room
+		}
+	}
 	return d
 }
 
 // Room for more of each workload in a cluster, by item key; false where nobody knows,
 // or where it makes no difference.
 func (d Decision) Room(cluster string) (fit map[string]int64, known bool) {
-	room, known := d.room[cluster]
-	if !known || !d.UsesRoom() {
+	v, ok := d.Verdict(cluster)
+	if !ok || d.room == nil || d.room[v.at] == nil {
 		return nil, false
 	}
+	room := d.room[v.at]
 	fit = make(map[string]int64, len(d.workloads))
 	for _, w := range d.workloads {
 		fit[w.Key.String()] = Fit(room, w.Requests)

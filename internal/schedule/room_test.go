@@ -93,6 +93,14 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// known room of clusters.
+type known map[string]atoll.Room
+
+func (k known) of(cluster string) (atoll.Room, bool) {
+	room, ok := k[cluster]
+	return room, ok
+}
+
 // Workloads of one Bundle share a cluster's room: what one is given, the next has not.
 func TestRoomIsNotGivenTwice(t *testing.T) {
 	api, job := web, web
@@ -112,7 +120,7 @@ func TestRoomIsNotGivenTwice(t *testing.T) {
 		if !d.UsesRoom() {
 			t.Fatal("it says that room makes no difference")
 		}
-		d = d.WithRoom(map[string]atoll.Room{"a": room(t, "2 cpu=4000m memory=1Mi pods=50"), "b": room(t, "1 cpu=5000m memory=1Mi pods=50")})
+		d = d.WithRoom(known{"a": room(t, "2 cpu=4000m memory=1Mi pods=50"), "b": room(t, "1 cpu=5000m memory=1Mi pods=50")}.of)
 		a := d.Assign(nil)
 		var parts []string
 		used := map[string]int64{}
@@ -163,7 +171,7 @@ func TestUnknownRoom(t *testing.T) {
 		}
 		w.Replicas = tc.replicas
 		d := Schedule(Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Rows: rows, Workloads: []Workload{w}, Now: now})
-		if got := shares(d.WithRoom(tc.room), w); got != tc.want {
+		if got := shares(d.WithRoom(known(tc.room).of), w); got != tc.want {
 			t.Errorf("%d: %s, want %s", tc.replicas, got, tc.want)
 		}
 	}
@@ -175,10 +183,10 @@ func TestWholeByRoom(t *testing.T) {
 	w := db
 	w.Requests, w.Replicas = atoll.Requests{CPU: 1000}, 4
 	d := Schedule(Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Workloads: []Workload{w}, Now: now})
-	if got := shares(d.WithRoom(map[string]atoll.Room{"a": room(t, "1 cpu=3000m pods=9"), "b": room(t, "1 cpu=6000m pods=9"), "c": room(t, "1 cpu=4000m pods=3")}), w); got != "a=0 b=4! c=0" {
+	if got := shares(d.WithRoom(known{"a": room(t, "1 cpu=3000m pods=9"), "b": room(t, "1 cpu=6000m pods=9"), "c": room(t, "1 cpu=4000m pods=3")}.of), w); got != "a=0 b=4! c=0" {
 		t.Error(got)
 	}
-	if got := d.WithRoom(map[string]atoll.Room{"a": room(t, "1 cpu=3000m pods=9"), "b": {}, "c": {}}).Assign(nil); got.Shares[0].Replicas[0] != 3 || got.Short[0].Unplaced != 1 {
+	if got := d.WithRoom(known{"a": room(t, "1 cpu=3000m pods=9"), "b": {}, "c": {}}.of).Assign(nil); got.Shares[0].Replicas[0] != 3 || got.Short[0].Unplaced != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -192,7 +200,7 @@ func BenchmarkAssignByRoom(b *testing.B) {
 	for i, c := range cs {
 		rooms[c.Name] = room(b, fmt.Sprintf("%d cpu=3500m memory=12288Mi pods=90", 1+i%9), "3 cpu=1500m memory=2048Mi pods=60", "1 cpu=250m memory=512Mi pods=9")
 	}
-	d := Schedule(Input{Bundle: "b", Placement: p, Clusters: cs, Workloads: []Workload{w}, Now: now}).WithRoom(rooms)
+	d := Schedule(Input{Bundle: "b", Placement: p, Clusters: cs, Workloads: []Workload{w}, Now: now}).WithRoom(known(rooms).of)
 	b.ReportAllocs()
 	for b.Loop() {
 		d.Assign(nil)

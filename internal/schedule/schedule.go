@@ -135,6 +135,13 @@ type Verdict struct {
 	// Full says which bound of the cluster's stated capacity keeps the row at the revision
 	// and the share that it has; empty: none does.
 	Full string
+
+	// row of that name, if there is one; holds: it is the cluster's, and not on its way
+	// out. Both are told where something is divided. at is where the decision keeps the room
+	// of the cluster.
+	row   *atoll.RowSpec
+	holds bool
+	at    int32
 }
 
 // Decision about a Bundle. Read-only.
@@ -183,12 +190,11 @@ type Decision struct {
 	seed       string
 	scheduling v1alpha1.ReplicaScheduling
 	workloads  []Workload
-	// rows that clusters hold: not those that are Removing or another cluster's.
-	rows map[string]atoll.RowSpec
 	// all rows that there are, those that are Removing and others' too.
 	all map[string]atoll.RowSpec
-	// room that is known of clusters, by name; nil: of none.
-	room map[string]atoll.Room
+	// room of clusters where it is known, nil where it is not, by their verdicts; nil: of
+	// none.
+	room []atoll.Room
 	// handed are shares that overrides set, by cluster name and item key.
 	handed map[string]map[string]int64
 	// demand of the content, and the stated capacity of the clusters that are to hold it,
@@ -213,7 +219,7 @@ func Schedule(in Input) Decision {
 func (f *Filter) decide(in Input) Decision {
 	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads, handed: in.Handed, demand: in.Demand}
 	if len(in.Workloads) > 0 {
-		d.rows, d.all = make(map[string]atoll.RowSpec, len(in.Rows)), in.Rows
+		d.all = in.Rows
 	}
 	var among *pool
 	if f.choice != nil {
@@ -236,9 +242,7 @@ func (f *Filter) decide(in Input) Decision {
 		if has {
 			seen++
 			if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) {
-				if row = &r; d.rows != nil {
-					d.rows[c.Name] = r
-				}
+				row = &r
 			}
 		}
 		if in.Terse && !has && !in.admits(f, i) {
@@ -247,6 +251,10 @@ func (f *Filter) decide(in Input) Decision {
 		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed, Placement: f.print}
 		if has || !in.Terse {
 			v = f.judge(c, row, in.WhenUnfit, in.Now)
+		}
+		if has && d.all != nil {
+			kept := r // the others are not to be in the heap
+			v.row, v.holds = &kept, row != nil
 		}
 		if d.admit(f, &in, c, row, &v); in.Terse && !has && v.Outcome == Out {
 			continue
@@ -272,6 +280,9 @@ func (f *Filter) decide(in Input) Decision {
 		d.gone(in)
 	}
 	byCluster(d.Verdicts)
+	for i := range d.Verdicts {
+		d.Verdicts[i].at = int32(i)
+	}
 	if placed == 0 && !atoll.IsNowhere(in.Placement) {
 		d.NoFit = true
 		d.keepAll(part, in)

@@ -159,7 +159,7 @@ func (d Decision) Bounds(cluster string) (out []Bound) {
 // admits tells how many replicas of a workload a cluster may have at most by the capacity
 // that it states, those that it has included.
 func (s *sharing) admits(at int, st *stated, key string) int64 {
-	has := max(s.rows[s.out.Shares[at].Cluster].Assigned[key], 0)
+	has := s.assigned(int32(at), key)
 	if st.held {
 		return has
 	}
@@ -180,7 +180,7 @@ func (s *sharing) usedBy(at int) Use {
 	if s.own != nil && s.own[at] != nil {
 		return s.own[at]
 	}
-	return s.demand.Use(s.rows[s.out.Shares[at].Cluster].Assigned)
+	return s.demand.Use(s.rows[at].Assigned)
 }
 
 // limit the shares of a workload by stated capacity.
@@ -224,7 +224,7 @@ func (s *sharing) spend(item int) {
 		if s.limits != nil && n >= s.limits[at] && n < s.workloads[item].Replicas {
 			s.out.Crowded = append(s.out.Crowded, cluster)
 		}
-		grown := n - max(s.rows[cluster].Assigned[key], 0)
+		grown := n - s.assigned(int32(at), key)
 		for i := range s.demand.parts {
 			if p := &s.demand.parts[i]; p.key == key && grown > 0 {
 				if s.own == nil {

@@ -189,7 +189,7 @@ func TestStatedCapacityBoundsShares(t *testing.T) {
 				in.Rows[name] = r
 			}
 			in.Used = func(c *Cluster) (others, own Use) { return nil, in.Demand.Use(in.Rows[c.Name].Assigned) }
-			d := Schedule(in).WithRoom(map[string]atoll.Room{"a": room64(t), "b": room64(t)})
+			d := Schedule(in).WithRoom(known{"a": room64(t), "b": room64(t)}.of)
 			got := d.Assign(nil)
 			var left int64
 			for _, s := range got.Short {

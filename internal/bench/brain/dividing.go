@@ -68,7 +68,7 @@ func (div division) prepare() (func() error, error) {
 			{Nodes: int64(1 + i%9), CPU: 3500, Memory: 12 << 30, Pods: 90}, {Nodes: 3, CPU: 1500, Memory: 2 << 30, Pods: 60}, {Nodes: 1, CPU: 250, Memory: 1 << 29, Pods: 9},
 		}
 	}
-	d = schedule.Schedule(in).WithRoom(rooms)
+	d = schedule.Schedule(in).WithRoom(func(cluster string) (atoll.Room, bool) { room, known := rooms[cluster]; return room, known })
 	return func() error {
 		a := d.Assign(nil)
 		if div.kind == "" {
