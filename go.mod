@@ -3,6 +3,7 @@ module atoll.dev/atoll
 go 1.26.0
 
 require (
+	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/bufbuild/protocompile v0.14.1
 	github.com/evanphx/json-patch v0.5.2
 	github.com/go-logr/logr v1.4.3
@@ -42,6 +43,8 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.3
 	sigs.k8s.io/yaml v1.6.0
 )
+
+require github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 
 require (
 	cel.dev/expr v0.25.1 // indirect

@@ -88,8 +88,21 @@ func directBundle(t *testing.T, s *apiserver.Server, ns *corev1.Namespace) {
 	if err := writer.Status().Update(ctx, mine); err != nil {
 		t.Fatal(err)
 	}
+	stale := mine.DeepCopy()
+	mine.Spec.Placement.MaxClusters, mine.Status.Items = 2, 7
+	if err := writer.Update(ctx, mine); err != nil || mine.Generation != 2 || mine.Status.Items != 3 {
+		t.Errorf("after an update: %+v, %v", mine, err)
+	}
+	if err := api.Get(ctx, client.ObjectKeyFromObject(mine), &read); err != nil || read.Spec.Placement.MaxClusters != 2 || read.Generation != 2 ||
+		read.Status.Items != 3 || read.ResourceVersion != mine.ResourceVersion || !reflect.DeepEqual(read.Finalizers, mine.Finalizers) || len(read.ManagedFields) != 0 {
+		t.Errorf("after an update the API reads %+v, %v", read, err)
+	}
+	stale.Spec.Placement.MaxClusters = 5
+	if err := writer.Update(ctx, stale); !apierrors.IsConflict(err) {
+		t.Errorf("a change of what was changed since: %v", err)
+	}
 	mine.Spec.WhenUnfit = v1alpha1.UnfitRemove
-	if err := api.Update(ctx, mine); err != nil || mine.Generation != 2 || mine.Status.Items != 3 {
+	if err := api.Update(ctx, mine); err != nil || mine.Generation != 3 || mine.Status.Items != 3 {
 		t.Errorf("after the API's update: %+v, %v", mine, err)
 	}
 	if err := writer.Create(ctx, sampleBundle("web")); !apierrors.IsAlreadyExists(err) {

@@ -273,7 +273,7 @@ func (b *Binder) writeBundle(ctx context.Context, id claim.BundleID, old state.B
 		return old, nil
 	}
 	old.Spec = spec
-	return b.put(old.Object(), func(o client.Object) error { return b.Client.Update(ctx, o, owner) }, "write bundle "+id.String())
+	return b.put(old.Object(), func(o client.Object) error { return b.Client.Update(ctx, o) }, "write bundle "+id.String())
 }
 
 func (b *Binder) put(obj client.Object, write func(client.Object) error, what string) (state.Bundle, error) {

@@ -118,6 +118,8 @@ type Reconciler struct {
 	started time.Time
 
 	upkeep *limit.Limiter
+	// unplacedPace is that of Events about what has no place.
+	unplacedPace *limit.Limiter
 
 	rollsMu sync.Mutex
 	rolls   map[string]*roll // by Bundle UID
@@ -156,7 +158,7 @@ func New(cfg Config) *Reconciler {
 	}
 	r := &Reconciler{
 		Config: cfg, index: newIndex(), early: map[work]struct{}{},
-		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{}, upkeep: newUpkeep(),
+		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{}, upkeep: newUpkeep(), unplacedPace: newUnplacedPace(),
 	}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Rows.Subscribe(r.rowsChanged)
@@ -385,9 +387,8 @@ type memo struct {
 	templates map[string]*templateMemo
 	// refused: since when a refusal is known.
 	refused map[refusal]time.Time
-	// unplaced: when the conditions turned of which an Event told that something has no
-	// place.
-	unplaced map[string]time.Time
+	// unplaced: which Events told that something has no place.
+	unplaced untold
 	// collecting: since when rows wait to be collected.
 	collecting time.Time
 	// again is when to look next, of all that wait.

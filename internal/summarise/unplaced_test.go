@@ -2,6 +2,7 @@ package summarise
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,36 @@ func TestWhatHasNoPlaceIsAnEvent(t *testing.T) {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// What takes the place of many is told at a pace, and not of those who have one again
+// meanwhile.
+func TestManyWithoutAPlaceAreToldOfAtAPace(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	told := func() int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.said)
+	}
+	name := func(i int) string { return fmt.Sprint("b", i) }
+	run(t, m, func(step func(time.Duration)) {
+		for i := range 100 {
+			m.setBundle(name(i), nil)
+			m.cut(name(i), &atoll.Content{})
+		}
+		step(placing + unplacedAfter + time.Second)
+		if n := told(); n < unplacedAtOnce || n > unplacedAtOnce+2*unplacedPerSecond {
+			t.Errorf("%d are told of at once", n)
+		}
+		for i := range 100 {
+			m.setRow(name(i), "a", func(r *state.Row) { r.Spec.Revision = name(i) + "-r1" })
+		}
+		n := told()
+		if step(time.Hour); told() > n+unplacedPerSecond {
+			t.Errorf("%d are told of after they have a place", told()-n)
 		}
 	})
 }

@@ -42,9 +42,10 @@ type May func(report bool) error
 // being deleted; false where none is known.
 type Living func(namespace string) (resourceVersion string, ok bool)
 
-// Client is c, but for the status of Clusters and Bundles, for Bundles and Revisions that
-// are made, and for TargetSlices, which it writes directly, while it may. Calls with
-// options go the API's way, and so do Bundles in a namespace that living does not know.
+// Client is c, but for the status of Clusters and Bundles, for Bundles that are made or
+// edited, for Revisions that are made, and for TargetSlices, which it writes directly, while
+// it may. Calls with options go the API's way, and so do Bundles that are made in a namespace
+// that living does not know.
 func (s Stores) Client(c client.Client, may May, living Living) client.Client {
 	return writer{c, s, may, living}
 }
@@ -96,16 +97,23 @@ func (w writer) createIn(ctx context.Context, store *Store, o Object) (done bool
 	return store.CreateIn(ctx, o, w.stores.Namespaces+o.Meta.Namespace, revision)
 }
 
-// Update the spec of a TargetSlice directly, and anything else by the API.
+// Update spec, labels and annotations of a TargetSlice or a Bundle directly, and anything
+// else by the API.
 func (w writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	slice, ok := obj.(*enginev1.TargetSlice)
-	if !ok || len(opts) > 0 {
+	store, o := (*Store)(nil), Object{}
+	switch obj := obj.(type) {
+	case *enginev1.TargetSlice:
+		store, o = w.stores.Slices, sliceParts(obj)
+	case *v1alpha1.Bundle:
+		store, o = w.stores.Bundles, bundleParts(obj)
+	}
+	if store == nil || len(opts) > 0 {
 		return w.Client.Update(ctx, obj, opts...)
 	}
 	if err := w.may(false); err != nil {
 		return err
 	}
-	return w.stores.Slices.UpdateSpec(ctx, sliceParts(slice))
+	return store.UpdateSpec(ctx, o)
 }
 
 // Status writes those of Clusters, Bundles and TargetSlices directly.
@@ -123,7 +131,7 @@ func (s statuses) Update(ctx context.Context, obj client.Object, opts ...client.
 	case *v1alpha1.Cluster:
 		o = Object{Meta: &obj.ObjectMeta, Spec: &obj.Spec, Status: &obj.Status}
 	case *v1alpha1.Bundle:
-		store, o = s.writer.stores.Bundles, Object{Meta: &obj.ObjectMeta, Spec: &obj.Spec, Status: &obj.Status}
+		store, o = s.writer.stores.Bundles, bundleParts(obj)
 	case *enginev1.TargetSlice:
 		store, o, report = s.writer.stores.Slices, sliceParts(obj), true
 	}
@@ -134,6 +142,10 @@ func (s statuses) Update(ctx context.Context, obj client.Object, opts ...client.
 		return err
 	}
 	return store.UpdateStatus(ctx, o)
+}
+
+func bundleParts(b *v1alpha1.Bundle) Object {
+	return Object{Meta: &b.ObjectMeta, Spec: &b.Spec, Status: &b.Status}
 }
 
 func sliceParts(s *enginev1.TargetSlice) Object {

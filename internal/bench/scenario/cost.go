@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -118,7 +119,7 @@ func (s *stage) noteStore(ctx context.Context) (measure.Size, error) {
 // settled gives a reading once the API server has written nothing for so long.
 func (s *stage) settled(ctx context.Context, quiet, patience time.Duration) (reading, error) {
 	s.Progress.Step("the hub finishes what it writes", 0)
-	var writes measure.Writes
+	var first, writes measure.Writes
 	var revision int64
 	since := time.Now()
 	err := until(ctx, "the hub stops writing", 500*time.Millisecond, patience, func(ctx context.Context) (bool, error) {
@@ -134,14 +135,18 @@ func (s *stage) settled(ctx context.Context, quiet, patience time.Duration) (rea
 				return false, err
 			}
 			revision = size.Revision
-			if w := m.Writes(); !maps.Equal(w, writes) {
+			w := m.Writes()
+			if first == nil {
+				first = w
+			}
+			if !maps.Equal(w, writes) {
 				writes, since = w, time.Now()
 			}
 		}
 		return time.Since(since) >= quiet, nil
 	})
 	if err != nil {
-		return reading{}, err
+		return reading{}, fmt.Errorf("%w; written meanwhile: %s", err, writes.Since(first))
 	}
 	return s.read(ctx)
 }

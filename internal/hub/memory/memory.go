@@ -2,10 +2,12 @@
 // while there is work.
 //
 // Contract: while the hub is busy, heap and stacks may grow to roomBytes, or to clusterBytes
-// for each cluster and bundleBytes for each Bundle, or the heap by half of what lives,
-// whichever is most, before it is collected; a quiet hub keeps a fifth. What a burst leaves, such as a fleet that joins,
-// goes back to the system once the hub is quiet again; one that has been quiet for long is
-// left alone. Who sets GOGC decides for himself how much garbage there may be.
+// for each cluster and bundleBytes for each Bundle where that is more, but not for that
+// beyond half of the memory that its cgroup or machine has, before they are collected. The
+// heap may always grow by half of what lives; that of a quiet hub by a fifth. What a burst
+// leaves, such as a fleet that joins, goes back to the system once the hub is quiet again;
+// one that has been quiet for long is left alone. Who sets GOGC decides for himself how much
+// garbage there may be.
 package memory
 
 import (
@@ -15,6 +17,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 const (
@@ -42,7 +46,7 @@ const (
 	// on thousands of applications makes some hundreds of kilobytes of garbage for each,
 	// and each has its template in the API server's cache and in the table, rows, and what
 	// is known of it, all of which is looked at whenever that garbage is collected.
-	bundleBytes = 160 << 10
+	bundleBytes = 320 << 10
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
 	busyPercent, quietPercent = 50, 20
@@ -89,6 +93,7 @@ type footprint struct {
 	stacks uint64 // of goroutines
 	roots  uint64 // what is in use of stacks, and globals
 	has    Holdings
+	own    uint64 // what the cgroup or the machine has; 0: not known
 }
 
 // Holdings of a hub, by number, that its memory is used for.
@@ -101,7 +106,11 @@ func (f footprint) percent(quiet bool) int {
 	if quiet {
 		return quietPercent
 	}
-	room := max(roomBytes, f.has.bytes()) - int64(f.live) - int64(f.stacks)
+	most := max(roomBytes, f.has.bytes())
+	if half := int64(f.own / 2); half > 0 {
+		most = min(most, max(roomBytes, half))
+	}
+	room := most - int64(f.live) - int64(f.stacks)
 	return int(min(max(room*100/max(int64(f.live+f.roots), 1), busyPercent), mostPercent))
 }
 
@@ -120,15 +129,26 @@ func read(samples []metrics.Sample) (allocated uint64, f footprint) {
 	return n(0), footprint{live: n(1), stacks: n(2), roots: n(3) + n(4)}
 }
 
+// owned is how much memory the process may use, in bytes: what its cgroup allows, or what
+// the machine has; 0 where neither is told.
+func owned() (bytes uint64) {
+	for _, ask := range []memlimit.Provider{memlimit.FromCgroup, memlimit.FromSystem} {
+		if n, err := ask(); err == nil && n > 0 && (bytes == 0 || n < bytes) {
+			bytes = n
+		}
+	}
+	return bytes
+}
+
 // Keep the process of a hub small until ctx ends; has counts what it holds.
 func Keep(ctx context.Context, has func() Holdings) error {
 	var b bursts
-	steers, now, all := os.Getenv("GOGC") == "", 0, samples()
+	steers, now, all, own := os.Getenv("GOGC") == "", 0, samples(), owned()
 	tick := time.NewTicker(lookAtMemory)
 	defer tick.Stop()
 	for {
 		allocated, f := read(all)
-		f.has = has()
+		f.has, f.own = has(), own
 		quiet, over := b.look(allocated)
 		if want := f.percent(quiet); steers && (want-now >= percentStep || now-want >= percentStep) {
 			now = want

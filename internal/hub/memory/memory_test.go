@@ -72,15 +72,38 @@ func TestABusyHubHasRoom(t *testing.T) {
 		{4000 * mib, 400 * mib, 0, 100 * 1024, 0, false, busyPercent},
 		{200 * mib, 0, 0, 50 * 1024, 0, false, mostPercent},
 		{640 * mib, 0, 0, 50 * 1024, 0, true, quietPercent},
-		{300 * mib, 0, 0, 1000, 1000, false, 156}, // 1,000 applications are little
-		{800 * mib, 0, 0, 1024, 10 * 1024, false, 106},
+		{300 * mib, 0, 0, 1000, 1000, false, 156},      // 1,000 applications are little
+		{800 * mib, 0, 0, 1024, 10 * 1024, false, 306}, // 48 and 3,200 MiB
 		{3000 * mib, 0, 0, 1024, 10 * 1024, false, busyPercent},
 		{800 * mib, 0, 0, 0, 10 * 1024, true, quietPercent},
 	} {
-		f := footprint{x.live, x.stacks, x.roots, Holdings{Clusters: x.fleet, Bundles: x.bundles}}
+		f := footprint{x.live, x.stacks, x.roots, Holdings{Clusters: x.fleet, Bundles: x.bundles}, 0}
 		if got := f.percent(x.quiet); got != x.want {
 			t.Errorf("%d MB live, %d of stacks, %d clusters, %d Bundles, quiet %t: %d %%, want %d", x.live/mib, x.stacks/mib, x.fleet, x.bundles, x.quiet, got, x.want)
 		}
+	}
+}
+
+// What a hub holds gives it no more room than half of the memory that there is, and what
+// any hub has it keeps.
+func TestRoomEndsWhereMemoryDoes(t *testing.T) {
+	for _, x := range []struct {
+		live, own uint64
+		want      int
+	}{
+		{1000 * mib, 0, 220},
+		{1000 * mib, 16384 * mib, 220},
+		{1000 * mib, 4096 * mib, 104},
+		{1000 * mib, 2048 * mib, busyPercent},
+		{384 * mib, 1024 * mib, 100},
+	} {
+		f := footprint{live: x.live, has: Holdings{Bundles: 10 * 1024}, own: x.own}
+		if got := f.percent(false); got != x.want {
+			t.Errorf("%d MB live, of %d: %d %%, want %d", x.live/mib, x.own/mib, got, x.want)
+		}
+	}
+	if owned() == 0 {
+		t.Error("nobody tells how much memory there is")
 	}
 }
 
