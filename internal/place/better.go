@@ -135,9 +135,9 @@ type candidate struct {
 // rescore looks at the Bundles that may move now that a cluster scores otherwise: those
 // that it has, and those for which it is better than what they have.
 func (r *Reconciler) rescore(c *schedule.Cluster) {
-	loads := r.loads(r.index.reservations())
+	load := r.podsOf(r.index.reservations())
 	rated := func(k movableKind) *schedule.Input {
-		return &schedule.Input{Load: loads, Rated: r.rated(k.namespace, k.source)}
+		return &schedule.Input{Load: load, Rated: r.rated(k.namespace, k.source)}
 	}
 	var better []movableKind
 	for kind, bar := range r.index.bars() {

@@ -132,6 +132,49 @@ func TestBundlesBalance(t *testing.T) {
 	})
 }
 
+// What a decision is told of all clusters' loads at once is what the table says of each, as
+// rows come, grow and go and as clusters do, and what others have reserved on top.
+func TestLoadsOfAllAreThoseOfEach(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b", "c")
+	run(t, m, func(t *testing.T, r *Reconciler) {
+		reserved := map[string]int64{"b": 7, "gone": 3}
+		check := func(when string) {
+			t.Helper()
+			m.settle("web")
+			b, _ := memBundles{m}.Get("web")
+			r.index.incomplete("web")
+			r.index.spend("web")
+			v := r.index.view(b, schedule.Terms{Placement: b.Spec.Placement}, time.Now())
+			got := r.loads.of(&v, v.fleet, r.Rows, reserved)
+			if len(got) != len(v.fleet) || len(got) == 0 {
+				t.Fatalf("%s: %d loads of %d clusters", when, len(got), len(v.fleet))
+			}
+			for i, c := range v.fleet {
+				if want := (memRows{m}).PodsOf(c.UID) + reserved[c.Name]; got[i] != want {
+					t.Errorf("%s: %s is told to have %d, and has %d", when, c.Name, got[i], want)
+				}
+			}
+		}
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = most(2) })
+		m.cut("web", &atoll.Content{})
+		check("two are chosen")
+		for i := range 5 {
+			uid := fmt.Sprint("other", i)
+			m.bundle(uid, func(b *state.Bundle) { b.Spec.Placement = most(1) })
+			m.cut(uid, &atoll.Content{})
+			m.settle(uid)
+		}
+		check("others come")
+		m.cluster("d", nil)
+		check("a cluster comes")
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = most(4) })
+		check("more are chosen")
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = most(1) })
+		check("fewer are chosen")
+	})
+}
+
 // A cluster whose load changes causes no step.
 func TestReportsOfResourcesCauseNothing(t *testing.T) {
 	m := newMemory()

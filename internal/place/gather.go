@@ -20,7 +20,7 @@ type snapshot struct {
 	bundle state.Bundle
 	base   []state.Row
 	in     rollout.Input
-	// reserved pods of other steps, by cluster UID, that the decision counted.
+	// reserved pods of other steps, by cluster name, that the decision counted.
 	reserved map[string]int64
 	// pods that each row asks for beside its shares of what is divided.
 	pods int64
@@ -104,7 +104,7 @@ func (r *Reconciler) gather(ctx context.Context, b state.Bundle, v view) (snapsh
 	d := schedule.Schedule(schedule.Input{
 		Bundle: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, Admitted: v.admitted(clusters), Elsewhere: v.elsewhere, Terse: !v.explain, Workloads: workloads, Rows: specs, Now: now,
-		Load: r.loads(snap.reserved), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
+		Load: r.podsOf(snap.reserved), Loads: r.loads.of(&v, clusters, r.Rows, snap.reserved), Near: r.near(b), Rated: r.rated(b.Ref.Namespace, b.Spec.Source.Kind),
 		Handed: handed(content, clusters), Better: v.failback.better, NotBackBefore: r.notBackBefore(v.failback), Healthy: r.healthy,
 		Demand: snap.stake.demands[target], Used: used,
 		Fits: func(c *schedule.Cluster) (int64, bool) {

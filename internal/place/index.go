@@ -31,7 +31,7 @@ type index struct {
 	roster   roster
 	items    *lru.Cache // revision → []schedule.Workload
 	pods     *lru.Cache // revision → int64, schedule.FixedPods
-	// reserved counts, by cluster UID, the pods of rows that steps under way are about to
+	// reserved counts, by cluster name, the pods of rows that steps under way are about to
 	// write there and that no table shows yet, less those of rows that they take out.
 	reserved map[string]int64
 	movable  movables

@@ -37,7 +37,7 @@ func (r *Reconciler) decide(ctx context.Context, b state.Bundle, v view) (snap s
 	}
 }
 
-// moves tells, by the UIDs of clusters, how many pods the decision brings there, and how
+// moves tells, by the names of clusters, how many pods the decision brings there, and how
 // many it takes from those that the Bundle leaves for others that score better.
 func (s *snapshot) moves() map[string]int64 {
 	moves, each := map[string]int64{}, s.each()
@@ -47,9 +47,9 @@ func (s *snapshot) moves() map[string]int64 {
 		better := v.Filter == schedule.FilterRebalance || v.Filter == schedule.FilterMove
 		switch {
 		case v.Outcome == schedule.Placed && !has:
-			moves[v.UID] += each
+			moves[v.Cluster] += each
 		case v.Outcome == schedule.Leaves && better && has && row.Spec.Phase == atoll.RowActive:
-			moves[v.UID] -= max(row.Spec.Pods, 1)
+			moves[v.Cluster] -= max(row.Spec.Pods, 1)
 		}
 	}
 	return moves
@@ -84,10 +84,10 @@ func (s *snapshot) weigh(changes map[string]*atoll.RowSpec) {
 	}
 }
 
-// loads tells of clusters how many pods they were assigned, and are about to be, or about
+// podsOf tells of clusters how many pods they were assigned, and are about to be, or about
 // not to be any more, by steps that have reserved that.
-func (r *Reconciler) loads(reserved map[string]int64) func(c *schedule.Cluster) int64 {
-	return func(c *schedule.Cluster) int64 { return r.Rows.PodsOf(c.UID) + reserved[c.UID] }
+func (r *Reconciler) podsOf(reserved map[string]int64) func(c *schedule.Cluster) int64 {
+	return func(c *schedule.Cluster) int64 { return r.Rows.PodsOf(c.UID) + reserved[c.Name] }
 }
 
 // reservations as they are now.
@@ -102,13 +102,13 @@ func (x *index) reservations() map[string]int64 {
 func (x *index) reserve(moves, seen map[string]int64, anyway bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for uid, by := range moves {
-		if others := x.reserved[uid] - seen[uid]; !anyway && (others > 0 && by > 0 || others < 0 && by < 0) {
+	for name, by := range moves {
+		if others := x.reserved[name] - seen[name]; !anyway && (others > 0 && by > 0 || others < 0 && by < 0) {
 			return false
 		}
 	}
-	for uid, by := range moves {
-		x.shift(uid, by)
+	for name, by := range moves {
+		x.shift(name, by)
 	}
 	return true
 }
@@ -116,15 +116,15 @@ func (x *index) reserve(moves, seen map[string]int64, anyway bool) bool {
 func (x *index) release(moves map[string]int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for uid, by := range moves {
-		x.shift(uid, -by)
+	for name, by := range moves {
+		x.shift(name, -by)
 	}
 }
 
 // shift what is reserved in a cluster. The caller holds the lock.
-func (x *index) shift(uid string, by int64) {
-	if x.reserved[uid] += by; x.reserved[uid] == 0 {
-		delete(x.reserved, uid)
+func (x *index) shift(name string, by int64) {
+	if x.reserved[name] += by; x.reserved[name] == 0 {
+		delete(x.reserved, name)
 	}
 }
 
@@ -215,6 +215,6 @@ func (r *Reconciler) Feed(in *schedule.Input, namespace string) {
 	}
 	var b state.Bundle
 	b.Ref.Namespace = namespace
-	in.Load, in.Near, in.Rated = r.loads(r.index.reservations()), r.near(b), r.rated(namespace, source)
+	in.Load, in.Near, in.Rated = r.podsOf(r.index.reservations()), r.near(b), r.rated(namespace, source)
 	in.Healthy = r.healthy
 }

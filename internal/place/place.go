@@ -117,7 +117,7 @@ type Config struct {
 	Events Events
 	// Log; nil: slog's default.
 	Log *slog.Logger
-	// Workers that look at Bundles at the same time; default 16: they
+	// Workers that look at Bundles at the same time; default 48: they
 	// mostly wait for the store.
 	Workers int
 }
@@ -128,6 +128,7 @@ type Reconciler struct {
 	index *index
 	rooms *rooms
 	usage *usage
+	loads *fleetLoads // nil: asked one by one
 	// begun is when Run was called, in Unix nanoseconds; 0 before.
 	begun atomic.Int64
 	// fleet in order, of a Reconciler that supposes; nil: as the tables have it.
@@ -148,7 +149,7 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Workers <= 0 {
-		cfg.Workers = 16
+		cfg.Workers = 48
 	}
 	if cfg.Views == nil {
 		cfg.Views = plainViews{}
@@ -156,7 +157,7 @@ func New(cfg Config) *Reconciler {
 	if cfg.Scores == nil {
 		cfg.Scores = noScores{}
 	}
-	r := &Reconciler{Config: cfg, index: newIndex(), rooms: newRooms(), usage: newUsage()}
+	r := &Reconciler{Config: cfg, index: newIndex(), rooms: newRooms(), usage: newUsage(), loads: &fleetLoads{}}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.now)
 	cfg.Rows.SubscribeOrders(r.rowsChanged)
@@ -272,6 +273,7 @@ func (r *Reconciler) bundleChanged(uid string) {
 // when a row is taken away, by whomever. A report that nothing waits for is not read.
 func (r *Reconciler) rowsChanged(uid string, clusters, ordered []string) {
 	r.rowsMoved(uid, ordered)
+	r.loads.changed(ordered, r.Rows)
 	for _, c := range ordered {
 		r.scored(c) // by how much it has
 		row, ok := r.Rows.Get(uid, c)

@@ -36,7 +36,7 @@ func (x *index) compile(terms schedule.Terms) *compiled {
 // admitted tells which of the clusters the filter admits; nil where they are not the fleet
 // of the view, or not one filter decides.
 func (v *view) admitted(clusters []schedule.Cluster) []bool {
-	if v.shared == nil || len(clusters) == 0 || len(clusters) != len(v.fleet) || &clusters[0] != &v.fleet[0] || v.filter.Grouped() {
+	if v.shared == nil || !v.isFleet(clusters) || v.filter.Grouped() {
 		return nil
 	}
 	c := v.shared

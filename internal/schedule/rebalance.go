@@ -61,7 +61,7 @@ func (p *pool) offerAnew(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
 	}
 	about := facts{avoid: p.filter.avoided(c), near: p.near, rated: p.in.Rated}
 	if p.scorer.load {
-		about.load, about.own = p.in.load(c, row)
+		about.load, about.own = p.in.loadAt(at, row)
 	}
 	p.add(c, option{at: int32(at), prio: prioNew, verdict: int32(len(d.Verdicts))}, about)
 	p.options[len(p.options)-1].rank = 0

@@ -26,6 +26,9 @@ type Input struct {
 	// the filter's Admits does, where the caller knows that; nil: it is asked. Not for
 	// placements of groups.
 	Admitted []bool
+	// Loads says of each of Clusters, which are in the order of their names then, what Load
+	// would; nil: it is asked.
+	Loads []int64
 	// Elsewhere counts clusters that are not listed, and that fit and hold a row.
 	Elsewhere int
 	// Load tells how many pods a cluster was assigned, for the score Balance; nil: none.

@@ -107,7 +107,19 @@ func (in *Input) load(c *Cluster, row *atoll.RowSpec) (others, own int64) {
 	if in.Load == nil {
 		return 0, 0
 	}
-	others = in.Load(c)
+	return beside(in.Load(c), row)
+}
+
+// loadAt is the load of one of the input's clusters.
+func (in *Input) loadAt(at int, row *atoll.RowSpec) (others, own int64) {
+	if in.Loads == nil {
+		return in.load(&in.Clusters[at], row)
+	}
+	return beside(in.Loads[at], row)
+}
+
+// beside a row of the Bundle there is the rest of a cluster's load.
+func beside(others int64, row *atoll.RowSpec) (rest, own int64) {
 	if row != nil && (row.Phase == atoll.RowActive || row.Phase == "") {
 		own = max(row.Pods, 1)
 	}

@@ -47,6 +47,10 @@ func compileChoice(p *v1alpha1.PlacementSpec) *choice {
 // who is chosen depends on all of them.
 func (f *Filter) Chooses() bool { return f.choice != nil }
 
+// AsksLoad tells whether it asks of every cluster what that was assigned. Of groups it is
+// not said.
+func (f *Filter) AsksLoad() bool { return f.choice != nil && f.choice.scorer.load && !f.Grouped() }
+
 // Rows remember the print of the filters, and behind a slash that of the choice.
 func withChoice(filters, choice string) string {
 	if choice == "" {
@@ -189,7 +193,7 @@ func (p *pool) offer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 	}
 	about := facts{holds: row != nil && row.Phase == atoll.RowActive, avoid: f.avoided(c), near: p.near, rated: in.Rated}
 	if p.scorer.load {
-		about.load, about.own = in.load(c, row)
+		about.load, about.own = in.loadAt(at, row)
 	}
 	o := option{at: int32(at), prio: prioNew, verdict: noVerdict}
 	if row != nil {

@@ -101,7 +101,8 @@ type Config struct {
 	Events     Events
 	// Log; nil: slog's default.
 	Log *slog.Logger
-	// Workers that look at Bundles at the same time; default 8.
+	// Workers that look at Bundles at the same time; default 24: they
+	// mostly wait for the store.
 	Workers int
 }
 
@@ -154,7 +155,7 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Workers <= 0 {
-		cfg.Workers = 8
+		cfg.Workers = 24
 	}
 	r := &Reconciler{
 		Config: cfg, index: newIndex(), early: map[work]struct{}{},
