@@ -53,16 +53,17 @@ const Now = ""
 // write: the kind has no status that Atoll writes, no reachable cluster reported,
 // or the template's status is final.
 func Aggregate(template *unstructured.Unstructured, divided bool, rows []RowItem, observed int64) (status map[string]any, ok bool) {
-	gk := groupKind(template)
-	k, known := kinds[gk]
+	k := known(template)
 	aggregate := k.aggregate
-	if aggregate == nil {
-		if known || builtinGroups[gk.Group] {
-			return nil, false
-		}
+	switch {
+	case aggregate != nil:
+	case k.generic:
 		aggregate = aggregateGeneric
+	default:
+		return nil, false
 	}
 	a := newAggregation(template, divided, rows, observed)
+	a.kind = k
 	return aggregate(a)
 }
 
@@ -148,6 +149,7 @@ func scalar(v any) any {
 // aggregation is what the kinds' aggregate functions work on.
 type aggregation struct {
 	template *unstructured.Unstructured
+	kind     *kind
 	old      map[string]any
 	divided  bool
 	// rows of reachable clusters, and those that are away; sorted by cluster.
@@ -180,7 +182,7 @@ func newAggregation(template *unstructured.Unstructured, divided bool, items []R
 		a.rows = append(a.rows, r)
 		caughtUp = caughtUp && r.current()
 	}
-	a.observed = count(a.old, "observedGeneration")
+	a.observed, _ = observedOf(a.old)
 	if caughtUp {
 		a.observed = max(a.observed, observed)
 	}
@@ -358,3 +360,5 @@ func (a *aggregation) carrying(flag string) (cluster string, ok bool) {
 }
 
 func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
+
+func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
