@@ -193,7 +193,7 @@ func TestPodsOfCustomKinds(t *testing.T) {
 		{"an unknown kind", head("example.com/v1", "Toy") + "spec: {replicas: 2, template: " + podOf("{cpu: 1}") + "}", 2, " 1 1000 0"},
 		{"an unknown kind without pods", head("example.com/v1", "Toy") + "spec: {replicas: 2}", 0, ""},
 		{"a job", head("batch/v1", "Job") + "spec: {parallelism: 4, completions: 2, template: " + podOf("{cpu: 1}") + "}", 1, " 2 1000 0"},
-		{"of wrong shape", head("ray.io/v1", "RayCluster") + "spec: {headGroupSpec: 3, workerGroupSpecs: {a: 1}}", 1, ""},
+		{"of wrong shape", head("ray.io/v1", "RayCluster") + "spec: {headGroupSpec: 3, workerGroupSpecs: {a: 1}}", 1, "head 1 0 0"},
 	} {
 		n, each := interpret.Pods(object(t, c.object))
 		var got []string

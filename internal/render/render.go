@@ -122,7 +122,7 @@ func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
 // replicas to start with only where they are this cluster's.
 func leaveReplicas(obj map[string]any, own bool) []string {
 	_, path, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj})
-	if !ok || interpret.Custom(kindOf(obj)) {
+	if !ok || interpret.Custom(kindOf(obj).GroupKind()) {
 		path = []string{"spec", "replicas"}
 		if _, ok := interpret.Lookup(obj, path); !ok {
 			return nil
