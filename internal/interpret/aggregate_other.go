@@ -177,6 +177,11 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 		st["conditions"] = cs
 	}
 	setPhase(st, k.phasePath(), least.P)
+	for _, name := range k.objects {
+		if st[name] == nil {
+			st[name] = map[string]any{}
+		}
+	}
 	switch {
 	case !least.has(flagObserves) || a.observed <= 0:
 	case k.textual:

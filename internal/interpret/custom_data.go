@@ -167,7 +167,7 @@ func rayServiceHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 
 // spark: applications, once and by a schedule.
 var spark = custom{
-	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}: {phase: at("applicationState.state"),
+	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}: {phase: at("applicationState.state"), objects: []string{"driverInfo"},
 		ended: endedIn(at("applicationState.state"), "COMPLETED", "FAILED"),
 		health: judge(reading{phase: at("applicationState.state"), message: at("applicationState.errorMessage"), phases: map[string]atoll.Health{
 			"SUBMITTED": busy, "PENDING_SUBMISSION": busy, "RUNNING": busy, "PENDING_RERUN": busy, "INVALIDATING": busy, "SUCCEEDING": busy,

@@ -142,19 +142,10 @@ func counterpart(l []any, of map[string]any) map[string]any {
 	return nil
 }
 
-// Immutable lists the fields that nobody can change once an object of the kind exists, in
-// dotted form, as far as they are known. The content of a ConfigMap or Secret that says
-// immutable: true is another such field.
-func Immutable(gk schema.GroupKind) []string {
-	var out []string
-	for _, p := range of(gk).frozen {
-		out = append(out, strings.Join(p, "."))
-	}
-	return out
-}
-
-// Changed lists those of the Immutable fields that desired states otherwise than observed
-// has them, so that the member would refuse to apply it.
+// Changed lists, in dotted form, the fields that nobody can change once an object of the
+// kind exists and that desired states otherwise than observed has them, as far as such
+// fields are known: the member would refuse to apply it. The content of a ConfigMap or
+// Secret that says immutable: true is one.
 func Changed(desired, observed *unstructured.Unstructured) []string {
 	var out []string
 	fields := known(desired).frozen

@@ -110,9 +110,6 @@ func TestChanged(t *testing.T) {
 			t.Errorf("Changed = %v, want %v, of\n%s", got, c.want, c.desired)
 		}
 	}
-	if got := interpret.Immutable(schema.GroupKind{Group: "apps", Kind: "DaemonSet"}); !slices.Equal(got, []string{"spec.selector"}) {
-		t.Errorf("Immutable of a DaemonSet: %v", got)
-	}
 }
 
 func TestCustomStatusIsAggregated(t *testing.T) {

@@ -37,6 +37,8 @@ type kind struct {
 	phase path
 	// textual: status.observedGeneration is a text.
 	textual bool
+	// objects that a status has to have, if only empty ones, for the API server to take it.
+	objects []string
 
 	// ended tells whether an object has run to completion; kinds that have it run once.
 	ended func(obj *unstructured.Unstructured) bool
