@@ -176,6 +176,9 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 	if cs := a.standard(least.conditions()); len(cs) > 0 {
 		st["conditions"] = cs
 	}
+	if k.addresses {
+		a.joinAddresses(st)
+	}
 	setPhase(st, k.phasePath(), least.P)
 	for _, name := range k.objects {
 		if st[name] == nil {
@@ -190,6 +193,25 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 		st["observedGeneration"] = a.observed
 	}
 	return st, true
+}
+
+// joinAddresses of all clusters, those that are away included, as of load balancers.
+func (a *aggregation) joinAddresses(st map[string]any) {
+	seen := map[string]bool{}
+	for _, r := range slices.Concat(a.rows, a.away) {
+		for _, l := range r.L {
+			seen[l] = true
+		}
+	}
+	delete(st, "addresses")
+	var out []any
+	for _, l := range sortedKeys(seen) {
+		kind, value, _ := strings.Cut(l, " ")
+		out = append(out, map[string]any{"type": kind, "value": value})
+	}
+	if len(out) > 0 {
+		st["addresses"] = out[:min(len(out), maxAddresses)] // no API server takes more
+	}
 }
 
 // setPhase of a status; where there is none, the field goes.

@@ -18,7 +18,7 @@ var argo = custom{
 	{Group: "argoproj.io", Kind: "Rollout"}: {health: rolloutHealth, replicas: specReplicas, pods: template,
 		counts: deploymentCounts, textual: true, frozen: []path{selector}},
 	{Group: "argoproj.io", Kind: "Workflow"}: {ended: endedIn(phase, "Succeeded", "Failed", "Error"),
-		health: judge(reading{paused: at("spec.suspend"), phase: phase, phases: runPhases, message: at("message")})},
+		health: judge(reading{paused: at("spec.suspend"), once: true, phase: phase, phases: runPhases, message: at("message")})},
 	{Group: "argoproj.io", Kind: "CronWorkflow"}: {
 		health: judge(reading{paused: at("spec.suspend"), config: true, bad: []string{"SubmissionError", "SpecError"}, seen: true})},
 	{Group: "argoproj.io", Kind: "AnalysisRun"}: {ended: endedIn(phase, "Successful", "Failed", "Error", "Inconclusive"),

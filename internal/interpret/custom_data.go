@@ -151,7 +151,7 @@ func rayJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string)
 	if job := text(st, "jobStatus"); text(st, "jobDeploymentStatus") == "Complete" && (job == "FAILED" || job == "STOPPED") {
 		return atoll.Degraded, camel(job), text(st, "message")
 	}
-	r := reading{paused: at("spec.suspend"), phase: at("jobDeploymentStatus"), message: at("message"), phases: map[string]atoll.Health{
+	r := reading{paused: at("spec.suspend"), once: true, phase: at("jobDeploymentStatus"), message: at("message"), phases: map[string]atoll.Health{
 		"Initializing": busy, "Running": busy, "Waiting": busy, "Retrying": busy, "Suspending": busy,
 		"Suspended": still, "Complete": good, "Failed": bad}}
 	return r.verdict(obj)

@@ -12,7 +12,7 @@ import (
 var gatewayAPI = custom{
 	{Group: "gateway.networking.k8s.io", Kind: "GatewayClass"}: {
 		health: judge(reading{must: []string{"Accepted"}}), frozen: all("spec.controllerName")},
-	{Group: "gateway.networking.k8s.io", Kind: "Gateway"}: {
+	{Group: "gateway.networking.k8s.io", Kind: "Gateway"}: {addresses: true,
 		health: judge(reading{must: []string{"Accepted", "Programmed"}})},
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}:        route,
 	{Group: "gateway.networking.k8s.io", Kind: "GRPCRoute"}:        route,

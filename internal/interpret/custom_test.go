@@ -41,6 +41,8 @@ func TestHealthOfCustomKinds(t *testing.T) {
 		{"rollout without a phase", head(argo, "Rollout") + "spec: {replicas: 2}\nstatus: {updatedReplicas: 1, availableReplicas: 2}", progressing, "Updating"},
 		{"workflow runs", head(argo, "Workflow") + "status: {phase: Running}", progressing, "Running"},
 		{"workflow failed", head(argo, "Workflow") + "status: {phase: Error, message: x}", degraded, "Error"},
+		{"workflow is suspended", head(argo, "Workflow") + "spec: {suspend: true}\nstatus: {phase: Running}", suspended, "Suspended"},
+		{"workflow that ended is not", head(argo, "Workflow") + "spec: {suspend: true}\nstatus: {phase: Failed}", degraded, "Failed"},
 		{"workflow of a phase to come", head(argo, "Workflow") + "status: {phase: Meditating}", atoll.Unknown, "UnreadableStatus"},
 		{"workflow that says nothing", head(argo, "Workflow") + "status: {startedAt: x}", progressing, "NotReported"},
 		{"workflow of wrong shape", head(argo, "Workflow") + "status: [1]", atoll.Unknown, "UnreadableStatus"},

@@ -122,6 +122,10 @@ func TestCustomStatusIsAggregated(t *testing.T) {
 			want: "{observedGeneration: '2', phase: Progressing, replicas: 5, updatedReplicas: 5, readyReplicas: 4, availableReplicas: 4}"},
 		{name: "duplicated", template: rollout + "spec: {replicas: 3}", members: []string{member("3", "3", "Healthy"), member("3", "2", "Degraded")}, observed: 2,
 			want: "{observedGeneration: '2', phase: Degraded, replicas: 3, updatedReplicas: 3, readyReplicas: 2, availableReplicas: 2}"},
+		{name: "addresses of all", template: head("gateway.networking.k8s.io/v1", "Gateway"), observed: 2, members: []string{
+			head("gateway.networking.k8s.io/v1", "Gateway") + "status: {addresses: [{type: IPAddress, value: 192.0.2.2}]}", head("gateway.networking.k8s.io/v1", "Gateway") + "status: {addresses: [{value: 192.0.2.1}, {type: Hostname, value: a.example.com}]}"},
+			change: func(rows []interpret.RowItem) { rows[1].Away = true },
+			want:   "{addresses: [{type: Hostname, value: a.example.com}, {type: IPAddress, value: 192.0.2.1}, {type: IPAddress, value: 192.0.2.2}]}"},
 		{name: "a phase that stands deeper", template: head("batch.volcano.sh/v1alpha1", "Job"), observed: 2, members: []string{
 			head("batch.volcano.sh/v1alpha1", "Job") + "status: {state: {phase: Completed}}", head("batch.volcano.sh/v1alpha1", "Job") + "status: {state: {phase: Failed}}"},
 			want: "{state: {phase: Failed}}"},

@@ -37,6 +37,8 @@ type kind struct {
 	phase path
 	// textual: status.observedGeneration is a text.
 	textual bool
+	// addresses: status.addresses, of {type, value}, are joined of all clusters.
+	addresses bool
 	// objects that a status has to have, if only empty ones, for the API server to take it.
 	objects []string
 

@@ -14,8 +14,10 @@ import (
 // all, the generation that was observed, conditions, the phase, and at last the conditions
 // that must be met.
 type reading struct {
-	// paused is a flag by which users suspend what the object does.
+	// paused is a flag by which users suspend what the object does; once: unless it has
+	// come to its end.
 	paused path
+	once   bool
 	// config: without a status it is healthy; of other kinds, somebody is to write one.
 	config bool
 	// held, bad and busy are conditions that, while True, tell that it is suspended, that
@@ -36,7 +38,7 @@ type reading struct {
 }
 
 func (r *reading) verdict(obj *unstructured.Unstructured) (atoll.Health, string, string) {
-	if r.paused != nil && dig(obj.Object, r.paused) == true {
+	if r.paused != nil && dig(obj.Object, r.paused) == true && !r.over(obj) {
 		return atoll.Suspended, "Suspended", "it is suspended by " + strings.Join(r.paused, ".")
 	}
 	st := status(obj)
@@ -68,6 +70,12 @@ func (r *reading) verdict(obj *unstructured.Unstructured) (atoll.Health, string,
 		}
 	}
 	return r.settled(st, cs)
+}
+
+// over tells that what runs once has come to its end, by its phase.
+func (r *reading) over(obj *unstructured.Unstructured) bool {
+	h := r.phases[digText(status(obj), r.phase)]
+	return r.once && (h == atoll.Healthy || h == atoll.Degraded)
 }
 
 // settled reads what is left once no condition speaks against it.

@@ -251,6 +251,9 @@ func reflectGeneric(k *kind, obj *unstructured.Unstructured) (reflected, bool) {
 		r.N = counts(st, k.counts)
 		r.N[0] = digCount(obj.Object, k.replicas, 1)
 	}
+	if k.addresses {
+		r.L = addressesOf(st)
+	}
 	observed, ok := observedOf(st)
 	r.mark(ok, flagObserves)
 	unseen := ok && observed < obj.GetGeneration()
@@ -258,7 +261,21 @@ func reflectGeneric(k *kind, obj *unstructured.Unstructured) (reflected, bool) {
 		unseen = unseen || c.hasObserved && c.observed < obj.GetGeneration()
 	}
 	r.mark(unseen, flagLate)
-	return r, ok || len(r.C) > 0 || r.P != "" || k.counts != nil
+	return r, ok || len(r.C) > 0 || r.P != "" || k.counts != nil || len(r.L) > 0
+}
+
+// addressesOf a status that lists them with their types, as a Gateway's does.
+func addressesOf(st map[string]any) []string {
+	var out []string
+	for _, e := range list(st, "addresses") {
+		em, _ := e.(map[string]any)
+		if v := text(em, "value"); v != "" {
+			out = append(out, orElse(text(em, "type"), "IPAddress")+" "+v)
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return out[:min(len(out), maxAddresses)]
 }
 
 func packConditions(cs []condition) []string {
