@@ -66,6 +66,10 @@ type Item struct {
 	Dependency bool `json:"dependency,omitempty"`
 	// Divided: the row's assigned replicas replace the object's own.
 	Divided bool `json:"divided,omitempty"`
+	// Kinds whose replicas the hub knew when the item came or its template was last
+	// edited, so that a newer hub divides nothing by itself that an older one did not. 0:
+	// those of Kubernetes itself. 1 (KnownKinds): those that package interpret names.
+	Kinds int `json:"kinds,omitempty"`
 	// ReplicaOverrides, with Divided: overrides may set a cluster's share.
 	ReplicaOverrides bool `json:"replicaOverrides,omitempty"`
 	// Source is the fingerprint of the template's user intent that Object was pruned
@@ -78,6 +82,9 @@ type Item struct {
 	// deletion; empty for a dependency that only such items need.
 	Recalled string `json:"recalled,omitempty"`
 }
+
+// KnownKinds is what items of custom kinds have that state replicas to share out.
+const KnownKinds = 1
 
 // ItemState of an item that does not simply follow its template.
 type ItemState string

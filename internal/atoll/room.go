@@ -26,12 +26,14 @@ type NodeClass struct {
 	Taints []v1alpha1.Taint
 }
 
-// Requests of one pod: CPU in thousandths, memory in bytes, other resources by name,
+// Requests of one replica: CPU in thousandths, memory in bytes, other resources by name,
 // and the taints of nodes that it tolerates.
 type Requests struct {
 	CPU, Memory int64
 	Other       map[string]int64
 	Tolerations []corev1.Toleration
+	// Pods of which a replica is made, each of which requests the above; 0 means 1.
+	Pods int64
 }
 
 // The bounds of a Room's text.

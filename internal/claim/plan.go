@@ -256,7 +256,13 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		return
 	}
 	hold(&item, t)
-	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && Replicated(t)
+	if item.Kinds = atoll.KnownKinds; !interpret.Custom(t.GroupVersionKind().GroupKind()) || !Replicated(t) {
+		item.Kinds = 0
+	} else if prev := p.prev[key]; prev != nil && prev.Source == item.Source {
+		item.Kinds = prev.Kinds
+	}
+	known := item.Kinds > 0 || !interpret.Custom(t.GroupVersionKind().GroupKind())
+	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && known && Replicated(t)
 	item.ReplicaOverrides = item.Divided && p.in.Intent.HandsReplicas()
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.Finalize = append(p.out.Finalize, key)

@@ -398,6 +398,33 @@ func TestDividedAndItsEnd(t *testing.T) {
 	b.want("duplicated again", "ConfigMap/cfg@2+ Deployment/web@1", 3)
 }
 
+// A hub that learned of a kind divides nothing of what is there by itself: only what comes
+// anew, or is edited.
+func TestAKindThatIsKnownSinceDividesNothingByItself(t *testing.T) {
+	m := newMemory()
+	b := newBundle(t, m, false)
+	key := atoll.ItemKey{Group: "argoproj.io", Kind: "Rollout", Namespace: "shop", Name: "web"}
+	b.in.Fingerprint = func(o *unstructured.Unstructured) string { return fmt.Sprint(o.Object["spec"]) }
+	o := m.put(key, "1")
+	o.Object["spec"] = map[string]any{"replicas": int64(3)}
+	m.claims[key] = Mine
+	b.in.Intent.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType = v1alpha1.Divided
+	b.plan()
+	if it := b.in.Previous.Items[0]; !it.Divided || it.Kinds != atoll.KnownKinds {
+		t.Errorf("new: %+v", it)
+	}
+	b.in.Previous.Items[0].Divided, b.in.Previous.Items[0].Kinds = false, 0 // as an older hub has it
+	if out := b.plan(); out.Cut || out.Content.Items[0].Divided {
+		t.Errorf("untouched: cut %v, %+v", out.Cut, out.Content.Items[0])
+	}
+	edited := o.DeepCopy()
+	edited.Object["spec"] = map[string]any{"replicas": int64(4)}
+	m.templates[key] = edited
+	if out := b.plan(); !out.Cut || !out.Content.Items[0].Divided {
+		t.Errorf("edited: cut %v, %+v", out.Cut, out.Content.Items[0])
+	}
+}
+
 // failing has no defaults for one object.
 type failing struct{ name string }
 

@@ -53,16 +53,17 @@ const Now = ""
 // write: the kind has no status that Atoll writes, no reachable cluster reported,
 // or the template's status is final.
 func Aggregate(template *unstructured.Unstructured, divided bool, rows []RowItem, observed int64) (status map[string]any, ok bool) {
-	gk := groupKind(template)
-	k, known := kinds[gk]
+	k := known(template)
 	aggregate := k.aggregate
-	if aggregate == nil {
-		if known || builtinGroups[gk.Group] {
-			return nil, false
-		}
+	switch {
+	case aggregate != nil:
+	case k.generic:
 		aggregate = aggregateGeneric
+	default:
+		return nil, false
 	}
 	a := newAggregation(template, divided, rows, observed)
+	a.kind = k
 	return aggregate(a)
 }
 
@@ -148,30 +149,37 @@ func scalar(v any) any {
 // aggregation is what the kinds' aggregate functions work on.
 type aggregation struct {
 	template *unstructured.Unstructured
+	kind     *kind
 	old      map[string]any
 	divided  bool
-	// rows of reachable clusters, and those that are away; sorted by cluster.
+	// rows of reachable clusters, and those that are away, in no order.
 	rows, away []row
 	observed   int64
 }
 
+// row is small, and what many rows say alike is there once: there may be 10,000.
 type row struct {
-	RowItem
-	reflected
+	*RowItem
+	*reflected
 	// reported: the cluster said something of the item's status.
 	reported bool
 }
 
+// nothing is what a cluster reflects that has not reported.
+var nothing = &reflected{}
+
 func newAggregation(template *unstructured.Unstructured, divided bool, items []RowItem, observed int64) *aggregation {
 	a := &aggregation{template: template, old: status(template), divided: divided, rows: make([]row, 0, len(items))}
-	sorted := slices.SortedFunc(slices.Values(items), func(x, y RowItem) int { return cmp.Compare(x.Cluster, y.Cluster) })
 	caughtUp := true
-	for _, item := range sorted {
-		r := row{RowItem: item}
-		if len(item.Reflected) > 0 && json.Unmarshal(item.Reflected, &r.reflected) == nil {
-			r.reported = true
-		} else if item.Health == atoll.Healthy {
+	said := map[string]*reflected{}
+	for i := range items {
+		item := &items[i]
+		r := row{RowItem: item, reflected: read(item.Reflected, said)}
+		if r.reported = r.reflected != nil; !r.reported && item.Health == atoll.Healthy {
 			r.reflected, r.reported = assumed(template, item)
+		}
+		if r.reflected == nil {
+			r.reflected = nothing
 		}
 		if item.Away {
 			a.away = append(a.away, r)
@@ -180,23 +188,39 @@ func newAggregation(template *unstructured.Unstructured, divided bool, items []R
 		a.rows = append(a.rows, r)
 		caughtUp = caughtUp && r.current()
 	}
-	a.observed = count(a.old, "observedGeneration")
+	a.observed, _ = observedOf(a.old)
 	if caughtUp {
 		a.observed = max(a.observed, observed)
 	}
 	return a
 }
 
+// read what was reflected, each text once; nil for nothing, or what cannot be read.
+func read(text json.RawMessage, said map[string]*reflected) *reflected {
+	if len(text) == 0 {
+		return nil
+	}
+	if r, known := said[string(text)]; known {
+		return r
+	}
+	r := &reflected{}
+	if json.Unmarshal(text, r) != nil {
+		r = nil
+	}
+	said[string(text)] = r
+	return r
+}
+
 // assumed is the status of a healthy workload whose row had no room to reflect it.
-func assumed(template *unstructured.Unstructured, item RowItem) (reflected, bool) {
+func assumed(template *unstructured.Unstructured, item *RowItem) (*reflected, bool) {
 	n, _, ok := Replicas(template)
 	if !ok {
-		return reflected{}, false
+		return nil, false
 	}
 	if item.Assigned != nil {
 		n = *item.Assigned
 	}
-	return reflected{N: []int64{n, n, n, n, n, n}, F: flagAvailable + flagDone}, true
+	return &reflected{N: []int64{n, n, n, n, n, n}, F: flagAvailable + flagDone}, true
 }
 
 // quiet tells that there is nothing to write: no cluster is reachable, or the
@@ -221,12 +245,30 @@ func (a *aggregation) quiet() bool {
 // least finds the least finished reachable row. progress gives numbers of a
 // reported row that grow as it gets finished, most telling first.
 func (a *aggregation) least(progress func(r row) []int64) row {
+	// Rows that say the same, and are as healthy, are as far.
+	type saying struct {
+		reflected *reflected
+		health    atoll.Health
+	}
+	far := map[saying][]int64{}
+	how := func(r row) []int64 {
+		s := saying{r.reflected, r.Health}
+		p, known := far[s]
+		if !known {
+			p = progress(r)
+			far[s] = p
+		}
+		return p
+	}
 	return slices.MinFunc(a.rows, func(x, y row) int {
+		if x.reported == y.reported && x.Stale == y.Stale && x.reflected == y.reflected && x.Health == y.Health {
+			return cmp.Compare(x.Cluster, y.Cluster)
+		}
 		return cmp.Or(
 			compareBool(x.reported, y.reported),
 			compareBool(!x.Stale, !y.Stale),
 			compareBool(!x.has(flagLate), !y.has(flagLate)),
-			slices.Compare(progress(x), progress(y)),
+			slices.Compare(how(x), how(y)),
 			cmp.Compare(x.Cluster, y.Cluster),
 		)
 	})
@@ -347,14 +389,16 @@ func (a *aggregation) every(flag string) bool {
 	return true
 }
 
-// carrying gives the first cluster whose row carries the flag.
+// carrying gives the first cluster, by name, whose row carries the flag.
 func (a *aggregation) carrying(flag string) (cluster string, ok bool) {
 	for _, r := range a.rows {
-		if r.has(flag) {
-			return r.Cluster, true
+		if r.has(flag) && (!ok || r.Cluster < cluster) {
+			cluster, ok = r.Cluster, true
 		}
 	}
-	return "", false
+	return cluster, ok
 }
 
 func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
+
+func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -2,6 +2,7 @@ package interpret
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -141,12 +142,13 @@ func aggregateAutoscaler(a *aggregation) (map[string]any, bool) {
 	return st, true
 }
 
-// aggregateGeneric gives the conditions and the phase of the least finished
-// cluster.
+// aggregateGeneric gives the conditions and the phase of the least finished cluster, and
+// the counts that the kind has: summed where it is divided.
 func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 	if a.quiet() {
 		return nil, false
 	}
+	k := a.kind
 	least := a.least(func(r row) []int64 {
 		met := int64(0)
 		for _, c := range unpackConditions(r.C) {
@@ -154,22 +156,80 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 				met++
 			}
 		}
-		return []int64{healthRank[r.Health], met}
+		rank := []int64{healthRank[r.Health]}
+		if k.counts != nil {
+			rank = replicaProgress(r)
+		}
+		return append(rank, met)
 	})
 	if !least.reported {
 		return nil, false
 	}
 	st := a.copied()
+	if k.counts != nil {
+		for _, name := range k.counts {
+			delete(st, name)
+		}
+		counted(st, k.counts, a.replicaCounts(k.counts, least))
+	}
 	delete(st, "conditions")
 	if cs := a.standard(least.conditions()); len(cs) > 0 {
 		st["conditions"] = cs
 	}
-	delete(st, "phase")
-	if least.P != "" {
-		st["phase"] = least.P
+	if k.addresses {
+		a.joinAddresses(st)
 	}
-	if least.has(flagObserves) && a.observed > 0 {
+	setPhase(st, k.phasePath(), least.P)
+	for _, name := range k.objects {
+		if st[name] == nil {
+			st[name] = map[string]any{}
+		}
+	}
+	switch {
+	case !least.has(flagObserves) || a.observed <= 0:
+	case k.textual:
+		st["observedGeneration"] = strconv.FormatInt(a.observed, 10)
+	default:
 		st["observedGeneration"] = a.observed
 	}
 	return st, true
+}
+
+// joinAddresses of all clusters, those that are away included, as of load balancers.
+func (a *aggregation) joinAddresses(st map[string]any) {
+	seen := map[string]bool{}
+	for _, r := range slices.Concat(a.rows, a.away) {
+		for _, l := range r.L {
+			seen[l] = true
+		}
+	}
+	delete(st, "addresses")
+	var out []any
+	for _, l := range sortedKeys(seen) {
+		kind, value, _ := strings.Cut(l, " ")
+		out = append(out, map[string]any{"type": kind, "value": value})
+	}
+	if len(out) > 0 {
+		st["addresses"] = out[:min(len(out), maxAddresses)] // no API server takes more
+	}
+}
+
+// setPhase of a status; where there is none, the field goes.
+func setPhase(st map[string]any, at path, phase string) {
+	for _, key := range at[:len(at)-1] {
+		next, ok := st[key].(map[string]any)
+		if !ok && phase == "" {
+			return
+		}
+		if !ok {
+			next = map[string]any{}
+			st[key] = next
+		}
+		st = next
+	}
+	if last := at[len(at)-1]; phase == "" {
+		delete(st, last)
+	} else {
+		st[last] = phase
+	}
 }

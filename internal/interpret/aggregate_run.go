@@ -92,11 +92,14 @@ func (a *aggregation) jobConditions(ended int64) []any {
 	switch ended {
 	case 1:
 		reason, message := "Failed", "the job failed"
+		first := ""
 		for _, r := range a.rows {
-			if c := find(unpackConditions(r.C), "Failed"); r.finality() == 1 {
-				reason, message = orElse(c.reason, reason), fmt.Sprintf("the job failed in cluster %s", r.Cluster)
-				break
+			if r.finality() != 1 || first != "" && first < r.Cluster {
+				continue
 			}
+			first = r.Cluster
+			reason = orElse(find(unpackConditions(r.C), "Failed").reason, "Failed")
+			message = fmt.Sprintf("the job failed in cluster %s", first)
 		}
 		cs = append(cs,
 			condition{kind: "FailureTarget", status: "True", reason: reason, message: message},

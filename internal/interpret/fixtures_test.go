@@ -1,6 +1,7 @@
 package interpret_test
 
 import (
+	"strconv"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,3 +23,5 @@ func object(t testing.TB, text string) *unstructured.Unstructured {
 }
 
 const deploymentHead = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop, generation: 2}\n"
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

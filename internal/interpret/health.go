@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -17,26 +16,8 @@ func Health(obj *unstructured.Unstructured) (h atoll.Health, reason, message str
 	if obj.GetDeletionTimestamp() != nil {
 		return atoll.Progressing, "Terminating", "the object is being deleted"
 	}
-	judge := kinds[groupKind(obj)].health
-	if judge == nil {
-		judge = genericHealth
-	}
-	h, reason, message = judge(obj)
+	h, reason, message = known(obj).health(obj)
 	return h, reason, cut(message, MaxMessage)
-}
-
-// Finished tells whether a Job or Pod has run to completion, well or not. Such an
-// object is never to be created again for the same content.
-func Finished(obj *unstructured.Unstructured) bool {
-	switch groupKind(obj) {
-	case schema.GroupKind{Group: "batch", Kind: "Job"}:
-		cs := conditionsOf(status(obj))
-		return find(cs, "Complete").is("True") || find(cs, "Failed").is("True")
-	case schema.GroupKind{Kind: "Pod"}:
-		phase := text(status(obj), "phase")
-		return phase == "Succeeded" || phase == "Failed"
-	}
-	return false
 }
 
 type verdict = func(obj *unstructured.Unstructured) (h atoll.Health, reason, message string)

@@ -24,9 +24,12 @@ var builtinGroups = map[string]bool{
 func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := status(obj)
 	if len(st) == 0 {
+		if unreadable(obj) {
+			return atoll.Unknown, "UnreadableStatus", "the status is not an object"
+		}
 		return healthy()
 	}
-	if observed, ok := number(st, "observedGeneration"); ok && observed < obj.GetGeneration() {
+	if observed, ok := observedOf(st); ok && observed < obj.GetGeneration() {
 		return unobserved()
 	}
 	cs := conditionsOf(st)
@@ -34,6 +37,9 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 		if c.hasObserved && c.observed < obj.GetGeneration() && customary[c.kind] {
 			cs[i].status = "Unknown"
 		}
+	}
+	if h, reason, message := managedHealth(cs); h != "" {
+		return h, reason, message
 	}
 	for _, kind := range []string{"Stalled", "Degraded", "Failed"} {
 		if c := find(cs, kind); c.is("True") {
@@ -64,6 +70,13 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 		return healthy()
 	}
 	return atoll.Unknown, "UnreadableStatus", "the status has none of the conditions Ready, Available, Progressing, Stalled, Reconciling"
+}
+
+// unreadable tells whether the object has a status that is not what a status is.
+func unreadable(obj *unstructured.Unstructured) bool {
+	v := obj.Object["status"]
+	_, is := v.(map[string]any)
+	return v != nil && !is
 }
 
 var customary = map[string]bool{

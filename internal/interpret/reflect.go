@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // reflected is the compact form that travels in rows. Each kind gives its fields
@@ -69,15 +68,15 @@ func Reflect(obj *unstructured.Unstructured) json.RawMessage {
 	if len(st) == 0 {
 		return nil
 	}
-	gk := groupKind(obj)
-	reflect := kinds[gk].reflect
-	if reflect == nil {
-		if builtinGroups[gk.Group] {
-			return nil
-		}
-		reflect = reflectGeneric
+	k := known(obj)
+	var r reflected
+	ok := false
+	switch {
+	case k.reflect != nil:
+		r, ok = k.reflect(obj)
+	case k.generic:
+		r, ok = reflectGeneric(k, obj)
 	}
-	r, ok := reflect(obj)
 	if !ok {
 		return nil
 	}
@@ -244,18 +243,39 @@ func reflectAutoscaler(obj *unstructured.Unstructured) (reflected, bool) {
 	return r, true
 }
 
-func reflectGeneric(obj *unstructured.Unstructured) (reflected, bool) {
+func reflectGeneric(k *kind, obj *unstructured.Unstructured) (reflected, bool) {
 	st := status(obj)
 	cs := conditionsOf(st)
-	r := reflected{C: packConditions(cs), P: cut(text(st, "phase"), maxReason)}
-	observed, ok := number(st, "observedGeneration")
+	r := reflected{C: packConditions(cs), P: cut(digText(st, k.phasePath()), maxReason)}
+	if k.counts != nil {
+		r.N = counts(st, k.counts)
+		r.N[0] = digCount(obj.Object, k.replicas, 1)
+	}
+	if k.addresses {
+		r.L = addressesOf(st)
+	}
+	observed, ok := observedOf(st)
 	r.mark(ok, flagObserves)
 	unseen := ok && observed < obj.GetGeneration()
 	for _, c := range cs {
 		unseen = unseen || c.hasObserved && c.observed < obj.GetGeneration()
 	}
 	r.mark(unseen, flagLate)
-	return r, ok || len(r.C) > 0 || r.P != ""
+	return r, ok || len(r.C) > 0 || r.P != "" || k.counts != nil || len(r.L) > 0
+}
+
+// addressesOf a status that lists them with their types, as a Gateway's does.
+func addressesOf(st map[string]any) []string {
+	var out []string
+	for _, e := range list(st, "addresses") {
+		em, _ := e.(map[string]any)
+		if v := text(em, "value"); v != "" {
+			out = append(out, orElse(text(em, "type"), "IPAddress")+" "+v)
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return out[:min(len(out), maxAddresses)]
 }
 
 func packConditions(cs []condition) []string {
@@ -318,30 +338,3 @@ func seconds(m map[string]any, key string) int64 {
 func timestamp(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }
 
 const newReplicaSetAvailable = "NewReplicaSetAvailable"
-
-// kind is what this package knows of one kind; nil fields mean that the kind has
-// nothing of the sort.
-type kind struct {
-	health    verdict
-	reflect   func(obj *unstructured.Unstructured) (reflected, bool)
-	aggregate func(a *aggregation) (map[string]any, bool)
-}
-
-var kinds = map[schema.GroupKind]kind{
-	{Group: "apps", Kind: "Deployment"}:                               {deploymentHealth, reflectDeployment, aggregateDeployment},
-	{Group: "apps", Kind: "StatefulSet"}:                              {statefulSetHealth, reflectStatefulSet, aggregateStatefulSet},
-	{Group: "apps", Kind: "DaemonSet"}:                                {daemonSetHealth, reflectDaemonSet, aggregateDaemonSet},
-	{Group: "apps", Kind: "ReplicaSet"}:                               {replicaSetHealth, reflectReplicaSet, aggregateReplicaSet},
-	{Kind: "ReplicationController"}:                                   {replicaSetHealth, reflectReplicaSet, aggregateReplicaSet},
-	{Group: "batch", Kind: "Job"}:                                     {jobHealth, reflectJob, aggregateJob},
-	{Group: "batch", Kind: "CronJob"}:                                 {cronJobHealth, reflectCronJob, aggregateCronJob},
-	{Kind: "Pod"}:                                                     {podHealth, reflectPod, aggregatePod},
-	{Kind: "Service"}:                                                 {serviceHealth, reflectAddresses, aggregateAddresses},
-	{Group: "networking.k8s.io", Kind: "Ingress"}:                     {existing, reflectAddresses, aggregateAddresses},
-	{Kind: "PersistentVolumeClaim"}:                                   {claimHealth, reflectClaim, aggregateClaim},
-	{Kind: "PersistentVolume"}:                                        {volumeHealth, reflectVolume, aggregateVolume},
-	{Group: "policy", Kind: "PodDisruptionBudget"}:                    {budgetHealth, reflectBudget, aggregateBudget},
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:           {autoscalerHealth, reflectAutoscaler, aggregateAutoscaler},
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {health: definitionHealth},
-	{Kind: "Namespace"}:                                               {health: existing},
-}

@@ -7,30 +7,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var replicated = map[schema.GroupKind]bool{
-	{Group: "apps", Kind: "Deployment"}:  true,
-	{Group: "apps", Kind: "StatefulSet"}: true,
-	{Group: "apps", Kind: "ReplicaSet"}:  true,
-	{Kind: "ReplicationController"}:      true,
-}
-
 // Replicas that the object states (1 where it states none, as the API server
 // would) and the path of the field. ok is false for kinds that have no replicas to
-// share out: a Job's parallelism is not one, since its work is not divided by it.
-// A StatefulSet has replicas; that they stay together is the caller's to know.
+// share out: a Job's parallelism is not one, since its work is not divided by it, nor
+// are the workers of a RayCluster, which all belong to one head, or the instances of a
+// database, which are copies of one another.
+// What has replicas may still have to stay together, as Whole says.
 func Replicas(obj *unstructured.Unstructured) (n int64, path []string, ok bool) {
-	if !replicated[groupKind(obj)] {
+	k := known(obj)
+	if k.replicas == nil {
 		return 0, nil, false
 	}
-	return countOr(spec(obj), "replicas", 1), []string{"spec", "replicas"}, true
+	return digCount(obj.Object, k.replicas, 1), k.replicas, true
 }
+
+// Custom tells whether the kind is not one of those that Kubernetes serves itself.
+func Custom(gk schema.GroupKind) bool { return !builtinGroups[gk.Group] }
+
+// Whole tells whether the replicas of the kind's objects are parts of one whole, as those
+// of a StatefulSet are, so that they go to one cluster unless somebody says more.
+func Whole(gk schema.GroupKind) bool { return of(gk).together }
 
 // ReplicaCounts reads of a reflected status how many replicas a cluster was told to
 // run of an object of the kind, and how many are ready. ok is false for kinds
 // without replicas, and where nothing was reflected.
 func ReplicaCounts(gk schema.GroupKind, status json.RawMessage) (desired, ready int64, ok bool) {
 	var r reflected
-	if !replicated[gk] || json.Unmarshal(status, &r) != nil {
+	if of(gk).replicas == nil || json.Unmarshal(status, &r) != nil {
 		return 0, 0, false
 	}
 	return r.n(0), r.n(3), true
@@ -38,6 +41,6 @@ func ReplicaCounts(gk schema.GroupKind, status json.RawMessage) (desired, ready 
 
 // Aggregates tells whether Aggregate ever gives a status to templates of the kind.
 func Aggregates(gk schema.GroupKind) bool {
-	k, known := kinds[gk]
-	return k.aggregate != nil || !known && !builtinGroups[gk.Group]
+	k := of(gk)
+	return k.generic || k.aggregate != nil
 }

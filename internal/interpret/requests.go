@@ -4,11 +4,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"atoll.dev/atoll/internal/atoll"
 )
 
 // PodRequests of a pod as a scheduler counts them: the containers and sidecars
@@ -90,68 +85,4 @@ func (a amounts) raise(b amounts) {
 // not looked at.
 func Counted(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
-
-// Pods that an object asks a cluster for, as far as it says: its replicas, 1 for a Pod, a
-// Job's parallelism; and what each of them requests, by resource as in PodRequests. None
-// where the number is the member's to know, as a DaemonSet's is, or to make later, as
-// those of a CronJob.
-func Pods(obj *unstructured.Unstructured) (n int64, each map[corev1.ResourceName]int64) {
-	gk := groupKind(obj)
-	switch replicas, stated := number(spec(obj), "replicas"); {
-	case replicated[gk]:
-		n = countOr(spec(obj), "replicas", 1)
-	case gk == schema.GroupKind{Kind: "Pod"}:
-		n = 1
-	case gk == schema.GroupKind{Group: "batch", Kind: "Job"}:
-		n = countOr(spec(obj), "parallelism", 1)
-		n = min(n, countOr(spec(obj), "completions", n))
-	case stated && len(PodTemplates(obj)) > 0:
-		n = replicas
-	}
-	if n <= 0 {
-		return 0, nil
-	}
-	pod, ok := firstPod(obj)
-	if !ok {
-		return n, nil
-	}
-	return n, PodRequests(&pod)
-}
-
-// firstPod is the object's first pod template; not ok where it has none, or one that
-// cannot be read.
-func firstPod(obj *unstructured.Unstructured) (spec corev1.PodSpec, ok bool) {
-	paths := PodTemplates(obj)
-	if len(paths) == 0 {
-		return spec, false
-	}
-	v, _ := Lookup(obj.Object, paths[0])
-	m, _ := v.(map[string]any)
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &spec)
-	return spec, err == nil
-}
-
-// Requests of one pod of the object's first pod template; zero where it has none, or
-// one that cannot be read.
-func Requests(obj *unstructured.Unstructured) (r atoll.Requests) {
-	spec, ok := firstPod(obj)
-	if !ok {
-		return r
-	}
-	for name, n := range PodRequests(&spec) {
-		switch {
-		case name == corev1.ResourceCPU:
-			r.CPU = n
-		case name == corev1.ResourceMemory:
-			r.Memory = n
-		case Counted(name):
-			if r.Other == nil {
-				r.Other = map[string]int64{}
-			}
-			r.Other[string(name)] = n
-		}
-	}
-	r.Tolerations = spec.Tolerations
-	return r
 }

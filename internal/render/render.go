@@ -107,18 +107,13 @@ func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
 		if item.Key.Group != "autoscaling" || item.Key.Kind != "HorizontalPodAutoscaler" {
 			continue
 		}
-		var hpa struct {
-			Spec struct {
-				ScaleTargetRef struct{ APIVersion, Kind, Name string }
-			}
-		}
-		if json.Unmarshal(item.Object, &hpa) != nil {
+		hpa := unstructured.Unstructured{}
+		if json.Unmarshal(item.Object, &hpa.Object) != nil {
 			continue
 		}
-		ref := hpa.Spec.ScaleTargetRef
-		target := unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
-		gk := target.GroupVersionKind().GroupKind()
-		out[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: item.Key.Namespace, Name: ref.Name}] = true
+		if gk, name, ok := interpret.Scaled(&hpa); ok {
+			out[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: item.Key.Namespace, Name: name}] = true
+		}
 	}
 	return out
 }
@@ -127,7 +122,7 @@ func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
 // replicas to start with only where they are this cluster's.
 func leaveReplicas(obj map[string]any, own bool) []string {
 	_, path, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj})
-	if !ok {
+	if !ok || interpret.Custom(kindOf(obj).GroupKind()) {
 		path = []string{"spec", "replicas"}
 		if _, ok := interpret.Lookup(obj, path); !ok {
 			return nil

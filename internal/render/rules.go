@@ -367,6 +367,10 @@ func (o *overriding) replicas(n int64) error {
 		return errDivided
 	}
 	path := replicasPath(o.obj)
+	if !o.item.Divided && interpret.Custom(kindOf(o.obj).GroupKind()) {
+		// Such rules were there before any of these kinds was known: they set what is stated.
+		path = nil
+	}
 	if path == nil && o.rule.Meaning > 0 {
 		path = customReplicas(o.obj)
 	}

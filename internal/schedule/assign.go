@@ -325,7 +325,7 @@ func (s *sharing) assign(item int) {
 	switch {
 	case !w.stateful():
 		left = s.assignDivided(item)
-	case s.scheduling.Ordinals != nil:
+	case s.scheduling.Ordinals != nil && w.ranges():
 		left = s.assignRanged(item)
 	default:
 		left = s.assignWhole(item, total)

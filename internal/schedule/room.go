@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Fit tells how many more pods with these requests the room takes. Selectors and
+// Fit tells how many more replicas with these requests the room takes. Selectors and
 // affinities of pods are not looked at.
 func Fit(room atoll.Room, r atoll.Requests) (n int64) {
 	for i := range room {
@@ -22,7 +22,7 @@ func Fit(room atoll.Room, r atoll.Requests) (n int64) {
 			n += per * c.Nodes
 		}
 	}
-	return n
+	return n / max(r.Pods, 1)
 }
 
 // FitAll tells how many replicas of the workloads the room takes together, those that the
@@ -65,10 +65,15 @@ func tolerated(c *atoll.NodeClass, r atoll.Requests) bool {
 	return true
 }
 
-// Take n pods' requests from the room, node by node in the order of the classes; those
+// Take n replicas' requests from the room, node by node in the order of the classes; pods
 // that do not fit take nothing.
 func Take(room atoll.Room, r atoll.Requests, n int64) atoll.Room {
 	out := make(atoll.Room, 0, len(room)+2)
+	if pods := max(r.Pods, 1); n > math.MaxInt64/pods {
+		n = math.MaxInt64
+	} else {
+		n *= pods
+	}
 	for i := range room {
 		c := room[i]
 		per := perNode(&c, r)

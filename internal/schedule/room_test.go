@@ -43,6 +43,7 @@ func TestFit(t *testing.T) {
 		{"requests of nothing", atoll.Requests{}, []string{"2 pods=7"}, 14},
 		{"a resource that no node has", gpu, []string{"2 cpu=9000m pods=7"}, 0},
 		{"a resource, behind a taint that is tolerated", gpu, []string{"2 cpu=9000m pods=7 nvidia.com/gpu=4 taints=gpu=yes:NoSchedule"}, 8},
+		{"replicas of four pods each", atoll.Requests{CPU: 500, Pods: 4}, []string{"3 cpu=1500m pods=7"}, 2},
 		{"a taint that is not", small, []string{"2 cpu=9000m memory=9000Mi pods=7 taints=gpu=yes:NoSchedule"}, 0},
 		{"more than can be counted", atoll.Requests{}, slices.Repeat([]string{"2000000000 pods=9000000000000000"}, 2), math.MaxInt64},
 	} {

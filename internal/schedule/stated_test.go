@@ -90,6 +90,8 @@ func TestDemandOfContent(t *testing.T) {
 		{"pods that the member counts", []string{"{apiVersion: apps/v1, kind: DaemonSet, spec: {template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}}"}, "[{objects 1}]"},
 		{"pods of later", []string{"{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}}}}"}, "[{objects 1}]"},
 		{"another kind of workload", []string{"{apiVersion: x.io/v1, kind: Rollout, spec: {replicas: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}}"}, "[{cpu 2000} {objects 1} {replicas 2}]"},
+		{"all pods of a cluster within the cluster", []string{"{apiVersion: ray.io/v1, kind: RayCluster, spec: {headGroupSpec: {template: {spec: {containers: [{name: c, resources: {requests: {cpu: 2}}}]}}}, workerGroupSpecs: [{groupName: w, replicas: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}]}}"}, "[{cpu 5000} {objects 1} {replicas 4}]"},
+		{"a replica of several pods", []string{"{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, spec: {replicas: 2, leaderWorkerTemplate: {size: 3, workerTemplate: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}}}"}, "[{cpu 6000} {objects 1} {replicas 6}]"},
 		{"replicas of something else", []string{"{apiVersion: x.io/v1, kind: Database, spec: {replicas: 2}}"}, "[{objects 1}]"},
 		{"what is divided is the row's to say", []string{"/" + deploy(9, "cpu: 1")}, "[{cpu 2000} {objects 1} {replicas 2}]"},
 		{"more than can be counted", []string{deploy(1<<40, "memory: 4Ei"), deploy(1<<40, "memory: 4Ei")}, "[{memory 9223372036854775807} {objects 2} {replicas 2199023255552}]"},

@@ -253,11 +253,15 @@ func DemandOf(content *atoll.Content) (*Demand, error) {
 			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
 		}
 		u := &unstructured.Unstructured{Object: obj}
-		n, requests := interpret.Pods(u)
+		n, sets := interpret.Pods(u)
+		var each Use
+		for _, s := range sets {
+			each = each.With(podUse(s.Requests), s.Count)
+		}
 		if _, _, replicated := interpret.Replicas(u); item.Divided && replicated {
-			d.parts = append(d.parts, portion{key: item.Key.String(), replicas: max(n, 0), each: podUse(requests)})
+			d.parts = append(d.parts, portion{key: item.Key.String(), replicas: max(n, 0), each: each})
 		} else {
-			d.fixed = d.fixed.With(podUse(requests), n)
+			d.fixed = d.fixed.With(each, n)
 		}
 	}
 	for i := range d.parts {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -26,37 +27,34 @@ type Workload struct {
 
 // stateful workloads are not divided unless their ordinals are ranged: all of their
 // replicas go to one cluster.
-func (w Workload) stateful() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
+func (w Workload) stateful() bool {
+	return interpret.Whole(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
+}
 
-// FixedPods that a content asks for in each cluster that has it: the replicas of its items
-// that are not divided. Of pods that nodes decide on, as a DaemonSet's, and of kinds that
-// are not Kubernetes' own, none are counted.
+// ranges tells whether the kind's ordinals can begin anywhere, so that clusters can have
+// ranges of them: Kubernetes' own StatefulSets.
+func (w Workload) ranges() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
+
+// FixedPods that a content asks for in each cluster that has it: those of its items that
+// are not divided, as interpret.Pods knows them. Of pods that nodes decide on, as a
+// DaemonSet's, none are counted.
 func FixedPods(content *atoll.Content) (n int64) {
 	for i := range content.Items {
 		item := &content.Items[i]
-		if item.Divided {
+		if item.Divided || !interpret.MayHavePods(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {
 			continue
 		}
-		var o struct {
-			Spec struct {
-				Replicas    *int64 `json:"replicas"`
-				Parallelism *int64 `json:"parallelism"`
-			} `json:"spec"`
+		var obj map[string]any
+		if utiljson.Unmarshal(item.Object, &obj) != nil || obj == nil {
+			continue // what is malformed is the member's to complain about
 		}
-		one := int64(1)
-		switch item.Key.Group + "/" + item.Key.Kind {
-		case "/Pod":
-		case "apps/Deployment", "apps/StatefulSet", "apps/ReplicaSet", "/ReplicationController", "batch/Job":
-			// What is malformed is the member's to complain about.
-			if utiljson.Unmarshal(item.Object, &o) == nil && o.Spec.Replicas != nil {
-				one = *o.Spec.Replicas
-			} else if o.Spec.Parallelism != nil {
-				one = *o.Spec.Parallelism
-			}
-		default:
-			continue
+		u := &unstructured.Unstructured{Object: obj}
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: item.Key.Group, Version: "any", Kind: item.Key.Kind})
+		times, sets := interpret.Pods(u)
+		for _, s := range sets {
+			times, count := min(times, MaxWeight), min(s.Count, MaxWeight)
+			n += min(times*count, MaxWeight)
 		}
-		n += min(max(one, 0), MaxWeight)
 	}
 	return n
 }

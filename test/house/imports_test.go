@@ -111,7 +111,7 @@ var layers = []layer{
 		why: "what the commands share: how to reach a cluster and how to print",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/plan", "internal/command/schedule", "internal/command/rebalance"}, below: []string{"api", "vocabulary", "cores", "claim", "plan", "client"},
+		name: "planning commands", packages: []string{"internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "claim", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{

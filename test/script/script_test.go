@@ -71,7 +71,7 @@ func TestScripts(t *testing.T) {
 			p.play(t, file, string(archive.Comment))
 		})
 	}
-	for _, file := range []string{"../../docs/plan.md"} {
+	for _, file := range []string{"../../docs/plan.md", "../../docs/interpret.md"} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			(&player{bin: bin, lab: l, dir: t.TempDir()}).document(t, file)
 		})

@@ -10,12 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
 )
 
 // replicas is the field that HPAs own.
@@ -89,24 +89,13 @@ func (e *Engine) rescale(h claims.Holding) []atoll.ItemKey {
 		if item == nil {
 			continue
 		}
-		var hpa struct {
-			Spec struct {
-				ScaleTargetRef struct {
-					APIVersion string `json:"apiVersion"`
-					Kind       string `json:"kind"`
-					Name       string `json:"name"`
-				} `json:"scaleTargetRef"`
-			} `json:"spec"`
-		}
-		if json.Unmarshal(item.Object, &hpa) != nil {
+		hpa := unstructured.Unstructured{}
+		if json.Unmarshal(item.Object, &hpa.Object) != nil {
 			continue
 		}
-		ref := hpa.Spec.ScaleTargetRef
-		gv, err := schema.ParseGroupVersion(ref.APIVersion)
-		if err != nil || ref.Name == "" {
-			continue
+		if gk, name, ok := interpret.Scaled(&hpa); ok {
+			now[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: key.Namespace, Name: name}] = true
 		}
-		now[atoll.ItemKey{Group: gv.Group, Kind: ref.Kind, Namespace: key.Namespace, Name: ref.Name}] = true
 	}
 	var keys []atoll.ItemKey
 	for key := range now {

@@ -4,7 +4,10 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
 )
 
 // State of one Bundle's claim on an object.
@@ -117,7 +120,7 @@ func (r *Record) LeavesBehind() bool {
 // RunsOnce tells whether objects of the key's kind run to completion, so that
 // one made for a template is never made a second time for it.
 func RunsOnce(key atoll.ItemKey) bool {
-	return key.Group == "batch" && key.Kind == "Job" || key.Group == "" && key.Kind == "Pod"
+	return interpret.RunsOnce(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 }
 
 // Namespace is the key of a namespace.

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/atoll"
@@ -152,20 +153,8 @@ func lost(x, y map[string]any, path string, out *[]string) {
 	}
 }
 
-// metadataOnly are the kinds of which metadata is watched: they have no status
-// that says anything.
-var metadataOnly = map[string]bool{
-	"/ConfigMap": true, "/Secret": true, "/ServiceAccount": true, "/LimitRange": true,
-	"/PodTemplate": true, "/Namespace": true, "/Endpoints": true,
-	"rbac.authorization.k8s.io/Role": true, "rbac.authorization.k8s.io/RoleBinding": true,
-	"rbac.authorization.k8s.io/ClusterRole": true, "rbac.authorization.k8s.io/ClusterRoleBinding": true,
-	"networking.k8s.io/NetworkPolicy": true, "networking.k8s.io/IngressClass": true,
-	"scheduling.k8s.io/PriorityClass": true, "storage.k8s.io/StorageClass": true,
-	"storage.k8s.io/CSIDriver": true, "node.k8s.io/RuntimeClass": true,
-	"discovery.k8s.io/EndpointSlice": true, "coordination.k8s.io/Lease": true,
-	"admissionregistration.k8s.io/MutatingWebhookConfiguration":   true,
-	"admissionregistration.k8s.io/ValidatingWebhookConfiguration": true,
+// MetadataOnly tells whether only metadata of the kind matters: it has no status that
+// says anything.
+func MetadataOnly(group, kind string) bool {
+	return interpret.ByExisting(schema.GroupKind{Group: group, Kind: kind})
 }
-
-// MetadataOnly tells whether only metadata of the kind matters.
-func MetadataOnly(group, kind string) bool { return metadataOnly[group+"/"+kind] }

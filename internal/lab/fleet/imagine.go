@@ -41,6 +41,9 @@ func viewOf(object map[string]any, key atoll.ItemKey, m mood) view {
 	}
 	v := view{reflected: interpret.Reflect(u)}
 	v.health, v.why, v.text = interpret.Health(u)
+	if m == moodReady && interpret.Custom(u.GroupVersionKind().GroupKind()) {
+		v.health, v.why, v.text = atoll.Healthy, "", "" // whatever its operator would say
+	}
 	if m == moodDegraded && v.health == atoll.Healthy {
 		v = view{failed: true, why: "Forbidden", text: "the simulated member does not let it be applied"}
 	}
@@ -85,6 +88,9 @@ func madeUp(u *unstructured.Unstructured, key atoll.ItemKey, m mood) map[string]
 		return map[string]any{"currentReplicas": int64(1), "desiredReplicas": int64(1), "conditions": conditions(condition{"AbleToScale", true, "ReadyForNewScale"}, condition{"ScalingActive", true, "ValidMetricFound"})}
 	case "apiextensions.k8s.io/CustomResourceDefinition":
 		return map[string]any{"conditions": conditions(condition{"NamesAccepted", true, "NoConflicts"}, condition{"Established", m != moodProgressing, "InitialNamesAccepted"})}
+	}
+	if _, _, replicated := interpret.Replicas(u); replicated {
+		return counted(map[string]any{}, n, up, "updatedReplicas")
 	}
 	return nil
 }

@@ -1,0 +1,233 @@
+package interpret
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// flink: deployments of a cluster with or without a job, and jobs in them.
+var flink = custom{
+	{Group: "flink.apache.org", Kind: "FlinkDeployment"}: {health: flinkHealth, phase: at("lifecycleState"),
+		pods: []part{
+			{name: "jobmanager", number: numberAt("spec.jobManager.replicas", 1), requests: flinkRequests("jobManager")},
+			{name: "taskmanager", number: taskManagers, requests: flinkRequests("taskManager")},
+		}},
+	{Group: "flink.apache.org", Kind: "FlinkSessionJob"}: {health: flinkHealth, phase: at("lifecycleState")},
+}
+
+var flinkStates = map[string]atoll.Health{
+	"STABLE": good, "CREATED": busy, "UPGRADING": busy, "DEPLOYED": busy, "ROLLING_BACK": busy,
+	"DELETING": busy, "DELETED": busy, "SUSPENDED": still, "ROLLED_BACK": bad, "FAILED": bad,
+}
+
+// flinkHealth by the state of the resource's life; operators that tell none tell at least
+// how the job and its managers stand.
+func flinkHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	st := status(obj)
+	if text(st, "lifecycleState") != "" || len(st) == 0 {
+		r := reading{phase: at("lifecycleState"), phases: flinkStates, message: at("error")}
+		return r.verdict(obj)
+	}
+	switch state := text(child(st, "jobStatus"), "state"); state {
+	case "FAILED", "FAILING":
+		return atoll.Degraded, camel(state), text(st, "error")
+	case "RUNNING", "FINISHED":
+		return healthy()
+	}
+	switch state := text(st, "jobManagerDeploymentStatus"); {
+	case state == "ERROR":
+		return atoll.Degraded, "Error", text(st, "error")
+	case state == "READY" && child(spec(obj), "job") == nil:
+		return healthy()
+	}
+	return unreported()
+}
+
+// taskManagers: as many as stated, or as the job's parallelism needs; of a session without
+// a job they come when jobs do.
+func taskManagers(m map[string]any) int64 {
+	sp := child(m, "spec")
+	if n, stated := number(child(sp, "taskManager"), "replicas"); stated {
+		return n
+	}
+	parallelism := count(child(sp, "job"), "parallelism")
+	slots, err := strconv.ParseInt(text(child(sp, "flinkConfiguration"), "taskmanager.numberOfTaskSlots"), 10, 64)
+	if err != nil || slots < 1 {
+		slots = 1
+	}
+	return (parallelism + slots - 1) / slots
+}
+
+// flinkRequests reads spec.X.resource: cpu is a number of cores, memory in Flink's words.
+func flinkRequests(of string) func(map[string]any) amounts {
+	return func(m map[string]any) amounts {
+		r, out := child(m, "spec", of, "resource"), amounts{}
+		if cores, ok := float(r["cpu"]); ok {
+			out[corev1.ResourceCPU] = int64(math.Ceil(cores * 1000))
+		}
+		if n, ok := javaMemory(text(r, "memory")); ok {
+			out[corev1.ResourceMemory] = n
+		}
+		return out
+	}
+}
+
+func float(v any) (float64, bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, true
+	case int64:
+		return float64(v), true
+	case string:
+		f, err := strconv.ParseFloat(v, 64)
+		return f, err == nil
+	}
+	return 0, false
+}
+
+// javaMemory reads amounts of memory as Spark and Flink write them, in which m means
+// mebibytes; what they do not know may be a quantity of Kubernetes.
+func javaMemory(s string) (int64, bool) {
+	digits := strings.TrimLeft(s, "0123456789")
+	if digits == s {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s[:len(s)-len(digits)], 10, 64)
+	shift, known := map[string]uint{
+		"b": 0, "": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40,
+	}[strings.ToLower(strings.TrimSpace(digits))]
+	if err == nil && known && n <= math.MaxInt64>>shift {
+		return n << shift, true
+	}
+	q, err := resource.ParseQuantity(s)
+	return q.Value(), err == nil
+}
+
+// ray: clusters, and jobs and services that have one of their own.
+var ray = custom{
+	{Group: "ray.io", Kind: "RayCluster"}: {health: rayClusterHealth, phase: at("state"), pods: rayPods("spec")},
+	{Group: "ray.io", Kind: "RayJob"}: {health: rayJobHealth, phase: at("jobDeploymentStatus"), pods: rayPods("spec.rayClusterSpec"),
+		ended: endedIn(at("jobDeploymentStatus"), "Complete", "Failed")},
+	{Group: "ray.io", Kind: "RayService"}: {health: rayServiceHealth, phase: at("serviceStatus"), pods: rayPods("spec.rayClusterConfig")},
+}
+
+func rayPods(under string) []part {
+	return []part{
+		{name: "head", template: at(under + ".headGroupSpec.template")},
+		{list: at(under + ".workerGroupSpecs"), key: "groupName", name: "worker", number: rayWorkers, template: at("template")},
+	}
+}
+
+// rayWorkers of a group: its replicas, no fewer than the minimum, each on so many hosts.
+func rayWorkers(m map[string]any) int64 {
+	if flag(m, "suspend") {
+		return 0
+	}
+	return max(count(m, "replicas"), count(m, "minReplicas")) * countOr(m, "numOfHosts", 1)
+}
+
+func rayClusterHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	st := status(obj)
+	r := reading{paused: at("spec.suspend"), phase: at("state"), message: at("reason"), phases: map[string]atoll.Health{
+		"ready": good, "failed": bad, "suspended": still, "unhealthy": bad}, must: []string{"HeadPodReady"}}
+	if h, reason, message := r.verdict(obj); h != atoll.Healthy {
+		return h, reason, message
+	}
+	if want, have := count(st, "desiredWorkerReplicas"), count(st, "availableWorkerReplicas"); have < want {
+		return atoll.Progressing, "Unavailable", strconv.FormatInt(have, 10) + " of " + strconv.FormatInt(want, 10) + " workers are available"
+	}
+	return healthy()
+}
+
+func rayJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	st := status(obj)
+	if job := text(st, "jobStatus"); text(st, "jobDeploymentStatus") == "Complete" && (job == "FAILED" || job == "STOPPED") {
+		return atoll.Degraded, camel(job), text(st, "message")
+	}
+	r := reading{paused: at("spec.suspend"), once: true, phase: at("jobDeploymentStatus"), message: at("message"), phases: map[string]atoll.Health{
+		"Initializing": busy, "Running": busy, "Waiting": busy, "Retrying": busy, "Suspending": busy,
+		"Suspended": still, "Complete": good, "Failed": bad}}
+	return r.verdict(obj)
+}
+
+func rayServiceHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if find(conditionsOf(status(obj)), "Ready").kind != "" {
+		return ready(obj)
+	}
+	r := reading{phase: at("serviceStatus"), phases: map[string]atoll.Health{"Running": good}, other: busy}
+	return r.verdict(obj)
+}
+
+// spark: applications, once and by a schedule.
+var spark = custom{
+	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}: {phase: at("applicationState.state"), objects: []string{"driverInfo"},
+		ended: endedIn(at("applicationState.state"), "COMPLETED", "FAILED"),
+		health: judge(reading{phase: at("applicationState.state"), message: at("applicationState.errorMessage"), phases: map[string]atoll.Health{
+			"SUBMITTED": busy, "PENDING_SUBMISSION": busy, "RUNNING": busy, "PENDING_RERUN": busy, "INVALIDATING": busy, "SUCCEEDING": busy,
+			"FAILING": busy, "SUSPENDING": busy, "RESUMING": busy, "UNKNOWN": busy, "SUSPENDED": still,
+			"COMPLETED": good, "FAILED": bad, "SUBMISSION_FAILED": bad}}),
+		pods: []part{
+			{name: "driver", requests: sparkRequests("driver")},
+			{name: "executor", number: executors, requests: sparkRequests("executor")},
+		}},
+	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: {phase: at("scheduleState"),
+		health: judge(reading{paused: at("spec.suspend"), phase: at("scheduleState"), message: at("reason"), phases: map[string]atoll.Health{
+			"Scheduled": good, "Validating": busy, "FailedValidation": bad}})},
+}
+
+// executors to begin with: Spark's own default is 2.
+func executors(m map[string]any) int64 {
+	sp := child(m, "spec")
+	n := countOr(child(sp, "executor"), "instances", 2)
+	if d := child(sp, "dynamicAllocation"); flag(d, "enabled") {
+		n = max(countOr(child(sp, "executor"), "instances", 0), count(d, "initialExecutors"), count(d, "minExecutors"))
+	}
+	return n
+}
+
+// The memory beyond the heap that Spark asks for: a share of it, and at least this much.
+const (
+	sparkOverhead     = 0.1
+	sparkLeast        = 384 << 20
+	sparkOtherwise    = 0.4 // where the program does not run in a JVM
+	sparkDefaultHeap  = 1 << 30
+	sparkDefaultCores = 1
+)
+
+func sparkRequests(of string) func(map[string]any) amounts {
+	return func(m map[string]any) amounts {
+		sp := child(m, "spec")
+		pod, out := child(sp, of), amounts{}
+		out[corev1.ResourceCPU] = countOr(pod, "cores", sparkDefaultCores) * 1000
+		if q, err := resource.ParseQuantity(text(pod, "coreRequest")); err == nil {
+			out[corev1.ResourceCPU] = q.MilliValue()
+		}
+		heap, ok := javaMemory(text(pod, "memory"))
+		if !ok {
+			heap = sparkDefaultHeap
+		}
+		over, ok := javaMemory(text(pod, "memoryOverhead"))
+		if !ok {
+			share := sparkOverhead
+			if t := text(sp, "type"); t == "Python" || t == "R" {
+				share = sparkOtherwise
+			}
+			if f, ok := float(sp["memoryOverheadFactor"]); ok {
+				share = f
+			}
+			over = max(int64(float64(heap)*share), sparkLeast)
+		}
+		out[corev1.ResourceMemory] = heap + over
+		if gpu := child(pod, "gpu"); text(gpu, "name") != "" {
+			out[corev1.ResourceName(text(gpu, "name"))] = count(gpu, "quantity")
+		}
+		return out
+	}
+}

@@ -1,0 +1,84 @@
+package interpret
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// openKruise: workloads like those of Kubernetes, with more ways to update them.
+var openKruise = custom{
+	{Group: "apps.kruise.io", Kind: "CloneSet"}: {health: cloneSetHealth, replicas: specReplicas, pods: template,
+		counts: deploymentCounts, frozen: []path{selector}},
+	{Group: "apps.kruise.io", Kind: "StatefulSet"}: {health: kruiseStatefulHealth, replicas: specReplicas, together: true, pods: template,
+		counts: statefulSetCounts, frozen: all("spec.selector", "spec.serviceName")},
+	{Group: "apps.kruise.io", Kind: "DaemonSet"}: {health: kruiseDaemonHealth, frozen: []path{selector}},
+	{Group: "apps.kruise.io", Kind: "BroadcastJob"}: {ended: endedBy("Complete", "Failed"),
+		health: judge(reading{bad: []string{"Failed"}, phase: phase, phases: map[string]atoll.Health{
+			"completed": good, "running": busy, "paused": still, "failed": bad}})},
+	{Group: "apps.kruise.io", Kind: "SidecarSet"}:      {health: settles},
+	{Group: "apps.kruise.io", Kind: "AdvancedCronJob"}: {health: judge(reading{paused: at("spec.paused"), config: true, seen: true})},
+}
+
+// heldBack is how many replicas a partition, a number or a share, keeps at what they are.
+func heldBack(strategy map[string]any, replicas int64) int64 {
+	v := strategy["partition"]
+	if n, ok := number(strategy, "partition"); ok {
+		return n
+	}
+	share, _ := v.(string)
+	if share == "" {
+		return 0
+	}
+	p := intstr.FromString(share)
+	n, err := intstr.GetScaledValueFromIntOrPercent(&p, int(replicas), true)
+	if err != nil {
+		return 0
+	}
+	return int64(n)
+}
+
+func cloneSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if late(obj) {
+		return unobserved()
+	}
+	sp, st := spec(obj), status(obj)
+	strategy := child(sp, "updateStrategy")
+	if flag(strategy, "paused") {
+		return atoll.Suspended, "Paused", "the update is paused"
+	}
+	want := countOr(sp, "replicas", 1)
+	if n, to := count(st, "updatedReplicas"), want-heldBack(strategy, want); n < to {
+		return atoll.Progressing, "Updating", fmt.Sprintf("%d of %d replicas are updated", n, to)
+	}
+	return enough(obj, "availableReplicas", "replicas are available")
+}
+
+func kruiseStatefulHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if flag(child(spec(obj), "updateStrategy", "rollingUpdate"), "paused") && !late(obj) {
+		return atoll.Suspended, "Paused", "the update is paused"
+	}
+	return statefulSetHealth(obj)
+}
+
+func kruiseDaemonHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if late(obj) {
+		return unobserved()
+	}
+	st, strategy := status(obj), child(spec(obj), "updateStrategy")
+	rolling := child(strategy, "rollingUpdate")
+	want := count(st, "desiredNumberScheduled")
+	switch updated, to := count(st, "updatedNumberScheduled"), want-heldBack(rolling, want); {
+	case flag(rolling, "paused"):
+		return atoll.Suspended, "Paused", "the update is paused"
+	case text(strategy, "type") != "OnDelete" && updated < to:
+		return atoll.Progressing, "Updating", fmt.Sprintf("%d of %d pods are updated", updated, to)
+	}
+	if available := count(st, "numberAvailable"); available < want {
+		return atoll.Progressing, "Unavailable", fmt.Sprintf("%d of %d pods are available", available, want)
+	}
+	return healthy()
+}
