@@ -19,13 +19,19 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 
 // stated is what the hub has set on a Cluster, and the functions.
 func stated() []cel.EnvOption {
-	return []cel.EnvOption{
+	return append([]cel.EnvOption{
 		cel.Variable("cluster.name", cel.StringType),
 		cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("cluster.region", cel.StringType),
 		cel.Variable("cluster.zone", cel.StringType),
 		cel.Variable("cluster.provider", cel.StringType),
 		cel.Variable(nameSets, cel.ListType(cel.StringType)),
+	}, functions()...)
+}
+
+// functions and rules that all expressions share.
+func functions() []cel.EnvOption {
+	return []cel.EnvOption{
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserRecursionLimit(64),
 		cel.Function("quantity", cel.Overload("quantity_string", []*cel.Type{cel.StringType}, cel.DoubleType,
