@@ -64,7 +64,8 @@ func compileLua(name, source string) (p *program, err error) {
 	if err != nil {
 		var c *lua.CompileError
 		if errors.As(err, &c) {
-			return nil, &Error{Script: name, Line: max(c.Line, 1), Column: column(source, c.Line, ""), Why: c.Message}
+			line := min(max(c.Line, 1), 1+strings.Count(strings.TrimRight(source, "\n"), "\n"))
+			return nil, &Error{Script: name, Line: line, Column: column(source, line, ""), Why: c.Message}
 		}
 		return nil, &Error{Script: name, Why: err.Error()}
 	}
