@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/internal/command/confirm"
 	"atoll.dev/atoll/internal/command/explain"
 	"atoll.dev/atoll/internal/command/get"
+	"atoll.dev/atoll/internal/command/interpret"
 	"atoll.dev/atoll/internal/command/join"
 	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/command/rebalance"
@@ -58,7 +59,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		look:     {get.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand()},
+		look:     {get.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},

@@ -136,7 +136,7 @@ func (r *rewriter) made(names ...string) {
 }
 
 // assign to fields by calls. Where several are assigned at once, all values are there
-// before the first is assigned.
+// before the first is assigned (the virtual machine's own `a, b = b, a` loses one).
 func (r *rewriter) assign(s *ast.AssignStmt) []ast.Stmt {
 	fields := 0
 	for _, l := range s.Lhs {
@@ -149,7 +149,7 @@ func (r *rewriter) assign(s *ast.AssignStmt) []ast.Stmt {
 	}
 	r.all(s.Rhs)
 	line := s.Line()
-	if fields == 0 {
+	if fields == 0 && len(s.Lhs) == 1 {
 		return []ast.Stmt{s}
 	}
 	if len(s.Lhs) == 1 && len(s.Rhs) == 1 {
@@ -173,19 +173,13 @@ func (r *rewriter) assign(s *ast.AssignStmt) []ast.Stmt {
 		set := call("$set", line, ident(object, line), ident(key, line), ident(value, line))
 		last = append(last, at(&ast.FuncCallStmt{Expr: set}, line))
 	}
-	block := []ast.Stmt{
-		at(&ast.LocalAssignStmt{Names: places, Exprs: single(placeExprs)}, line),
-		at(&ast.LocalAssignStmt{Names: values, Exprs: s.Rhs}, line),
+	var block []ast.Stmt
+	if fields > 0 {
+		placeExprs[len(placeExprs)-1] = alone(placeExprs[len(placeExprs)-1])
+		block = append(block, at(&ast.LocalAssignStmt{Names: places, Exprs: placeExprs}, line))
 	}
+	block = append(block, at(&ast.LocalAssignStmt{Names: values, Exprs: s.Rhs}, line))
 	return []ast.Stmt{at(&ast.DoBlockStmt{Stmts: append(block, last...)}, line)}
-}
-
-// single value of the last expression, though it be a call.
-func single(list []ast.Expr) []ast.Expr {
-	if c, ok := list[len(list)-1].(*ast.FuncCallExpr); ok {
-		c.AdjustRet = true
-	}
-	return list
 }
 
 func (r *rewriter) all(list []ast.Expr) {
