@@ -223,7 +223,7 @@ func TestResourceInterpreter(t *testing.T) {
 
 // What comes back is what went in, but for what the script changed.
 func TestRoundTrip(t *testing.T) {
-	in := object(t, `{apiVersion: v1, kind: X, metadata: {name: x}, a: [], b: {}, c: [[], {}, [1]], d: 9007199254740993, e: -9223372036854775808, f: 9223372036854775807,
+	in := object(t, `{apiVersion: v1, kind: X, metadata: {name: x}, a: [], b: {}, c: [[], {}, [1]], d: 9007199254740993, m: 9007199254740992, e: -9223372036854775808, f: 9223372036854775807,
 		g: 0.1, h: 1e300, i: true, j: "", k: {"1": x, "2": y}, l: [{}, {a: []}], moved: [], same: [9007199254740993, 9007199254740993]}`)
 	list, err := script.Read("x.yaml", []byte(`
 apiVersion: atoll.dev/v1alpha1

@@ -14,7 +14,7 @@ const (
 	// MaxBytes that an answer may make, the objects that it is asked about included.
 	MaxBytes = 12 << 20
 	// MaxSource of a script, in bytes.
-	MaxSource = 64 << 10
+	MaxSource = 32 << 10
 	// maxCalls within each other.
 	maxCalls = 80
 	// Values on the virtual machine's stack.
