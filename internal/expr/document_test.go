@@ -34,6 +34,8 @@ func TestDocument(t *testing.T) {
 		{text: "[object.spec.half, quantity('1Gi')]", want: []any{0.5, float64(1 << 30)}},
 		{text: "object.spec", want: object["spec"]},
 		{text: "versionAtLeast('1.30', '1.29')", want: true},
+		{text: "quantity('1e-3') + quantity('12E')", want: 12e18 + 1e-3},
+		{text: "quantity('1e-1000000000')", err: "it is none"},
 		{text: "object.nothing", err: "no such key: nothing"},
 		{text: "object.spec.replicas\n  + 'x'", err: "no such overload"},
 		{text: "object.spec +", bad: "line 1, column 14"},
