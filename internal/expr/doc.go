@@ -1,6 +1,6 @@
 // Package expr evaluates what people write about a Cluster in the Common Expression
 // Language: which clusters a placement chooses, and which
-// value an override has there.
+// value an override has there. A Document is an expression over whole objects instead.
 //
 // Contract: pure. A text compiles to the same Selector everywhere; compiled ones are
 // kept, so that many Bundles that say the same share one. Everything may be called

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -19,13 +20,19 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 
 // stated is what the hub has set on a Cluster, and the functions.
 func stated() []cel.EnvOption {
-	return []cel.EnvOption{
+	return append([]cel.EnvOption{
 		cel.Variable("cluster.name", cel.StringType),
 		cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("cluster.region", cel.StringType),
 		cel.Variable("cluster.zone", cel.StringType),
 		cel.Variable("cluster.provider", cel.StringType),
 		cel.Variable(nameSets, cel.ListType(cel.StringType)),
+	}, functions()...)
+}
+
+// functions and rules that all expressions share.
+func functions() []cel.EnvOption {
+	return []cel.EnvOption{
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserRecursionLimit(64),
 		cel.Function("quantity", cel.Overload("quantity_string", []*cel.Type{cel.StringType}, cel.DoubleType,
@@ -40,11 +47,27 @@ func quantity(v ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(v)
 	}
-	q, err := resource.ParseQuantity(string(text))
+	q, err := ParseQuantity(string(text))
 	if err != nil {
 		return types.NewErr("quantity(%q): it is none", string(text))
 	}
 	return types.Double(q.AsApproximateFloat64())
+}
+
+// The longest quantity that is read, and its longest exponent, in characters.
+const (
+	maxQuantity = 64
+	maxExponent = 3
+)
+
+// ParseQuantity reads a Kubernetes quantity that costs little to read. Apimachinery's own
+// takes a second over 1e-10000000, and for ever over smaller ones.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	at := strings.IndexAny(text, "eE")
+	if len(text) > maxQuantity || at >= 0 && len(text)-at-1 > maxExponent {
+		return resource.Quantity{}, resource.ErrFormatWrong
+	}
+	return resource.ParseQuantity(text)
 }
 
 func versionAtLeast(have, least ref.Val) ref.Val {

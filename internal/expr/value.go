@@ -97,14 +97,20 @@ func (v *Value) Of(c *atoll.ClusterView) (any, error) {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "evaluation error: "))
 	}
 	room := MaxValue
-	return plain(got, &room, maxNesting)
+	given, err := plain(got, &room, maxNesting)
+	if errors.Is(err, errTooLarge) {
+		err = fmt.Errorf("gives more than %d bytes", MaxValue)
+	}
+	return given, err
 }
+
+var errTooLarge = errors.New("gives more than a value may hold")
 
 // plain gives what JSON can hold. room is what may still come.
 func plain(v ref.Val, room *int, nesting int) (any, error) {
 	text, isText := v.(types.String)
 	if *room -= 1 + len(text); *room < 0 || nesting < 0 {
-		return nil, fmt.Errorf("gives more than %d bytes", MaxValue)
+		return nil, errTooLarge
 	}
 	switch v := v.(type) {
 	case types.Bool:
@@ -143,7 +149,7 @@ func plainMap(m traits.Mapper, room *int, nesting int) (any, error) {
 			return nil, fmt.Errorf("gives a map with a key that is a %s", key.Type().TypeName())
 		}
 		if *room -= len(name); *room < 0 {
-			return nil, fmt.Errorf("gives more than %d bytes", MaxValue)
+			return nil, errTooLarge
 		}
 		e, err := plain(m.Get(key), room, nesting-1)
 		if err != nil {

@@ -37,7 +37,7 @@ var layers = []layer{
 	},
 	{
 		name:     "cores",
-		packages: []string{"internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session", "internal/rewind", "internal/expr"},
+		packages: []string{"internal/schedule", "internal/rollout", "internal/render", "internal/interpret/...", "internal/session", "internal/rewind", "internal/expr"},
 		below:    []string{"api", "vocabulary", "wire"},
 		why:      "a core is values in, values out, so that preview, explain and tests can call it like the acting code does",
 	},
@@ -216,6 +216,8 @@ var stacked = map[string][]string{
 	"internal/render": {"internal/interpret", "internal/expr", "internal/schedule"},
 	// expressions over a Cluster; where replicas and requests are in an object
 	"internal/schedule": {"internal/expr", "internal/interpret"},
+	// expressions over objects; what pods request and need
+	"internal/interpret/script": {"internal/expr", "internal/interpret"},
 	// the decision that it carries out
 	"internal/rollout": {"internal/schedule"},
 }
@@ -264,7 +266,7 @@ var foreign = []struct {
 		why: "whoever uses the API's types must get apimachinery and nothing else",
 	},
 	{
-		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret", "internal/session", "internal/rewind", "internal/claim"},
+		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret/...", "internal/session", "internal/rewind", "internal/claim"},
 		forbidden: []string{
 			"log", "net", "os", "io/fs", "sync", "database/", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
 			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",
@@ -319,6 +321,10 @@ func hasPathPrefix(p string, prefixes []string) bool {
 	})
 }
 
+// channelOfContext is where a core has a channel that is never sent to: the virtual machine
+// of scripts asks a context before each step, and a core counts the steps there.
+const channelOfContext = "internal/interpret/script/meter.go"
+
 func TestCoresArePure(t *testing.T) {
 	clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
 	for _, s := range sources(t) {
@@ -333,6 +339,9 @@ func TestCoresArePure(t *testing.T) {
 			case *ast.GoStmt:
 				t.Errorf("%s: go statement: a core starts no goroutine", s.position(n))
 			case *ast.ChanType:
+				if s.path == channelOfContext {
+					return true
+				}
 				t.Errorf("%s: channel: a core is values in, values out", s.position(n))
 			}
 			return true

@@ -1,4 +1,6 @@
-// Package interpret is the command `atoll interpret`: what Atoll makes of an object.
+// Package interpret is the command `atoll interpret`: what Atoll makes of an object of any
+// kind, by itself or by an interpreter that users wrote, and whether such interpreters say
+// what they should.
 //
 // Contract: no cluster is asked and nothing is written; what answers is what hubs and
 // agents ask. Equal files give equal output, byte for byte.
@@ -22,7 +24,7 @@ import (
 
 type options struct {
 	files, observed files.Names
-	items           string
+	items, with     string
 	op              string
 	replicas        int64
 	revise          bool
@@ -55,11 +57,17 @@ Without --op everything is told that the kind has and that the files allow:
   aggregated    the status that the template gets of the clusters in --items
   dependencies  that go along with it
 
+With --with an interpreter answers first, and what it does not know is answered as without
+it: a ResourceInterpreter, a ResourceInterpreterCustomization of Karmada's, or a health
+script of Argo CD's.
+
 Beside these there are finished, of kinds that run to completion, and immutable, the fields
 that the member would refuse to change from what --observed has.`,
 		Example: `  atoll interpret -f rollout.yaml
   atoll interpret -f web.yaml --observed live.yaml --op health -o json
-  atoll interpret -f web.yaml --items clusters.yaml --divided --op aggregated`,
+  atoll interpret -f web.yaml --items clusters.yaml --divided --op aggregated
+  atoll interpret -f thing.yaml --with interpreter.yaml
+  atoll interpret test interpreters/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.revise = cmd.Flags().Changed("replicas")
@@ -70,10 +78,12 @@ that the member would refuse to change from what --observed has.`,
 	o.files.AddTo(f)
 	o.observed.AddAs(f, "observed", "the object as a member has it")
 	f.StringVar(&o.items, "items", "", "what clusters say: a list of {cluster, status}, and as need be health, replicas, away, stale")
+	f.StringVar(&o.with, "with", "", "an interpreter that answers first: YAML, or a health script that ends in .lua")
 	f.StringVar(&o.op, "op", "", "tell this alone: "+strings.Join(questions, ", "))
 	f.Int64Var(&o.replicas, "replicas", 0, "revise the object to so many replicas")
 	f.BoolVar(&o.divided, "divided", false, "the clusters in --items share the replicas, so that their counts are summed up (default: each has all, and the least finished one counts)")
 	o.format.AddTo(f, "json", "yaml")
+	cmd.AddCommand(NewTestCommand())
 	return cmd
 }
 
@@ -123,6 +133,11 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	a, err := q.answer()
 	if err != nil {
 		return err
+	}
+	if o.with != "" {
+		if a, err = q.interpreted(o.with, o.op, a); err != nil {
+			return fmt.Errorf("--with %s: %w", o.with, err)
+		}
 	}
 	if done, err := o.format.Structured(out, a); done || err != nil {
 		return err

@@ -1,0 +1,132 @@
+package script_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/interpret/script"
+)
+
+// What a warm answer may allocate, as counts that do not depend on the machine.
+func TestAllocations(t *testing.T) {
+	wc := object(t, flink)
+	for name, tc := range map[string]struct {
+		most float64
+		ask  func() error
+	}{
+		"lua health": {700, func() func() error {
+			c := read(t, "karmada.yaml")
+			return func() error { _, _, err := c.Health(wc); return err }
+		}()},
+		"lua revise": {800, func() func() error {
+			c := read(t, "karmada.yaml")
+			return func() error { _, _, err := c.Revise(wc, 5); return err }
+		}()},
+		"cel health": {60, func() func() error {
+			c := read(t, "interpreter.yaml")
+			return func() error { _, _, err := c.Health(wc); return err }
+		}()},
+	} {
+		got := testing.AllocsPerRun(20, func() {
+			if err := tc.ask(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got > tc.most {
+			t.Errorf("%s: %.0f allocations, and %.0f are allowed", name, got, tc.most)
+		}
+	}
+}
+
+// Sources that are made to be hard to compile.
+func TestHostileSources(t *testing.T) {
+	const most = 31 << 10
+	for name, text := range map[string]string{
+		"parentheses": "return " + strings.Repeat("(", most/2) + "1" + strings.Repeat(")", most/2-10),
+		"tables":      "return " + strings.Repeat("{", most/2) + strings.Repeat("}", most/2-10),
+		"functions":   strings.Repeat("function f() ", most/20) + strings.Repeat(" end", most/20),
+		"calls":       "return " + strings.Repeat("f(", most/3) + strings.Repeat(")", most/3),
+		"sums":        "return 1" + strings.Repeat("+a", most/2),
+		"powers":      "return 1" + strings.Repeat("^a", most/2),
+		"texts":       "return a" + strings.Repeat("..a", most/3),
+		"nots":        "return {" + strings.Repeat("not ", most/4) + "a}",
+		"minuses":     "return " + strings.Repeat("- ", most/2) + "a",
+		"indexes":     "return a" + strings.Repeat("[a]", most/3),
+		"ands":        "return a" + strings.Repeat(" and a", most/6),
+		"names":       "local " + strings.TrimSuffix(strings.Repeat("a,", most/2), ","),
+		"ifs":         strings.Repeat("if a then ", most/14) + strings.Repeat("end ", most/14),
+		"brackets":    "return [" + strings.Repeat("=", most) + "[",
+		"a text":      `return "` + strings.Repeat("x", most),
+		"numbers":     "return " + strings.Repeat("9", most),
+		"too long":    strings.Repeat(" ", 33<<10),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := time.Now()
+		list, err := script.Read("x.lua", []byte(text))
+		took := time.Since(began)
+		runtime.ReadMemStats(&after)
+		made := (after.TotalAlloc - before.TotalAlloc) >> 20
+		t.Logf("%s: %v, %d MB, %.100v", name, took.Round(time.Millisecond), made, err)
+		if took > time.Second || made > 64 {
+			t.Errorf("%s: took %v and %d MB", name, took, made)
+		}
+		if err == nil {
+			if _, _, err := list[0].Health(map[string]any{}); err == nil {
+				t.Errorf("%s: answers", name)
+			}
+		}
+	}
+}
+
+// Answers do not meet, though all scripts share one compiled form and its libraries.
+func TestAtOnce(t *testing.T) {
+	lua, cel := read(t, "karmada.yaml"), read(t, "interpreter.yaml")
+	wc := object(t, flink)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 30 {
+				want := int64(i*100 + n)
+				for _, c := range []*script.Customization{lua, cel} {
+					got, _, err := c.Revise(wc, want+1)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					replicas := got["spec"].(map[string]any)["taskManager"].(map[string]any)["replicas"]
+					if replicas != want && replicas != want+1 {
+						t.Errorf("%v replicas, want %d", replicas, want)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// How many members' statuses a script can join: enough for fleets of this size, and a reason
+// beyond.
+func TestItemsThatFit(t *testing.T) {
+	c := read(t, "karmada.yaml")
+	for _, n := range []int{1000, 5000, 50000} {
+		items := make([]any, n)
+		for i := range items {
+			items[i] = map[string]any{"clusterName": fmt.Sprint("member-", i), "status": map[string]any{"replicas": int64(1)}}
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := time.Now()
+		status, _, err := c.Aggregate(map[string]any{"kind": "X", "metadata": map[string]any{"name": "x"}}, items)
+		took := time.Since(began)
+		runtime.ReadMemStats(&after)
+		t.Logf("%d: %v, %d kB, %v", n, took.Round(time.Millisecond), (after.TotalAlloc-before.TotalAlloc)>>10, err)
+		if fits := n <= 5000; fits && (err != nil || status["replicas"] != int64(n)) || !fits && (err == nil || !strings.Contains(err.Error(), "12 MiB")) {
+			t.Errorf("%d items: %.50v, %v", n, status, err)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package script
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	lua "github.com/yuin/gopher-lua"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"atoll.dev/atoll/internal/expr"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// kubeLibrary is Karmada's, which require("kube") gives.
+var kubeLibrary = libraryOf(map[string]lua.LGFunction{
+	"accuratePodRequirements": kubePodRequirements, "getPodDependencies": kubePodDependencies, "getResourceQuantity": kubeQuantity,
+})
+
+// kubeSteps are what reading a pod costs.
+const (
+	kubeSteps = 1000
+	kubeBytes = 16 << 10
+)
+
+func kubeQuantity(L *lua.LState) int {
+	s := textArg(L, 1)
+	q, err := expr.ParseQuantity(s)
+	if err != nil {
+		L.RaiseError("kube.getResourceQuantity(%q): it is no quantity", cut(s, 64))
+	}
+	return push(L, q.AsApproximateFloat64())
+}
+
+// podArg is a pod or a pod template.
+func podArg(L *lua.LState, i int) map[string]any {
+	charge(L, kubeSteps, kubeBytes)
+	v, err := (&exporter{m: meterOf(L)}).value(tableArg(L, i), nil, 0)
+	pod, ok := v.(map[string]any)
+	if err == nil && ok && pod["spec"] != nil {
+		return pod
+	}
+	if err == nil {
+		err = fmt.Errorf("it has no spec")
+	}
+	L.RaiseError("argument %d is no pod template: %v", i, err)
+	return nil
+}
+
+func (c *importer) give(v any) int {
+	made, err := c.value(v, 0)
+	if err != nil {
+		c.L.RaiseError("%v", err)
+	}
+	c.L.Push(made)
+	return 1
+}
+
+func importerOf(L *lua.LState) *importer { return &importer{L: L, m: meterOf(L)} }
+
+func kubePodRequirements(L *lua.LState) int {
+	out, err := podRequirements(podArg(L, 1))
+	if err != nil {
+		L.RaiseError("kube.accuratePodRequirements: %v", err)
+	}
+	if out == nil {
+		L.Push(lua.LNil)
+		return 1
+	}
+	return importerOf(L).give(out)
+}
+
+// unreadable quantity in a value: one that would take for ever to read.
+func unreadable(v any) string {
+	switch v := v.(type) {
+	case string:
+		if hugeExponent.MatchString(v) {
+			return cut(v, 64)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if bad := unreadable(v[key]); bad != "" {
+				return bad
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if bad := unreadable(e); bad != "" {
+				return bad
+			}
+		}
+	}
+	return ""
+}
+
+var hugeExponent = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{3,}$`)
+
+// podRequirements of a pod template, as Karmada words them; nil where it states none.
+func podRequirements(template map[string]any) (map[string]any, error) {
+	fields, ok := template["spec"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the pod template has no spec")
+	}
+	var spec corev1.PodSpec
+	if bad := unreadable(fields); bad != "" {
+		return nil, fmt.Errorf("the pod template has the quantity %q, whose exponent is too large", bad)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
+		return nil, fmt.Errorf("the pod template cannot be read: %w", err)
+	}
+	out := map[string]any{}
+	requests := map[string]any{}
+	for name, n := range interpret.PodRequests(&spec) {
+		q := resource.NewQuantity(n, resource.BinarySI)
+		if name == corev1.ResourceCPU {
+			q = resource.NewMilliQuantity(n, resource.DecimalSI)
+		}
+		requests[string(name)] = q.String()
+	}
+	if len(requests) > 0 {
+		out["resourceRequest"] = requests
+	}
+	claim := map[string]any{}
+	for field, name := range map[string]string{"nodeSelector": "nodeSelector", "tolerations": "tolerations"} {
+		if v, there := fields[field]; there {
+			claim[name] = v
+		}
+	}
+	if v, ok, _ := unstructured.NestedFieldNoCopy(fields, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"); ok {
+		claim["hardNodeAffinity"] = v
+	}
+	if len(claim) > 0 {
+		out["nodeClaim"] = claim
+	}
+	if spec.PriorityClassName != "" {
+		out["priorityClassName"] = spec.PriorityClassName
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
+}
+
+func kubePodDependencies(L *lua.LState) int {
+	template, namespace := podArg(L, 1), ""
+	if L.Get(2) != lua.LNil {
+		namespace = textArg(L, 2)
+	}
+	pod := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": namespace}, "spec": template["spec"],
+	}}
+	list := []any{}
+	for _, key := range interpret.Dependencies(pod) {
+		list = append(list, map[string]any{"apiVersion": "v1", "kind": key.Kind, "namespace": namespace, "name": key.Name})
+	}
+	return importerOf(L).give(list)
+}

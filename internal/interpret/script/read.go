@@ -1,0 +1,268 @@
+package script
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Read and compile what a file holds: YAML documents that are ResourceInterpreters,
+// Karmada's ResourceInterpreterCustomizations, or ConfigMaps with Argo CD's
+// resource.customizations; or else one health script as Argo CD has it, which means every
+// kind. name says in errors where it was read. All that does not compile is told.
+func Read(name string, text []byte) ([]*Customization, error) {
+	docs, ok := documents(name, text)
+	if !ok {
+		r, err := newLuaRule(name, qHealth, string(text))
+		if err != nil {
+			return nil, err
+		}
+		return []*Customization{{name: name, rules: map[question]*rule{qHealth: r}}}, nil
+	}
+	var out []*Customization
+	var bad []error
+	for i, doc := range docs {
+		place := name
+		if len(docs) > 1 {
+			place = fmt.Sprintf("%s, document %d", name, i+1)
+		}
+		list, err := readDocument(place, doc)
+		if err != nil {
+			bad = append(bad, err)
+		}
+		out = append(out, list...)
+	}
+	if len(bad) > 0 {
+		return nil, errors.Join(bad...)
+	}
+	return out, nil
+}
+
+// documents of a file; false where it is no YAML of objects, and so Lua.
+func documents(name string, text []byte) (docs [][]byte, ok bool) {
+	if strings.HasSuffix(name, ".lua") {
+		return nil, false
+	}
+	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		doc, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return docs, len(docs) > 0
+		}
+		var v any
+		if err != nil {
+			return nil, false
+		}
+		if err := yaml.Unmarshal(doc, &v); err != nil {
+			// Broken YAML is told as such where it claims to be an object.
+			if bytes.Contains(doc, []byte("apiVersion:")) && bytes.Contains(doc, []byte("kind:")) {
+				return [][]byte{doc}, true
+			}
+			return nil, false
+		}
+		switch v := v.(type) {
+		case nil:
+		case map[string]any:
+			if v["kind"] == nil && v["apiVersion"] == nil {
+				return nil, false
+			}
+			docs = append(docs, doc)
+		default:
+			return nil, false
+		}
+	}
+}
+
+func readDocument(place string, doc []byte) ([]*Customization, error) {
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(doc, &u.Object); err != nil {
+		return nil, &Error{Script: place, Why: strings.ReplaceAll(err.Error(), "\n", " ")}
+	}
+	gvk := u.GroupVersionKind()
+	if u.GetName() != "" {
+		place += ": " + u.GetName()
+	}
+	var c *Customization
+	var err error
+	switch gvk.GroupKind() {
+	case schema.GroupKind{Group: "atoll.dev", Kind: "ResourceInterpreter"}:
+		var in ResourceInterpreter
+		if err = decode(place, doc, &in); err == nil {
+			c, err = Compile(place, in.Spec)
+		}
+	case schema.GroupKind{Group: "config.karmada.io", Kind: "ResourceInterpreterCustomization"}:
+		var in karmadaCustomization
+		if err = decode(place, doc, &in); err == nil {
+			c, err = in.compile(place)
+		}
+	case schema.GroupKind{Kind: "ConfigMap"}:
+		var in corev1.ConfigMap
+		if err = decode(place, doc, &in); err == nil {
+			return readArgo(place, in.Data)
+		}
+	default:
+		err = &Error{Script: place, Why: fmt.Sprintf("a %s of %s is no interpreter: give a ResourceInterpreter, a ResourceInterpreterCustomization of Karmada, a ConfigMap of Argo CD, or a health.lua", gvk.Kind, u.GetAPIVersion())}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []*Customization{c}, nil
+}
+
+// decode strictly: a field that nobody reads is refused.
+func decode(place string, doc []byte, into any) error {
+	raw, err := yaml.YAMLToJSONStrict(doc)
+	if err != nil {
+		return &Error{Script: place, Why: strings.ReplaceAll(err.Error(), "\n", " ")}
+	}
+	strict, err := json.UnmarshalStrict(raw, into)
+	if err = errors.Join(append(strict, err)...); err != nil {
+		return &Error{Script: place, Why: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	return nil
+}
+
+// Compile a spec. The error joins all that is wrong, each an *Error that names place and
+// field, and line and column where it is about a script.
+func Compile(place string, spec ResourceInterpreterSpec) (*Customization, error) {
+	t := spec.Target
+	switch {
+	case len(t.Kinds) == 0 || slices.Contains(t.Kinds, ""):
+		return nil, &Error{Script: place, Why: "spec.target.kinds: name at least one kind"}
+	case t.APIVersion != "" && t.Group != "":
+		return nil, &Error{Script: place, Why: "spec.target: give apiVersion or group, not both"}
+	}
+	if _, err := schema.ParseGroupVersion(t.APIVersion); err != nil {
+		return nil, &Error{Script: place, Why: "spec.target.apiVersion: " + err.Error()}
+	}
+	b := builder{place: place, c: &Customization{name: place, target: t, rules: map[question]*rule{}}}
+	for _, f := range []struct {
+		field string
+		q     question
+		rule  *Rule
+	}{
+		{"replicas", qReplicas, spec.Replicas}, {"components", qComponents, spec.Components}, {"revise", qRevise, spec.Revise},
+		{"retain", qRetain, spec.Retain}, {"health", qHealth, spec.Health}, {"status", qStatus, spec.Status},
+		{"aggregate", qAggregate, spec.Aggregate}, {"dependencies", qDependencies, spec.Dependencies},
+	} {
+		if f.rule != nil {
+			r, err := newRule(place+": spec."+f.field, f.q, *f.rule)
+			b.add(f.q, r, err)
+		}
+	}
+	return b.done()
+}
+
+// builder of a customization, which gathers what is wrong.
+type builder struct {
+	place string
+	c     *Customization
+	bad   []error
+}
+
+func (b *builder) add(q question, r *rule, err error) {
+	if err != nil {
+		b.bad = append(b.bad, err)
+		return
+	}
+	b.c.rules[q] = r
+}
+
+func (b *builder) done() (*Customization, error) {
+	if len(b.bad) > 0 {
+		return nil, errors.Join(b.bad...)
+	}
+	if len(b.c.rules) == 0 {
+		return nil, &Error{Script: b.place, Why: "it answers no question"}
+	}
+	return b.c, nil
+}
+
+func (k *karmadaCustomization) compile(place string) (*Customization, error) {
+	t := Target{APIVersion: k.Spec.Target.APIVersion, Kinds: []string{k.Spec.Target.Kind}}
+	if t.APIVersion == "" || t.Kinds[0] == "" {
+		return nil, &Error{Script: place, Why: "spec.target needs apiVersion and kind"}
+	}
+	b := builder{place: place, c: &Customization{name: place, target: t, rules: map[question]*rule{}}}
+	cs := &k.Spec.Customizations
+	for _, f := range []struct {
+		field  string
+		q      question
+		script *luaScript
+	}{
+		{"replicaResource", qReplicas, cs.ReplicaResource}, {"componentResource", qComponents, cs.ComponentResource},
+		{"replicaRevision", qRevise, cs.ReplicaRevision}, {"retention", qRetain, cs.Retention},
+		{"healthInterpretation", qHealth, cs.HealthInterpretation}, {"statusReflection", qStatus, cs.StatusReflection},
+		{"statusAggregation", qAggregate, cs.StatusAggregation}, {"dependencyInterpretation", qDependencies, cs.DependencyInterpretation},
+	} {
+		if f.script != nil {
+			r, err := newLuaRule(place+": spec.customizations."+f.field+".luaScript", f.q, f.script.LuaScript)
+			b.add(f.q, r, err)
+		}
+	}
+	return b.done()
+}
+
+// Keys of Argo CD's ConfigMap.
+const (
+	argoAll    = "resource.customizations"
+	argoHealth = "resource.customizations.health."
+)
+
+// readArgo reads health scripts by GROUP_KIND in keys, and by GROUP/KIND, with wildcards,
+// in one key. Other keys are about other things.
+func readArgo(place string, data map[string]string) ([]*Customization, error) {
+	var out []*Customization
+	var bad []error
+	add := func(key, group, kind, source string) {
+		r, err := newLuaRule(place+": "+key, qHealth, source)
+		if err != nil {
+			bad = append(bad, err)
+			return
+		}
+		out = append(out, &Customization{name: place + ": " + key, target: Target{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if kind, ok := strings.CutPrefix(key, argoHealth); ok {
+			group, kind, two := strings.Cut(kind, "_")
+			if !two {
+				group, kind = "", group
+			}
+			add(key, group, kind, data[key])
+		}
+	}
+	var all map[string]map[string]any
+	if err := yaml.Unmarshal([]byte(data[argoAll]), &all); err != nil {
+		return nil, &Error{Script: place + ": " + argoAll, Why: strings.ReplaceAll(err.Error(), "\n", " ")}
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		source, ok := all[key]["health.lua"].(string)
+		if !ok {
+			continue
+		}
+		group, kind, two := strings.Cut(key, "/")
+		if !two {
+			group, kind = "", group
+		}
+		add(argoAll+": "+key, group, kind, source)
+	}
+	if len(bad) > 0 {
+		return nil, errors.Join(bad...)
+	}
+	if len(out) == 0 {
+		return nil, &Error{Script: place, Why: "it has no health scripts under " + argoAll}
+	}
+	return out, nil
+}

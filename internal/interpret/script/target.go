@@ -1,0 +1,63 @@
+package script
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Matches tells whether the kind is meant. A target without kinds means all, as a health
+// script of Argo CD's that stands alone does.
+func (t Target) Matches(gvk schema.GroupVersionKind) bool {
+	if len(t.Kinds) == 0 {
+		return true
+	}
+	if t.APIVersion != "" && t.APIVersion != gvk.GroupVersion().String() || t.APIVersion == "" && !glob(t.Group, gvk.Group) {
+		return false
+	}
+	return slices.ContainsFunc(t.Kinds, func(k string) bool { return glob(k, gvk.Kind) })
+}
+
+// exactly: without wildcards.
+func (t Target) exactly(gvk schema.GroupVersionKind) bool {
+	return (t.APIVersion != "" || t.Group == gvk.Group) && slices.Contains(t.Kinds, gvk.Kind)
+}
+
+// Find the customization that means the kind: one that names it goes before one that means
+// it by a wildcard; among such, the first. nil if there is none.
+func Find(list []*Customization, gvk schema.GroupVersionKind) *Customization {
+	var found *Customization
+	for _, c := range list {
+		switch {
+		case !c.target.Matches(gvk):
+		case c.target.exactly(gvk):
+			return c
+		case found == nil:
+			found = c
+		}
+	}
+	return found
+}
+
+// glob with * and ?, in time proportional to the product of lengths.
+func glob(pattern, s string) bool {
+	star, from := -1, 0
+	i, j := 0, 0
+	for j < len(s) {
+		switch {
+		case i < len(pattern) && pattern[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == s[j]):
+			i++
+			j++
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[i:], "*") == ""
+}
