@@ -31,23 +31,23 @@ type question struct {
 
 // answer as it is printed.
 type answer struct {
-	Replicas     *int64            `json:"replicas,omitempty"`
-	Requirements map[string]string `json:"requirements,omitempty"`
-	Components   []component       `json:"components,omitempty"`
-	Revised      map[string]any    `json:"revised,omitempty"`
-	Retained     map[string]any    `json:"retained,omitempty"`
-	Health       *health           `json:"health,omitempty"`
-	Finished     *bool             `json:"finished,omitempty"`
-	Status       map[string]any    `json:"status,omitempty"`
-	Aggregated   map[string]any    `json:"aggregated,omitempty"`
-	Dependencies []dependency      `json:"dependencies,omitempty"`
-	Immutable    []string          `json:"immutable,omitempty"`
+	Replicas     *int64         `json:"replicas,omitempty"`
+	Requirements map[string]any `json:"requirements,omitempty"`
+	Components   []component    `json:"components,omitempty"`
+	Revised      map[string]any `json:"revised,omitempty"`
+	Retained     map[string]any `json:"retained,omitempty"`
+	Health       *health        `json:"health,omitempty"`
+	Finished     *bool          `json:"finished,omitempty"`
+	Status       map[string]any `json:"status,omitempty"`
+	Aggregated   map[string]any `json:"aggregated,omitempty"`
+	Dependencies []dependency   `json:"dependencies,omitempty"`
+	Immutable    []string       `json:"immutable,omitempty"`
 }
 
 type component struct {
-	Name         string            `json:"name"`
-	Replicas     int64             `json:"replicas"`
-	Requirements map[string]string `json:"requirements,omitempty"`
+	Name         string         `json:"name"`
+	Replicas     int64          `json:"replicas"`
+	Requirements map[string]any `json:"requirements,omitempty"`
 }
 
 type health struct {
@@ -60,7 +60,9 @@ type dependency struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
+	Name      string `json:"name,omitempty"`
+	// LabelSelector of several, in place of Name; scripts alone give any.
+	LabelSelector map[string]any `json:"labelSelector,omitempty"`
 }
 
 func (q *question) answer() (*answer, error) {
@@ -102,8 +104,8 @@ func (q *question) pods(a *answer) error {
 	return nil
 }
 
-func words(requests map[corev1.ResourceName]int64) map[string]string {
-	out := make(map[string]string, len(requests))
+func words(requests map[corev1.ResourceName]int64) map[string]any {
+	out := make(map[string]any, len(requests))
 	for name, n := range requests {
 		out[string(name)] = schedule.Measure{Name: string(name)}.Text(n)
 	}
@@ -260,7 +262,11 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 		line("finished", "%s", map[bool]string{true: "yes", false: "no"}[*a.Finished])
 	}
 	for _, d := range a.Dependencies {
-		line("dependency", "%s %s", d.Kind, strings.TrimPrefix(d.Namespace+"/"+d.Name, "/"))
+		name := d.Name
+		if d.LabelSelector != nil {
+			name = fmt.Sprint(d.LabelSelector)
+		}
+		line("dependency", "%s %s", d.Kind, strings.TrimPrefix(d.Namespace+"/"+name, "/"))
 	}
 	for _, field := range a.Immutable {
 		line("immutable", "%s differs, and a member would refuse that", field)
@@ -288,13 +294,13 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 	return err
 }
 
-func amounts(of map[string]string) string {
+func amounts(of map[string]any) string {
 	if len(of) == 0 {
 		return "nothing stated"
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, name+" "+of[name])
+		out = append(out, fmt.Sprintf("%s %v", name, of[name]))
 	}
 	return strings.Join(out, ", ")
 }

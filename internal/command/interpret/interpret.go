@@ -130,14 +130,18 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("--items: %w", err)
 		}
 	}
+	var outcome map[string]any
+	if o.with != "" {
+		if outcome, err = q.interpreted(o.with, o.op); err != nil {
+			return fmt.Errorf("--with %s: %w", o.with, err)
+		}
+	}
 	a, err := q.answer()
 	if err != nil {
 		return err
 	}
-	if o.with != "" {
-		if a, err = q.interpreted(o.with, o.op, a); err != nil {
-			return fmt.Errorf("--with %s: %w", o.with, err)
-		}
+	if a, err = a.under(outcome); err != nil {
+		return fmt.Errorf("--with %s: %w", o.with, err)
 	}
 	if done, err := o.format.Structured(out, a); done || err != nil {
 		return err

@@ -3,9 +3,11 @@ package interpret
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	casesensitive "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/interpret/script"
@@ -33,16 +35,17 @@ func Evaluate(interpreters []*script.Customization, a script.Asking) (map[string
 	return c.Outcome(a)
 }
 
-// interpreted is the answer where the interpreter of that file has its own: what it does not
-// answer stays as it is. An op that no interpreter knows is answered without it.
-func (q *question) interpreted(path, op string, a *answer) (*answer, error) {
+// interpreted is what the interpreter of that file answers of what is asked, in the words of
+// the command; that is not asked any more then. An op that no interpreter knows is left to
+// what is built in.
+func (q *question) interpreted(path, op string) (map[string]any, error) {
 	interpreters, err := ReadInterpreters(path)
 	if err != nil {
 		return nil, err
 	}
 	if op != "" {
 		if _, err := script.Question(op); err != nil {
-			return a, nil
+			return nil, nil
 		}
 	}
 	asking := script.Asking{Object: q.object.Object, Replicas: q.replicas, Op: op}
@@ -56,11 +59,59 @@ func (q *question) interpreted(path, op string, a *answer) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.under(outcome, q.asked)
+	maps.DeleteFunc(outcome, func(key string, _ any) bool { return !q.asked[key] })
+	for key := range outcome {
+		delete(q.asked, key)
+	}
+	reword(outcome)
+	return outcome, nil
 }
 
-// under what was asked of an outcome, whose values stand in place of the answer's.
-func (a *answer) under(outcome map[string]any, asked map[string]bool) (*answer, error) {
+// reword what scripts answer in Karmada's words: what a pod requests stands beside where it
+// may run, and a kind's group without its version.
+func reword(outcome map[string]any) {
+	if requires, ok := outcome["requirements"].(map[string]any); ok {
+		outcome["requirements"] = requests(requires)
+	}
+	for _, v := range list(outcome["components"]) {
+		if requires, ok := v["requirements"].(map[string]any); ok {
+			v["requirements"] = requests(requires)
+		}
+	}
+	for _, v := range list(outcome["dependencies"]) {
+		version, _ := v["apiVersion"].(string)
+		delete(v, "apiVersion")
+		if gv, err := schema.ParseGroupVersion(version); err == nil && gv.Group != "" {
+			v["group"] = gv.Group
+		}
+	}
+}
+
+func requests(requires map[string]any) map[string]any {
+	out := maps.Clone(requires)
+	if r, ok := requires["resourceRequest"].(map[string]any); ok {
+		delete(out, "resourceRequest")
+		maps.Copy(out, r)
+	}
+	return out
+}
+
+// list of objects; nil where it is none.
+func list(v any) (out []map[string]any) {
+	all, _ := v.([]any)
+	for _, e := range all {
+		if m, ok := e.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// under an outcome, whose values stand in place of the answer's.
+func (a *answer) under(outcome map[string]any) (*answer, error) {
+	if len(outcome) == 0 {
+		return a, nil
+	}
 	data, err := json.Marshal(a)
 	if err != nil {
 		return nil, err
@@ -69,11 +120,7 @@ func (a *answer) under(outcome map[string]any, asked map[string]bool) (*answer, 
 	if err := casesensitive.Unmarshal(data, &all); err != nil {
 		return nil, err
 	}
-	for key, v := range outcome {
-		if asked[key] {
-			all[key] = v
-		}
-	}
+	maps.Copy(all, outcome)
 	if data, err = json.Marshal(all); err != nil {
 		return nil, err
 	}
