@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -200,7 +199,7 @@ func checkValues(r v1alpha1.FieldRequirement, at *field.Path) field.ErrorList {
 		if len(r.Values) != 1 {
 			return field.ErrorList{field.Required(at, fmt.Sprintf("operator %s needs exactly one", r.Operator))}
 		}
-		if _, err := resource.ParseQuantity(r.Values[0]); err != nil {
+		if _, err := atoll.ParseQuantity(r.Values[0]); err != nil {
 			return field.ErrorList{field.Invalid(at.Index(0), r.Values[0], "must be a quantity, such as 10 or 64Gi")}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -85,11 +84,11 @@ func MatchField(r *v1alpha1.FieldRequirement, c *ClusterView) bool {
 		if v == "" || len(r.Values) != 1 {
 			return false
 		}
-		have, err := resource.ParseQuantity(v)
+		have, err := ParseQuantity(v)
 		if err != nil {
 			return false
 		}
-		bound, err := resource.ParseQuantity(r.Values[0])
+		bound, err := ParseQuantity(r.Values[0])
 		if err != nil {
 			return false
 		}

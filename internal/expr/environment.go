@@ -1,15 +1,15 @@
 package expr
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // environment that expressions are checked in.
@@ -47,27 +47,11 @@ func quantity(v ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(v)
 	}
-	q, err := ParseQuantity(string(text))
+	q, err := atoll.ParseQuantity(string(text))
 	if err != nil {
 		return types.NewErr("quantity(%q): it is none", string(text))
 	}
 	return types.Double(q.AsApproximateFloat64())
-}
-
-// The longest quantity that is read, and its longest exponent, in characters.
-const (
-	maxQuantity = 64
-	maxExponent = 3
-)
-
-// ParseQuantity reads a Kubernetes quantity that costs little to read. Apimachinery's own
-// takes a second over 1e-10000000, and for ever over smaller ones.
-func ParseQuantity(text string) (resource.Quantity, error) {
-	at := strings.IndexAny(text, "eE")
-	if len(text) > maxQuantity || at >= 0 && len(text)-at-1 > maxExponent {
-		return resource.Quantity{}, resource.ErrFormatWrong
-	}
-	return resource.ParseQuantity(text)
 }
 
 func versionAtLeast(have, least ref.Val) ref.Val {

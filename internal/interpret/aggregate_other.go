@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // aggregateAddresses joins the load balancers' addresses of all clusters, those
@@ -73,7 +73,7 @@ func (r row) capacity() int64 {
 	if len(r.L) == 0 {
 		return 0
 	}
-	q, err := resource.ParseQuantity(r.L[0])
+	q, err := atoll.ParseQuantity(r.L[0])
 	if err != nil {
 		return 0
 	}

@@ -95,6 +95,16 @@ func enough(obj *unstructured.Unstructured, field, are string) (atoll.Health, st
 	return healthy()
 }
 
+// queued tells whether Kueue suspends an object until there is quota for it: nobody asked
+// for it not to run.
+func queued(obj *unstructured.Unstructured) bool {
+	return flag(spec(obj), "suspend") && obj.GetLabels()["kueue.x-k8s.io/queue-name"] != ""
+}
+
+func inQueue() (atoll.Health, string, string) {
+	return atoll.Progressing, "Queued", "it waits for quota in its queue"
+}
+
 // jobsPods of one of a JobSet's Jobs, which may be there several times.
 func jobsPods(m map[string]any) int64 {
 	return countOr(m, "replicas", 1) * jobPods(child(m, "template", "spec"))
@@ -107,6 +117,8 @@ func jobSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string)
 		return atoll.Degraded, c.reason, c.message
 	case find(cs, "Completed").is("True"):
 		return healthy()
+	case queued(obj):
+		return inQueue()
 	case flag(spec(obj), "suspend"):
 		return atoll.Suspended, "Suspended", "the JobSet is suspended"
 	}

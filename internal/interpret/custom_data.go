@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -106,7 +105,7 @@ func javaMemory(s string) (int64, bool) {
 	if err == nil && known && n <= math.MaxInt64>>shift {
 		return n << shift, true
 	}
-	q, err := resource.ParseQuantity(s)
+	q, err := atoll.ParseQuantity(s)
 	return q.Value(), err == nil
 }
 
@@ -134,6 +133,9 @@ func rayWorkers(m map[string]any) int64 {
 }
 
 func rayClusterHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if queued(obj) {
+		return inQueue()
+	}
 	st := status(obj)
 	r := reading{paused: at("spec.suspend"), phase: at("state"), message: at("reason"), phases: map[string]atoll.Health{
 		"ready": good, "failed": bad, "suspended": still, "unhealthy": bad}, must: []string{"HeadPodReady"}}
@@ -147,6 +149,9 @@ func rayClusterHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 }
 
 func rayJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if queued(obj) {
+		return inQueue()
+	}
 	st := status(obj)
 	if job := text(st, "jobStatus"); text(st, "jobDeploymentStatus") == "Complete" && (job == "FAILED" || job == "STOPPED") {
 		return atoll.Degraded, camel(job), text(st, "message")
@@ -206,7 +211,7 @@ func sparkRequests(of string) func(map[string]any) amounts {
 		sp := child(m, "spec")
 		pod, out := child(sp, of), amounts{}
 		out[corev1.ResourceCPU] = countOr(pod, "cores", sparkDefaultCores) * 1000
-		if q, err := resource.ParseQuantity(text(pod, "coreRequest")); err == nil {
+		if q, err := atoll.ParseQuantity(text(pod, "coreRequest")); err == nil {
 			out[corev1.ResourceCPU] = q.MilliValue()
 		}
 		heap, ok := javaMemory(text(pod, "memory"))

@@ -47,7 +47,7 @@ func provisioned(phases map[string]atoll.Health) verdict {
 				return h, reason, message
 			}
 		}
-		if h, reason, message := genericHealth(obj); h != atoll.Unknown || phases == nil {
+		if h, reason, message := genericHealth(obj); h != atoll.Unknown || phases == nil || text(st, "phase") == "" {
 			return h, reason, message
 		}
 		return healthy() // the phase says so, and no condition speaks against it

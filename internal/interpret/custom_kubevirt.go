@@ -2,7 +2,6 @@ package interpret
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -36,7 +35,9 @@ var machineStates = map[string]atoll.Health{
 
 func machineHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	state := text(status(obj), "printableStatus")
-	if strategy := text(spec(obj), "runStrategy"); state == "Stopped" && strategy != "Always" && !flag(spec(obj), "running") {
+	on, stated := spec(obj)["running"].(bool)
+	strategy := text(spec(obj), "runStrategy")
+	if state == "Stopped" && (strategy == "Halted" || strategy == "Manual" || stated && !on) {
 		return atoll.Suspended, "Stopped", "the virtual machine is not to run"
 	}
 	r := reading{phase: at("printableStatus"), phases: machineStates, other: busy}
@@ -78,7 +79,7 @@ func machineRequests(dotted string) func(map[string]any) amounts {
 			out = amounts{}
 		}
 		guest := orElse(text(child(d, "memory"), "guest"), text(child(d, "resources", "limits"), "memory"))
-		if q, err := resource.ParseQuantity(guest); err == nil && out[corev1.ResourceMemory] == 0 {
+		if q, err := atoll.ParseQuantity(guest); err == nil && out[corev1.ResourceMemory] == 0 {
 			out[corev1.ResourceMemory] = q.Value()
 		}
 		if cpu := child(d, "cpu"); cpu != nil && out[corev1.ResourceCPU] == 0 {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
@@ -49,6 +50,11 @@ func TestHealthOfCustomKinds(t *testing.T) {
 		{"cron workflow", head(argo, "CronWorkflow"), healthy, ""},
 		{"cron workflow that cannot", head(argo, "CronWorkflow") + conds(cond("SpecError", "True", "Bad")), degraded, "Bad"},
 		{"application", head(argo, "Application") + "status: {health: {status: Healthy}}", healthy, ""},
+
+		{"ray cluster in a queue", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: one, labels: {kueue.x-k8s.io/queue-name: team}}\nspec: {suspend: true}\nstatus: {state: suspended}", progressing, "Queued"},
+		{"job set in a queue", "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: one, labels: {kueue.x-k8s.io/queue-name: team}}\nspec: {suspend: true}\nstatus: {}", progressing, "Queued"},
+		{"virtual machine about to start", head("kubevirt.io/v1", "VirtualMachine") + "spec: {runStrategy: RerunOnFailure}\nstatus: {printableStatus: Stopped}", progressing, "Stopped"},
+		{"machine that has no phase yet", head("cluster.x-k8s.io/v1beta1", "Machine") + conds(cond("Paused", "False", "NotPaused")), atoll.Unknown, "UnreadableStatus"},
 
 		{"helm release", head("helm.toolkit.fluxcd.io/v2", "HelmRelease") + conds(cond("Ready", "True", "InstallSucceeded")), healthy, ""},
 		{"helm release stalled", head("helm.toolkit.fluxcd.io/v2", "HelmRelease") + conds(cond("Ready", "False", "x"), cond("Stalled", "True", "RetriesExceeded")), degraded, "RetriesExceeded"},
@@ -244,5 +250,25 @@ func TestRequestsOfGroups(t *testing.T) {
 	want := atoll.Requests{CPU: 8000, Memory: 9 << 30, Other: map[string]int64{"nvidia.com/gpu": 8}, Pods: 4}
 	if got := interpret.Requests(lws); !reflect.DeepEqual(got, want) {
 		t.Errorf("Requests = %+v, want %+v", got, want)
+	}
+}
+
+// A quantity that would take for ever to read is none, wherever an object states it.
+func TestQuantitiesOfCustomKindsDoNotTakeForEver(t *testing.T) {
+	const endless = "'1e-1000000000'"
+	for name, text := range map[string]string{
+		"spark":          head("sparkoperator.k8s.io/v1beta2", "SparkApplication") + "spec: {driver: {coreRequest: " + endless + ", memory: " + endless + "}}",
+		"kubevirt":       head("kubevirt.io/v1", "VirtualMachine") + "spec: {running: true, template: {spec: {domain: {memory: {guest: " + endless + "}, resources: {requests: {cpu: ' 1e-1000000000 '}}}}}}",
+		"a pod template": head("example.com/v1", "Thing") + "spec: {replicas: 2, template: {spec: {containers: [{name: a, resources: {requests: {cpu: " + endless + "}}}]}}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			obj := object(t, text)
+			interpret.Pods(obj)
+			interpret.Requests(obj)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
 	}
 }

@@ -52,7 +52,7 @@ func resourcesAt(dotted string) func(map[string]any) amounts {
 
 func resourcesOf(m map[string]any) amounts {
 	var r corev1.ResourceRequirements
-	if len(m) == 0 || runtime.DefaultUnstructuredConverter.FromUnstructured(m, &r) != nil {
+	if len(m) == 0 || atoll.EndlessQuantity(m) != "" || runtime.DefaultUnstructuredConverter.FromUnstructured(m, &r) != nil {
 		return nil
 	}
 	return amountsOf(requestsOf(r))
@@ -143,7 +143,7 @@ func (p *part) set(m map[string]any, name string, out []PodSet) []PodSet {
 }
 
 func podSpecOf(m map[string]any) (spec corev1.PodSpec, ok bool) {
-	if m == nil {
+	if m == nil || atoll.EndlessQuantity(m) != "" {
 		return spec, false
 	}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &spec)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -174,7 +173,7 @@ func roomOf(r *pb.Room) *v1alpha1.NodeRoom {
 func quantities(in map[string]string) corev1.ResourceList {
 	var out corev1.ResourceList
 	for name, v := range in {
-		if q, err := resource.ParseQuantity(v); err == nil {
+		if q, err := atoll.ParseQuantity(v); err == nil {
 			if out == nil {
 				out = corev1.ResourceList{}
 			}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -215,7 +214,7 @@ func (s *scorer) neighbours(near func(*v1alpha1.NearBundles) [][]atoll.ClusterVi
 
 // number of a property, between where it scores nothing and where all.
 func (p *scorePart) number(c *Cluster) int64 {
-	q, err := resource.ParseQuantity(c.Properties[p.property])
+	q, err := atoll.ParseQuantity(c.Properties[p.property])
 	if err != nil || p.from == p.to {
 		return 0
 	}

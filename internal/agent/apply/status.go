@@ -56,7 +56,7 @@ func (e *Engine) item(bundle string, it *atoll.Rendered, prev *atoll.RowStatus) 
 		out.Observed, out.Health, out.Why, out.Text, out.Reflected = true, v.Health, v.Reason, v.Message, v.Reflected
 	}
 	out.Applied = r.UID != "" && r.Template == it.UID && (r.Owner != bundle || r.Applied == it.Hash)
-	if r.UID == "" && claims.RunsOnce(it.Key) && r.Ran == it.UID {
+	if r.UID == "" && r.HasRun(it.UID, it.Hash) {
 		e.ran(&out, r, prev)
 	}
 	if t := e.tasks[it.Key]; t != nil && t.failure != nil {

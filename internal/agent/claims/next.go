@@ -74,8 +74,12 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 }
 
 func applyVerb(r *Record, c Claim, item *atoll.Rendered) Verb {
+	hash := ""
+	if item != nil && item.UID == c.Template {
+		hash = item.Hash
+	}
 	switch {
-	case r.UID == "" && RunsOnce(r.Key) && r.Ran == c.Template:
+	case r.UID == "" && r.HasRun(c.Template, hash):
 		return Nothing
 	case r.replaces(c):
 		return Replace
@@ -142,7 +146,7 @@ func (b *Book) Applied(key atoll.ItemKey, f Fact) {
 	r.Adopted = r.Adopted || f.Adopted
 	r.Last, r.Going = nil, false
 	if RunsOnce(key) {
-		r.Ran = f.Template
+		r.Ran, r.RanHash = f.Template, f.Hash
 	}
 	b.soil(key)
 	b.settle(key)
@@ -158,7 +162,7 @@ func (b *Book) Found(key atoll.ItemKey, f Fact) {
 	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
 	r.Applied, r.Owned = "", ""
 	if RunsOnce(key) {
-		r.Ran = f.Template
+		r.Ran, r.RanHash = f.Template, ""
 	}
 	b.soil(key)
 	b.settle(key)
@@ -209,7 +213,7 @@ func (b *Book) Gone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []ato
 		return nil
 	}
 	if r.Going {
-		r.Ran, r.Going = "", false
+		r.Ran, r.RanHash, r.Going = "", "", false
 	} else if RunsOnce(key) && r.Ran == r.Claims[r.Owner].Template {
 		r.Last = last
 	}

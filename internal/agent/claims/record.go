@@ -65,6 +65,8 @@ type Record struct {
 	Chosen bool `json:"h,omitempty"`
 	// Ran is the template UID for which a run-to-completion object was made once.
 	Ran string `json:"r,omitempty"`
+	// RanHash is the content that was applied then; empty: not known.
+	RanHash string `json:"rh,omitempty"`
 	// Going: we asked for the deletion of a run-to-completion object. That it is
 	// gone then does not mean that it may not run again.
 	Going bool `json:"g,omitempty"`
@@ -121,6 +123,17 @@ func (r *Record) LeavesBehind() bool {
 // one made for a template is never made a second time for it.
 func RunsOnce(key atoll.ItemKey) bool {
 	return interpret.RunsOnce(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+}
+
+// HasRun tells whether an object that runs to completion was made for the template and is
+// not to be made again for that content: an edit of what ran asks for another run, but not
+// of a Job or a Pod, whose spec nobody can edit.
+func (r *Record) HasRun(template, hash string) bool {
+	if !RunsOnce(r.Key) || r.Ran != template {
+		return false
+	}
+	fixed := r.Key.Group == "batch" && r.Key.Kind == "Job" || r.Key.Group == "" && r.Key.Kind == "Pod"
+	return fixed || hash == "" || r.RanHash == "" || r.RanHash == hash
 }
 
 // Namespace is the key of a namespace.

@@ -114,7 +114,7 @@ func (e *Etcd) Compacted(ctx context.Context) (Size, error) {
 	if err != nil {
 		return now, fmt.Errorf("wait for the hub's etcd to forget its history: %w", err)
 	}
-	return now, nil
+	return last, nil
 }
 
 // Upkeep is how often each Lease was written since it was made, by its key, and the mark

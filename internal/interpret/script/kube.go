@@ -2,9 +2,6 @@ package script
 
 import (
 	"fmt"
-	"maps"
-	"regexp"
-	"slices"
 
 	lua "github.com/yuin/gopher-lua"
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"atoll.dev/atoll/internal/expr"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
 )
 
@@ -29,7 +26,7 @@ const (
 
 func kubeQuantity(L *lua.LState) int {
 	s := textArg(L, 1)
-	q, err := expr.ParseQuantity(s)
+	q, err := atoll.ParseQuantity(s)
 	if err != nil {
 		L.RaiseError("kube.getResourceQuantity(%q): it is no quantity", cut(s, 64))
 	}
@@ -74,31 +71,6 @@ func kubePodRequirements(L *lua.LState) int {
 	return importerOf(L).give(out)
 }
 
-// unreadable quantity in a value: one that would take for ever to read.
-func unreadable(v any) string {
-	switch v := v.(type) {
-	case string:
-		if hugeExponent.MatchString(v) {
-			return cut(v, 64)
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if bad := unreadable(v[key]); bad != "" {
-				return bad
-			}
-		}
-	case []any:
-		for _, e := range v {
-			if bad := unreadable(e); bad != "" {
-				return bad
-			}
-		}
-	}
-	return ""
-}
-
-var hugeExponent = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{3,}$`)
-
 // podRequirements of a pod template, as Karmada words them; nil where it states none.
 func podRequirements(template map[string]any) (map[string]any, error) {
 	fields, ok := template["spec"].(map[string]any)
@@ -106,7 +78,7 @@ func podRequirements(template map[string]any) (map[string]any, error) {
 		return nil, fmt.Errorf("the pod template has no spec")
 	}
 	var spec corev1.PodSpec
-	if bad := unreadable(fields); bad != "" {
+	if bad := atoll.EndlessQuantity(fields); bad != "" {
 		return nil, fmt.Errorf("the pod template has the quantity %q, whose exponent is too large", bad)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {

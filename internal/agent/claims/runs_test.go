@@ -1,0 +1,43 @@
+package claims
+
+import (
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// What has run and is gone is not made again, unless it can be edited and was.
+func TestWhatHasRunRunsAgainOnlyWhenItIsEdited(t *testing.T) {
+	workflow := atoll.ItemKey{Group: "argoproj.io", Kind: "Workflow", Namespace: "ci", Name: "build"}
+	job := atoll.ItemKey{Group: "batch", Kind: "Job", Namespace: "ci", Name: "build"}
+	for _, tc := range []struct {
+		name string
+		r    Record
+		hash string
+		want bool
+	}{
+		{"as it ran", Record{Key: workflow, Ran: "t1", RanHash: "h1"}, "h1", true},
+		{"edited since", Record{Key: workflow, Ran: "t1", RanHash: "h1"}, "h2", false},
+		{"made anew", Record{Key: workflow, Ran: "t0", RanHash: "h1"}, "h1", false},
+		{"nobody knows what ran", Record{Key: workflow, Ran: "t1"}, "h2", true},
+		{"nothing says what it is to be", Record{Key: workflow, Ran: "t1", RanHash: "h1"}, "", true},
+		{"a Job cannot be edited", Record{Key: job, Ran: "t1", RanHash: "h1"}, "h2", true},
+		{"it does not run to completion", Record{Key: atoll.ItemKey{Kind: "ConfigMap", Name: "a"}, Ran: "t1"}, "h1", false},
+	} {
+		if got := tc.r.HasRun("t1", tc.hash); got != tc.want {
+			t.Errorf("%s: has run is %t", tc.name, got)
+		}
+		want := Apply
+		if tc.want {
+			want = Nothing
+		}
+		item := &atoll.Rendered{UID: "t1", Hash: tc.hash}
+		if tc.hash == "" {
+			item = nil
+			want = Nothing
+		}
+		if got := applyVerb(&tc.r, Claim{Template: "t1"}, item); got != want {
+			t.Errorf("%s: %v, want %v", tc.name, got, want)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package atoll
+
+import (
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// The longest quantity that is read, and its longest exponent, in characters.
+const (
+	maxQuantity = 64
+	maxExponent = 3
+)
+
+// ParseQuantity reads a Kubernetes quantity that costs little to read. Apimachinery's own
+// takes a second over 1e-10000000, and for ever over smaller ones: it is not for what users
+// or members wrote.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	at := strings.IndexAny(text, "eE")
+	if len(text) > maxQuantity || at >= 0 && len(text)-at-1 > maxExponent {
+		return resource.Quantity{}, resource.ErrFormatWrong
+	}
+	return resource.ParseQuantity(text)
+}
+
+// EndlessQuantity finds in a JSON value a text that, if it is read as a quantity, as a
+// conversion to typed Kubernetes objects may, would take for ever; empty: there is none.
+func EndlessQuantity(v any) string {
+	switch v := v.(type) {
+	case string:
+		if hugeExponent.MatchString(v) {
+			return v[:min(len(v), maxQuantity)]
+		}
+	case map[string]any:
+		for _, e := range v {
+			if found := EndlessQuantity(e); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if found := EndlessQuantity(e); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+var hugeExponent = regexp.MustCompile(`^\s*[+-]?[0-9.]+[eE][+-]?[0-9]{3,}\s*$`)
