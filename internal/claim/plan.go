@@ -256,13 +256,15 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		return
 	}
 	hold(&item, t)
-	if item.Kinds = atoll.KnownKinds; !interpret.Custom(t.GroupVersionKind().GroupKind()) || !Replicated(t) {
-		item.Kinds = 0
-	} else if prev := p.prev[key]; prev != nil && prev.Source == item.Source {
-		item.Kinds = prev.Kinds
+	custom, replicated := interpret.Custom(t.GroupVersionKind().GroupKind()), Replicated(t)
+	if custom && replicated {
+		item.Kinds = atoll.KnownKinds
+		if prev := p.prev[key]; prev != nil && prev.Source == item.Source {
+			item.Kinds = prev.Kinds
+		}
 	}
-	known := item.Kinds > 0 || !interpret.Custom(t.GroupVersionKind().GroupKind())
-	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && known && Replicated(t)
+	known := item.Kinds > 0 || !custom
+	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && known && replicated
 	item.ReplicaOverrides = item.Divided && p.in.Intent.HandsReplicas()
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.Finalize = append(p.out.Finalize, key)

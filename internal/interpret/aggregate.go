@@ -399,6 +399,4 @@ func (a *aggregation) carrying(flag string) (cluster string, ok bool) {
 	return cluster, ok
 }
 
-func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
-
-func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -15,17 +15,12 @@ func aggregateAddresses(a *aggregation) (map[string]any, bool) {
 	if service && text(spec(a.template), "type") != "LoadBalancer" {
 		return nil, false
 	}
-	seen := map[string]bool{}
-	for _, r := range slices.Concat(a.rows, a.away) {
-		for _, l := range r.L {
-			seen[l] = true
-		}
-	}
-	if len(a.rows) == 0 || a.quiet() && len(seen) == 0 {
+	all := a.addresses()
+	if len(a.rows) == 0 || a.quiet() && len(all) == 0 {
 		return nil, false
 	}
 	var ingress []any
-	for _, l := range sortedKeys(seen) {
+	for _, l := range all {
 		kind, address, _ := strings.Cut(l, " ")
 		switch {
 		case kind == "host":
@@ -44,6 +39,17 @@ func aggregateAddresses(a *aggregation) (map[string]any, bool) {
 		st["loadBalancer"] = map[string]any{"ingress": ingress}
 	}
 	return st, true
+}
+
+// addresses that clusters list, those that are away included, each once and in order.
+func (a *aggregation) addresses() []string {
+	seen := map[string]bool{}
+	for _, r := range slices.Concat(a.rows, a.away) {
+		for _, l := range r.L {
+			seen[l] = true
+		}
+	}
+	return sortedKeys(seen)
 }
 
 var claimRank = map[string]int64{"Lost": 1, "Pending": 2, "Bound": 3}
@@ -197,15 +203,9 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 
 // joinAddresses of all clusters, those that are away included, as of load balancers.
 func (a *aggregation) joinAddresses(st map[string]any) {
-	seen := map[string]bool{}
-	for _, r := range slices.Concat(a.rows, a.away) {
-		for _, l := range r.L {
-			seen[l] = true
-		}
-	}
 	delete(st, "addresses")
 	var out []any
-	for _, l := range sortedKeys(seen) {
+	for _, l := range a.addresses() {
 		kind, value, _ := strings.Cut(l, " ")
 		out = append(out, map[string]any{"type": kind, "value": value})
 	}

@@ -105,7 +105,7 @@ func (p *part) sets(obj map[string]any, out []PodSet) []PodSet {
 		if !p.keyed {
 			return p.set(l, p.name, out)
 		}
-		for _, name := range sortedNames(l) {
+		for _, name := range sortedKeys(l) {
 			if m, ok := l[name].(map[string]any); ok {
 				out = p.set(m, name, out)
 			}

@@ -2,7 +2,6 @@ package place
 
 import (
 	"slices"
-	"strings"
 	"sync"
 
 	"atoll.dev/atoll/internal/schedule"
@@ -34,16 +33,11 @@ func (l *fleetLoads) of(v *view, clusters []schedule.Cluster, rows Rows, reserve
 	}
 	out := slices.Clone(l.pods)
 	for name, n := range reserved {
-		if i, there := l.at(name); there {
+		if i, there := search(l.order, name); there {
 			out[i] += n
 		}
 	}
 	return out
-}
-
-// at is where a cluster is in the order.
-func (l *fleetLoads) at(name string) (int, bool) {
-	return slices.BinarySearchFunc(l.order, name, func(c schedule.Cluster, name string) int { return strings.Compare(c.Name, name) })
 }
 
 // changed reads anew what clusters were assigned, which rows that came, changed or went may
@@ -56,7 +50,7 @@ func (l *fleetLoads) changed(names []string, rows Rows) {
 		return
 	}
 	for _, name := range names {
-		if i, there := l.at(name); there {
+		if i, there := search(l.order, name); there {
 			l.pods[i] = rows.PodsOf(l.order[i].UID)
 		}
 	}

@@ -25,6 +25,11 @@ func (f *roster) changed(name string) {
 	f.news[name] = struct{}{}
 }
 
+// search clusters in the order of their names.
+func search(order []schedule.Cluster, name string) (at int, there bool) {
+	return slices.BinarySearchFunc(order, name, func(c schedule.Cluster, name string) int { return strings.Compare(c.Name, name) })
+}
+
 // all of known, in order; not to be changed.
 func (f *roster) all(known map[string]schedule.Cluster) []schedule.Cluster {
 	if len(f.news) == 0 {
@@ -32,7 +37,7 @@ func (f *roster) all(known map[string]schedule.Cluster) []schedule.Cluster {
 	}
 	next, old := make([]schedule.Cluster, 0, len(known)), f.order
 	for _, name := range slices.Sorted(maps.Keys(f.news)) {
-		i, has := slices.BinarySearchFunc(old, name, func(c schedule.Cluster, name string) int { return strings.Compare(c.Name, name) })
+		i, has := search(old, name)
 		if next, old = append(next, old[:i]...), old[i:]; has {
 			old = old[1:]
 		}

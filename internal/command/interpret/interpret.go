@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/internal/command/files"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 type options struct {
@@ -93,13 +94,6 @@ var questions = []string{
 	"status", "aggregated", "dependencies", "immutable",
 }
 
-// operations of Karmada's interpreter, whose names are understood as well.
-var operations = map[string][]string{
-	"interpretreplica": {"replicas", "requirements"}, "interpretcomponent": {"components"}, "revisereplica": {"revised"},
-	"retain": {"retained"}, "interprethealth": {"health"}, "interpretstatus": {"status"},
-	"aggregatestatus": {"aggregated"}, "interpretdependency": {"dependencies"},
-}
-
 func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	asked, err := o.asked()
 	if err != nil {
@@ -152,14 +146,16 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 // asked questions, by key; an error where one lacks what it needs.
 func (o *options) asked() (map[string]bool, error) {
 	keys := questions
-	switch op := strings.ToLower(o.op); {
-	case op == "":
-	case operations[op] != nil:
-		keys = operations[op]
-	case slices.Contains(questions, op):
+	if op := strings.ToLower(o.op); slices.Contains(questions, op) {
 		keys = []string{op}
-	default:
-		return nil, fmt.Errorf("--op %s: there are %s", o.op, strings.Join(questions, ", "))
+	} else if op != "" {
+		karmada, err := script.Question(op) // whose names are understood as well
+		if err != nil {
+			return nil, fmt.Errorf("--op %s: there are %s", o.op, strings.Join(questions, ", "))
+		}
+		if keys = []string{karmada}; karmada == "replicas" {
+			keys = append(keys, "requirements")
+		}
 	}
 	out := map[string]bool{}
 	for _, k := range keys {

@@ -97,8 +97,8 @@ func podRequirements(template map[string]any) (map[string]any, error) {
 		out["resourceRequest"] = requests
 	}
 	claim := map[string]any{}
-	for field, name := range map[string]string{"nodeSelector": "nodeSelector", "tolerations": "tolerations"} {
-		if v, there := fields[field]; there {
+	for _, name := range []string{"nodeSelector", "tolerations"} {
+		if v, there := fields[name]; there {
 			claim[name] = v
 		}
 	}
