@@ -26,6 +26,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterBundle{}, &ClusterBundleList{},
 		&ClusterSet{}, &ClusterSetList{},
 		&ClusterSetBinding{}, &ClusterSetBindingList{},
+		&ResourceInterpreter{}, &ResourceInterpreterList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

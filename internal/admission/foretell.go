@@ -30,6 +30,7 @@ const (
 var foretold = []string{
 	"PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy", "Placement", "ClusterPlacement",
 	"Cluster", "ClusterSet", "ClusterSetBinding", "ClusterScore", "HubSettings",
+	"ResourceInterpreter",
 }
 
 // planned tells of the dry runs of `atoll plan`, which asks for the plan of all objects

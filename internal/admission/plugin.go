@@ -163,6 +163,8 @@ func (p *Plugin) validateOurs(ctx context.Context, a admission.Attributes) error
 		return p.validatePlacement(a)
 	case "OverridePolicy", "ClusterOverridePolicy":
 		return p.validateOverride(ctx, a)
+	case "ResourceInterpreter":
+		return validateInterpreter(a)
 	case "ClusterSet":
 		return p.validateSet(ctx, a)
 	case "ClusterSetBinding":

@@ -78,6 +78,9 @@ type Item struct {
 	Source string `json:"source,omitempty"`
 	// State tells why an item is frozen at this content; empty is the normal case.
 	State ItemState `json:"state,omitempty"`
+	// Interpreted is what ResourceInterpreters answered of the template; nil where they
+	// answered nothing.
+	Interpreted *Interpreted `json:"interpreted,omitempty"`
 	// Recalled, with ItemRemovalHeld, is what the template's annotation says of its
 	// deletion; empty for a dependency that only such items need.
 	Recalled string `json:"recalled,omitempty"`
@@ -166,6 +169,8 @@ type Content struct {
 	Items []Item `json:"items"`
 	// Rules, in the order of application.
 	Rules []Rule `json:"rules,omitempty"`
+	// Interpreters of objects of the items' kinds, by name.
+	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// Tombstones that some row has not confirmed yet, sorted by key and UID.
 	Tombstones []Tombstone `json:"tombstones,omitempty"`
 	// ConflictResolution for objects that Atoll did not make.
@@ -187,13 +192,23 @@ func ContentIdentity(c *Content) []byte {
 	bare := *c
 	bare.Items = slices.Clone(c.Items)
 	for i := range bare.Items {
-		bare.Items[i].Source = ""
+		bare.Items[i] = bare.Items[i].Identity()
 	}
 	b, err := json.Marshal(bare)
 	if err != nil {
 		panic(fmt.Sprintf("atoll: content is made of plain values: %v", err))
 	}
 	return b
+}
+
+// Identity is what of the item names a Revision: all of it but the fingerprints.
+func (it Item) Identity() Item {
+	it.Source = ""
+	if it.Interpreted != nil {
+		answers := *it.Interpreted
+		answers.By, it.Interpreted = "", &answers
+	}
+	return it
 }
 
 // Rendered is an item as one member gets it.
@@ -228,6 +243,8 @@ type Manifest struct {
 	Tombstones         []Tombstone                 `json:"tombstones,omitempty"`
 	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution"`
 	Removal            v1alpha1.RemovalMode        `json:"removal"`
+	// Interpreters by which the agent judges objects of the items' kinds, by name.
+	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// Namespaces' labels and annotations as on the hub, for namespaces that the
 	// agent must make.
 	Namespaces map[string]NamespaceMeta `json:"namespaces,omitempty"`

@@ -147,5 +147,5 @@ func (b *Binder) labels(key atoll.ItemKey) map[string]string {
 
 func (b *Binder) replicated(key atoll.ItemKey) bool {
 	t, ok := b.Templates.Get(key)
-	return ok && claim.Replicated(t)
+	return ok && (claim.Replicated(t) || b.Policies.Interpreters().Divides(t.GroupVersionKind()))
 }

@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/state"
 )
@@ -50,6 +51,7 @@ type Policies interface {
 	ClusterPropagationPolicy(name string) (*v1alpha1.ClusterPropagationPolicy, bool)
 	Overrides(ns string) []*v1alpha1.OverridePolicy
 	ClusterOverrides() []*v1alpha1.ClusterOverridePolicy
+	Interpreters() *script.Library
 	Subscribe(func(kind, ns, name string))
 }
 
@@ -130,6 +132,7 @@ type Binder struct {
 
 	// Only the goroutine that handles events touches these.
 	overridden map[policyKey]kindSet    // what override policies select
+	library    *script.Library          // interpreters, as last seen
 	namespaces map[string]string        // annotations, as last seen
 	told       map[string]string        // which namespaces there are and what members are told of them, as last seen
 	seen       map[atoll.ItemKey]looked // templates, as last looked at
@@ -227,6 +230,7 @@ func (b *Binder) load(ctx context.Context) error {
 	for _, p := range b.Policies.ClusterOverrides() {
 		b.overridden[policyKey{"ClusterOverridePolicy", "", p.Name}] = overridden(&p.Spec.OverrideSpec)
 	}
+	b.library = b.Policies.Interpreters()
 	for _, ns := range b.Namespaces.List() {
 		b.index.setNamespace(ns, b.Policies.Propagation(ns))
 		b.namespaces[ns] = b.namespaceState(ns)

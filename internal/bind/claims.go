@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
@@ -332,6 +334,33 @@ func (c *claims) having(ns string, set kindSet) []claim.BundleID {
 	return c.where(ns, func(id claim.BundleID, b *bundleClaims) bool {
 		for key := range b.items {
 			if set.has(key) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// about lists the Bundles that have, or are to have, an object of one of the kinds.
+func (c *claims) about(kinds func(schema.GroupKind) bool) []claim.BundleID {
+	asked := map[schema.GroupKind]bool{}
+	is := func(key atoll.ItemKey) bool {
+		gk := claim.GroupKind(key)
+		means, known := asked[gk]
+		if !known {
+			means = kinds(gk)
+			asked[gk] = means
+		}
+		return means
+	}
+	return c.where("", func(_ claim.BundleID, b *bundleClaims) bool {
+		for key := range b.items {
+			if is(key) {
+				return true
+			}
+		}
+		for key := range b.placed {
+			if is(key) {
 				return true
 			}
 		}

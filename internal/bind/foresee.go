@@ -116,7 +116,7 @@ func (b *Binder) fork(s Supposed) (f *Binder, touched map[claim.BundleID]bool) {
 	o.Prints = &Prints{} // what is supposed is nobody else's to remember
 	f = &Binder{
 		Options: o, claims: b.claims.clone(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
-		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{}, decided: map[string]string{},
+		overridden: map[policyKey]kindSet{}, library: b.Policies.Interpreters(), namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{}, decided: map[string]string{},
 		quiet: collector(touched),
 	}
 	f.reports = newReporter(f)

@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -26,8 +27,10 @@ type lagoon struct {
 	spaces    map[string]*corev1.Namespace
 	policies  []*v1alpha1.PropagationPolicy
 	overrides []*v1alpha1.OverridePolicy
-	bundles   map[claim.BundleID]state.Bundle
-	contents  map[string]*atoll.Content // by Bundle
+	// interpreters; nil: none.
+	interpreters *script.Library
+	bundles      map[claim.BundleID]state.Bundle
+	contents     map[string]*atoll.Content // by Bundle
 }
 
 func (l *lagoon) clone() *lagoon {
@@ -90,6 +93,7 @@ func (l lagoonPolicies) PropagationPolicy(_, name string) (*v1alpha1.Propagation
 func (lagoonPolicies) ClusterPropagation() []*v1alpha1.ClusterPropagationPolicy { return nil }
 func (l lagoonPolicies) Overrides(string) []*v1alpha1.OverridePolicy            { return l.overrides }
 func (lagoonPolicies) ClusterOverrides() []*v1alpha1.ClusterOverridePolicy      { return nil }
+func (l lagoonPolicies) Interpreters() *script.Library                          { return l.interpreters }
 
 type lagoonBundles struct {
 	Bundles

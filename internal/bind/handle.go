@@ -10,6 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/render"
 )
 
@@ -141,9 +142,21 @@ func (b *Binder) policy(key policyKey) {
 			now = claim.Compile(key.kind, &p.ObjectMeta, &p.Spec)
 		}
 		b.propagation(key, now, append([]string{""}, b.Namespaces.List()...))
+	case kindInterpreter:
+		b.interpreted()
 	default:
 		b.overriding(key)
 	}
+}
+
+const kindInterpreter = "ResourceInterpreter"
+
+// interpreted touches the Bundles that have objects of kinds about which interpreters say
+// something else than before.
+func (b *Binder) interpreted() {
+	before := b.library
+	b.library = b.Policies.Interpreters()
+	b.touch(b.claims.about(script.Replaces(before, b.library))...)
 }
 
 // propagation: now is nil when the policy is gone.

@@ -14,6 +14,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -42,6 +43,7 @@ func (noBundles) ByName(string, string) (state.Bundle, bool) { return state.Bund
 
 func (h rules) Overrides(string) []*v1alpha1.OverridePolicy                { return nil }
 func (h rules) ClusterOverrides() []*v1alpha1.ClusterOverridePolicy        { return nil }
+func (h rules) Interpreters() *script.Library                              { return nil }
 func (u *unreadTemplates) Namespaced(string, string) (namespaced, ok bool) { return true, true }
 
 // What members are told of a namespace is content: nothing is cut before it is known, and

@@ -96,7 +96,7 @@ func (b *Binder) prepare(ctx context.Context, id claim.BundleID, bundle state.Bu
 	intent := b.intent(id, from)
 	in := claim.PlanInput{
 		Claimed: claimed, Intent: intent, Defaults: b.Defaults, Fingerprint: b.Prints.Of, World: world{b, id}, Limits: limits{},
-		ClusterOverrides: b.Policies.ClusterOverrides(),
+		ClusterOverrides: b.Policies.ClusterOverrides(), Interpreters: b.Policies.Interpreters(),
 	}
 	if id.Namespace != "" {
 		in.Overrides = b.Policies.Overrides(id.Namespace)

@@ -14,6 +14,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/render"
 )
 
@@ -76,6 +77,8 @@ type PlanInput struct {
 	// Overrides that may select items of the Bundle.
 	ClusterOverrides []*v1alpha1.ClusterOverridePolicy
 	Overrides        []*v1alpha1.OverridePolicy
+	// Interpreters of the hub; nil: none.
+	Interpreters *script.Library
 	// Confirmed tells whether all rows have carried a tombstone out.
 	Confirmed func(atoll.Tombstone) bool
 	Defaults  render.Defaulter
@@ -249,10 +252,11 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 	if prev := p.prev[key]; prev != nil && prev.Source == item.Source {
 		item.APIVersion, item.Object, item.Hash = prev.APIVersion, prev.Object, prev.Hash
 	} else if err := Fill(&item, t, p.in.Defaults, p.in.Limits); err != nil {
-		p.out.Problems = append(p.out.Problems, Problem{key, err})
-		if prev != nil {
-			p.next[key] = *prev
-		}
+		p.stop(key, err)
+		return
+	}
+	if err := p.interpret(&item, t); err != nil {
+		p.stop(key, err)
 		return
 	}
 	hold(&item, t)
@@ -263,13 +267,21 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 			item.Kinds = prev.Kinds
 		}
 	}
-	known := item.Kinds > 0 || !custom
-	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && known && replicated
-	item.ReplicaOverrides = item.Divided && p.in.Intent.HandsReplicas()
+	divisible := replicated && (item.Kinds > 0 || !custom) || p.dividedByScript(&item, t)
+	item.Divided = p.in.Intent != nil && !dependency && p.in.Intent.Divides() && divisible
+	item.ReplicaOverrides = item.Divided && replicated && p.in.Intent.HandsReplicas()
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.Finalize = append(p.out.Finalize, key)
 	}
 	p.next[key] = item
+}
+
+// stop the template where it cannot become an item: what was sent of it stays.
+func (p *planner) stop(key atoll.ItemKey, err error) {
+	p.out.Problems = append(p.out.Problems, Problem{key, err})
+	if prev := p.prev[key]; prev != nil {
+		p.next[key] = *prev
+	}
 }
 
 // Fill the item with what its template states; an error where that cannot be sent.
@@ -400,7 +412,14 @@ func (p *planner) references(key atoll.ItemKey) []atoll.ItemKey {
 			return nil
 		}
 	}
-	refs := interpret.Dependencies(obj)
+	var refs []atoll.ItemKey
+	told := item.Interpreted
+	if told != nil {
+		refs = slices.Clone(told.Dependencies)
+	}
+	if told == nil || !told.Depends {
+		refs = append(refs, interpret.Dependencies(obj)...)
+	}
 	if crd, ok := p.world.Definition(key); ok {
 		refs = append(refs, crd)
 	}
@@ -414,6 +433,7 @@ func (p *planner) finish() PlanOutput {
 		c.Items = append(c.Items, item)
 		delete(p.tombs, atoll.Tombstone{Key: key, UID: item.UID}.ID())
 	}
+	c.Interpreters = p.in.Interpreters.ForContent(kindsOf(c.Items))
 	c.Rules = rulesFor(c.Items, InOrder(p.in.ClusterOverrides, p.in.Overrides), p.labels)
 	if p.in.Previous != nil {
 		keepMeaning(c.Rules, p.in.Previous.Rules)
@@ -490,8 +510,8 @@ func (p *planner) differs(next atoll.Content, prev *atoll.Content) bool {
 // sameItem tells whether items are the same to the content's identity, but for how
 // their objects are written.
 func sameItem(a, b atoll.Item) bool {
-	a.Object, b.Object, a.Source, b.Source = nil, nil, "", ""
-	return reflect.DeepEqual(a, b)
+	a.Object, b.Object = nil, nil
+	return reflect.DeepEqual(a.Identity(), b.Identity())
 }
 
 // Replicated tells whether the object states replicas that can be shared out.

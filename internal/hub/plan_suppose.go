@@ -114,6 +114,7 @@ var deciding = map[string]func(schemas offline.Schemas, o *unstructured.Unstruct
 	"ClusterPropagationPolicy": readAs[v1alpha1.ClusterPropagationPolicy],
 	"OverridePolicy":           readAs[v1alpha1.OverridePolicy],
 	"ClusterOverridePolicy":    readAs[v1alpha1.ClusterOverridePolicy],
+	"ResourceInterpreter":      readAs[v1alpha1.ResourceInterpreter],
 }
 
 // readAs a T: an object that the API server gave as it is, another by the schema.

@@ -21,5 +21,5 @@
 // on, so that whoever waited for a status of them would wait for ever. Of a kind that the
 // table says is reported on, an object without a status is Progressing.
 //
-// What is asked through Knowledge may be answered by others first.
+// What users teach beside it is in package script, which asks this one for the rest.
 package interpret

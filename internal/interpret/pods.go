@@ -9,17 +9,6 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// PodSet is a number of pods that are alike, as far as an object says.
-type PodSet struct {
-	// Name of the component; empty where an object has but one kind of pods.
-	Name  string
-	Count int64
-	// Requests of each pod, by resource as in PodRequests.
-	Requests map[corev1.ResourceName]int64
-	// Tolerations of each pod.
-	Tolerations []corev1.Toleration
-}
-
 // part says where an object states pods that are alike, or several sets of them.
 type part struct {
 	// name of the component; with list, of those elements that have none under key.
@@ -63,7 +52,7 @@ func resourcesOf(m map[string]any) amounts {
 // number is the member's to know, as a DaemonSet's is, or to make later, as those of a
 // CronJob. Of a kind that is not known the pods of its first template are counted, where
 // it states spec.replicas.
-func Pods(obj *unstructured.Unstructured) (n int64, each []PodSet) {
+func Pods(obj *unstructured.Unstructured) (n int64, each []atoll.PodSet) {
 	k := known(obj)
 	switch stated, ok := number(spec(obj), "replicas"); {
 	case k.replicas != nil:
@@ -85,13 +74,13 @@ func MayHavePods(gk schema.GroupKind) bool {
 }
 
 // podSets of one replica, or of the whole object.
-func podSets(obj *unstructured.Unstructured) []PodSet {
+func podSets(obj *unstructured.Unstructured) []atoll.PodSet {
 	k := known(obj)
 	if k.pods == nil {
 		spec, _ := firstPod(obj)
-		return []PodSet{{Count: 1, Requests: PodRequests(&spec), Tolerations: spec.Tolerations}}
+		return []atoll.PodSet{{Count: 1, Requests: PodRequests(&spec), Tolerations: spec.Tolerations}}
 	}
-	var out []PodSet
+	var out []atoll.PodSet
 	for i := range k.pods {
 		out = k.pods[i].sets(obj.Object, out)
 	}
@@ -99,7 +88,7 @@ func podSets(obj *unstructured.Unstructured) []PodSet {
 }
 
 // sets appends what the part says of an object.
-func (p *part) sets(obj map[string]any, out []PodSet) []PodSet {
+func (p *part) sets(obj map[string]any, out []atoll.PodSet) []atoll.PodSet {
 	switch l := dig(obj, p.list).(type) {
 	case map[string]any:
 		if !p.keyed {
@@ -120,8 +109,8 @@ func (p *part) sets(obj map[string]any, out []PodSet) []PodSet {
 	return out
 }
 
-func (p *part) set(m map[string]any, name string, out []PodSet) []PodSet {
-	s := PodSet{Name: name, Count: 1}
+func (p *part) set(m map[string]any, name string, out []atoll.PodSet) []atoll.PodSet {
+	s := atoll.PodSet{Name: name, Count: 1}
 	if p.number != nil {
 		s.Count = p.number(m)
 	}
@@ -164,7 +153,7 @@ func firstPod(obj *unstructured.Unstructured) (spec corev1.PodSpec, ok bool) {
 
 // Components of an object that has several, or that names them: each with all of its pods.
 // None of a kind whose pods are all alike.
-func Components(obj *unstructured.Unstructured) []PodSet {
+func Components(obj *unstructured.Unstructured) []atoll.PodSet {
 	n, each := Pods(obj)
 	if n == 0 || len(each) == 1 && each[0].Name == "" {
 		return nil
@@ -178,8 +167,11 @@ func Components(obj *unstructured.Unstructured) []PodSet {
 // Requests of one of the object's replicas. One that is made of several pods is taken for
 // so many alike, each of which asks for the most that one of them does; they tolerate what
 // all of them do. Zero where the object has no pods, or such as cannot be read.
-func Requests(obj *unstructured.Unstructured) (r atoll.Requests) {
-	sets, all := podSets(obj), amounts{}
+func Requests(obj *unstructured.Unstructured) atoll.Requests { return RequestsOf(podSets(obj)) }
+
+// RequestsOf is what a replica that is made of these pods requests, as in Requests.
+func RequestsOf(sets []atoll.PodSet) (r atoll.Requests) {
+	all := amounts{}
 	for i := range sets {
 		s := &sets[i]
 		all.raise(s.Requests)

@@ -11,6 +11,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/schedule"
 )
@@ -156,13 +157,13 @@ func (w *World) bind() (out []Bundle, unplaced []Unplaced) {
 		}
 		byID[id].Why[key], placed[key] = d.Winner.Matched+": "+d.Why, id
 	}
-	along := map[atoll.ItemKey]bool{}
+	along, library := map[atoll.ItemKey]bool{}, script.NewLibrary(w.interpreters)
 	for _, id := range slices.SortedFunc(maps.Keys(byID), claim.BundleID.Compare) {
 		b := byID[id]
 		p := claim.Plan(claim.PlanInput{
 			Claimed: slices.SortedFunc(maps.Keys(b.Why), atoll.ItemKey.Compare), Intent: &claim.Intent{Spec: b.Spec},
 			Namespace: w.told(id.Namespace), ClusterOverrides: w.clusterOverrides, Overrides: w.overridesOf(id.Namespace),
-			World: seen{w, id, placed},
+			Interpreters: library, World: seen{w, id, placed},
 		})
 		b.Content, b.Problems = &p.Content, p.Problems
 		for i := range p.Content.Items {

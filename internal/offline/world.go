@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -36,6 +37,7 @@ type World struct {
 	clusterPlacements  []*v1alpha1.ClusterPlacement
 	overrides          []*v1alpha1.OverridePolicy
 	clusterOverrides   []*v1alpha1.ClusterOverridePolicy
+	interpreters       []*v1alpha1.ResourceInterpreter
 	sets               []*v1alpha1.ClusterSet
 	bindings           []*v1alpha1.ClusterSetBinding
 	scores             []*v1alpha1.ClusterScore
@@ -172,6 +174,8 @@ func (w *World) add(key atoll.ItemKey, u *unstructured.Unstructured) (err error)
 		return into(&w.clusterPlacements, w.schemas, u, func(p *v1alpha1.ClusterPlacement) field.ErrorList {
 			return checkPlacement(&p.Spec, field.NewPath("spec"))
 		})
+	case "ResourceInterpreter":
+		return into(&w.interpreters, w.schemas, u, checkInterpreter)
 	case "OverridePolicy":
 		return into(&w.overrides, w.schemas, u, func(p *v1alpha1.OverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
 	case "ClusterOverridePolicy":
@@ -196,6 +200,14 @@ func into[T any](list *[]*T, s Schemas, u *unstructured.Unstructured, check func
 	}
 	*list = append(*list, v)
 	return nil
+}
+
+// checkInterpreter compiles its scripts.
+func checkInterpreter(i *v1alpha1.ResourceInterpreter) (errs field.ErrorList) {
+	for _, e := range script.Check(i.Spec) {
+		errs = append(errs, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, e.Error()))
+	}
+	return errs
 }
 
 // sort what has an order in files and none in a World.

@@ -7,6 +7,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 // ManifestInput is what BuildManifest puts together.
@@ -50,6 +51,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		}
 	} else {
 		m.Namespaces = needed(in)
+		m.Interpreters = script.ForMember(in.Content.Interpreters)
 	}
 	for _, t := range in.Content.Tombstones {
 		t.MovedTo = slices.DeleteFunc(slices.Clone(t.MovedTo), func(uid string) bool {
@@ -113,8 +115,8 @@ func NamespaceMeta(labels, annotations map[string]string) atoll.NamespaceMeta {
 	return atoll.NamespaceMeta{Labels: bare(labels), Annotations: bare(annotations)}
 }
 
-// contentHash is over all of the manifest but its generation; items count by their
-// hashes.
+// contentHash is over all of the manifest but its generation; items and interpreters
+// count by their hashes.
 func contentHash(key []byte, m atoll.Manifest) string {
 	m.Generation, m.Content = 0, ""
 	items := make([]atoll.Rendered, len(m.Items))
@@ -123,5 +125,13 @@ func contentHash(key []byte, m atoll.Manifest) string {
 		items[i] = item
 	}
 	m.Items = items
+	interpreters := make([]atoll.Interpreter, len(m.Interpreters))
+	for i, x := range m.Interpreters {
+		x.Spec = nil
+		interpreters[i] = x
+	}
+	if m.Interpreters = interpreters; len(interpreters) == 0 {
+		m.Interpreters = nil
+	}
 	return atoll.KeyedHash(key, []byte(atoll.HashJSON(m)))
 }

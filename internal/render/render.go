@@ -11,6 +11,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 // PolicyPlacement stands in Provenance for replicas that the placement assigned.
@@ -67,20 +68,34 @@ func seal(r atoll.Rendered) atoll.Rendered {
 }
 
 // assign the cluster's share; stated is what the template says.
-func (o *overriding) assign(assigned map[string]int64, stated int64) error {
+func (o *overriding) assign(assigned map[string]int64, stated int64, known *script.Interpreters) error {
 	n, ok := assigned[o.item.Key.String()]
 	if !ok {
 		return errors.New("its replicas are divided, and the placement has assigned none to this cluster yet")
 	}
 	o.rule, o.overrider = byPlacement, ""
+	if known.Revises(kindOf(o.obj)) {
+		return o.revise(n, known)
+	}
 	path := replicasPath(o.obj)
 	if path == nil {
-		return fmt.Errorf("a %s has no replicas to divide", o.item.Key.Kind)
+		return fmt.Errorf("its replicas are divided, and nobody says how to set those of a %s: give a ResourceInterpreter with revise", o.item.Key.Kind)
 	}
 	if set, ok := o.handed(stated); ok && set == n {
 		return nil // an override gave the cluster that share, and is named for it
 	}
 	return o.set(n, path)
+}
+
+// revise the replicas as a script says.
+func (o *overriding) revise(n int64, known *script.Interpreters) error {
+	made, err := known.Revise(&unstructured.Unstructured{Object: o.obj}, n)
+	if err != nil {
+		return err
+	}
+	o.obj = made.Object
+	o.noteAt("replicas", n)
+	return nil
 }
 
 var ordinalsPath = []string{"spec", "ordinals"}

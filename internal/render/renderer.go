@@ -10,6 +10,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -24,6 +25,7 @@ const mostShared = 2 << 20
 // changes what comes out. Not for concurrent use.
 type Renderer struct {
 	content *atoll.Content
+	known   script.Interpreters
 	rules   []ready
 	scaled  map[atoll.ItemKey]bool // nil before it is asked for
 
@@ -33,7 +35,7 @@ type Renderer struct {
 
 // Compile a content, which is not to be changed from then on.
 func Compile(content *atoll.Content) *Renderer {
-	r := &Renderer{content: content, rules: make([]ready, len(content.Rules)), plans: map[string]*plan{}, room: mostShared}
+	r := &Renderer{content: content, known: script.Of(content.Interpreters), rules: make([]ready, len(content.Rules)), plans: map[string]*plan{}, room: mostShared}
 	for i := range content.Rules {
 		r.rules[i].Rule = &content.Rules[i]
 	}
@@ -143,6 +145,8 @@ type planned struct {
 	// it any more, and where its replicas are handed over, of their division.
 	kept  *Provenance
 	rules []*ready
+	// known sets replicas.
+	known *script.Interpreters
 	// same is how many of the rules come before the first that asks the cluster.
 	same   int
 	scaled bool
@@ -206,7 +210,7 @@ func (r *Renderer) newPlan(rules []int) (p *plan, bytes int) {
 	p.items = make([]planned, len(r.content.Items))
 	for i := range r.content.Items {
 		item, it := &r.content.Items[i], &p.items[i]
-		it.item, it.rules, it.scaled = item, matching[item.Key], r.scaled[item.Key]
+		it.item, it.rules, it.scaled, it.known = item, matching[item.Key], r.scaled[item.Key], &r.known
 		if by := kept[item.Key]; by != nil {
 			it.kept = &Provenance{Item: item.Key, Policy: by.Policy, Rule: by.Index, Overrider: "notHere", Value: true}
 		}
@@ -293,7 +297,7 @@ func (it *planned) finish(o *overriding, b *base, in Input, err error) atoll.Ren
 	_, assigned := in.Assigned[key]
 	start, ranged := in.Ordinals[key]
 	if err == nil && it.item.Divided && (assigned || !it.scaled) {
-		err = o.assign(in.Assigned, b.replicas)
+		err = o.assign(in.Assigned, b.replicas, it.known)
 	}
 	if err == nil && it.item.Divided && ranged {
 		err = o.begin(start, b.ordinals)

@@ -18,7 +18,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
 )
 
 // The measures of a Use that are no resource. Pods are counted as replicas.
@@ -253,12 +252,12 @@ func DemandOf(content *atoll.Content) (*Demand, error) {
 			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
 		}
 		u := &unstructured.Unstructured{Object: obj}
-		n, sets := interpret.Pods(u)
+		n, sets := itemPods(item, u)
 		var each Use
 		for _, s := range sets {
 			each = each.With(podUse(s.Requests), s.Count)
 		}
-		if _, _, replicated := interpret.Replicas(u); item.Divided && replicated {
+		if _, replicated := itemReplicas(item, u); item.Divided && replicated {
 			d.parts = append(d.parts, portion{key: item.Key.String(), replicas: max(n, 0), each: each})
 		} else {
 			d.fixed = d.fixed.With(each, n)

@@ -41,7 +41,7 @@ func (w Workload) ranges() bool { return w.Key.Group == "apps" && w.Key.Kind == 
 func FixedPods(content *atoll.Content) (n int64) {
 	for i := range content.Items {
 		item := &content.Items[i]
-		if item.Divided || !interpret.MayHavePods(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {
+		if item.Divided || !interpreted(item) && !interpret.MayHavePods(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {
 			continue
 		}
 		var obj map[string]any
@@ -50,13 +50,39 @@ func FixedPods(content *atoll.Content) (n int64) {
 		}
 		u := &unstructured.Unstructured{Object: obj}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: item.Key.Group, Version: "any", Kind: item.Key.Kind})
-		times, sets := interpret.Pods(u)
+		times, sets := itemPods(item, u)
 		for _, s := range sets {
 			times, count := min(times, MaxWeight), min(s.Count, MaxWeight)
 			n += min(times*count, MaxWeight)
 		}
 	}
 	return n
+}
+
+// interpreted tells whether a ResourceInterpreter said which pods the item makes.
+func interpreted(item *atoll.Item) bool {
+	return item.Interpreted != nil && (item.Interpreted.Replicas != nil || item.Interpreted.Pods != nil)
+}
+
+// itemPods of an item, whose content is the object: as its interpreter said, or as interpret.Pods
+// knows them.
+func itemPods(item *atoll.Item, obj *unstructured.Unstructured) (n int64, each []atoll.PodSet) {
+	if !interpreted(item) {
+		return interpret.Pods(obj)
+	}
+	if r := item.Interpreted.Replicas; r != nil {
+		return *r, item.Interpreted.Pods
+	}
+	return 1, item.Interpreted.Pods
+}
+
+// itemReplicas of an item that can be shared out.
+func itemReplicas(item *atoll.Item, obj *unstructured.Unstructured) (n int64, ok bool) {
+	if interpreted(item) && item.Interpreted.Replicas != nil {
+		return *item.Interpreted.Replicas, true
+	}
+	n, _, ok = interpret.Replicas(obj)
+	return n, ok
 }
 
 // WorkloadsOf a content, by key: the items that are marked as divided and state
@@ -72,10 +98,17 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 		if err := utiljson.Unmarshal(item.Object, &obj); err != nil {
 			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
 		}
-		if n, _, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj}); ok {
-			start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
-			out = append(out, Workload{Key: item.Key, Replicas: n, Handed: item.ReplicaOverrides, Start: max(start, 0), Requests: interpret.Requests(&unstructured.Unstructured{Object: obj})})
+		u := &unstructured.Unstructured{Object: obj}
+		n, ok := itemReplicas(item, u)
+		if !ok {
+			continue
 		}
+		start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
+		w := Workload{Key: item.Key, Replicas: n, Handed: item.ReplicaOverrides, Start: max(start, 0)}
+		if w.Requests = interpret.Requests(u); interpreted(item) {
+			w.Requests = interpret.RequestsOf(item.Interpreted.Pods)
+		}
+		out = append(out, w)
 	}
 	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 	return out, nil

@@ -14,9 +14,9 @@ import (
 type Parcel struct {
 	// Content hash of the manifest.
 	Content string
-	// Hashes of the items that have an object.
+	// Hashes of the items that have an object, and of interpreters.
 	Hashes Hashes
-	// Objects in JSON by hash.
+	// Objects in JSON by hash, and specs of interpreters.
 	Objects map[string]json.RawMessage
 
 	manifest atoll.Manifest // without objects and generation
@@ -37,6 +37,11 @@ func NewParcel(m atoll.Manifest) *Parcel {
 			p.Objects[item.Hash] = item.Object
 		}
 		item.Object = nil
+	}
+	p.manifest.Interpreters = slices.Clone(m.Interpreters)
+	for i := range p.manifest.Interpreters {
+		x := &p.manifest.Interpreters[i]
+		p.Hashes[x.Hash], p.Objects[x.Hash], x.Spec = struct{}{}, x.Spec, nil
 	}
 	return p
 }
@@ -62,6 +67,15 @@ func (p *Parcel) Encode(held Hashes) ([]byte, error) {
 		}
 		room -= len(object)
 		m.Items[i].Object = object
+	}
+	m.Interpreters = slices.Clone(m.Interpreters)
+	for i := range m.Interpreters {
+		spec := p.Objects[m.Interpreters[i].Hash]
+		if _, ok := held[m.Interpreters[i].Hash]; ok || len(spec) > room {
+			continue
+		}
+		room -= len(spec)
+		m.Interpreters[i].Spec = spec
 	}
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -102,8 +116,8 @@ func decodeManifest(u *pb.Upsert) (atoll.Manifest, error) {
 	return m, nil
 }
 
-// fill puts objects into items that lack theirs and names what is still missing,
-// sorted.
+// fill puts objects into items, and specs into interpreters, that lack theirs and names
+// what is still missing, sorted.
 func fill(m *atoll.Manifest, object func(hash string) (json.RawMessage, bool)) []string {
 	missing := map[string]struct{}{}
 	for i := range m.Items {
@@ -119,6 +133,21 @@ func fill(m *atoll.Manifest, object func(hash string) (json.RawMessage, bool)) [
 			continue
 		}
 		missing[item.Hash] = struct{}{}
+	}
+	for i := range m.Interpreters {
+		x := &m.Interpreters[i]
+		if hasObject(x.Spec) {
+			continue
+		}
+		if x.Spec = nil; x.Hash == "" {
+			continue
+		}
+		spec, ok := object(x.Hash)
+		if !ok || !hasObject(spec) {
+			missing[x.Hash] = struct{}{}
+			continue
+		}
+		x.Spec = spec
 	}
 	return slices.Sorted(maps.Keys(missing))
 }

@@ -82,6 +82,9 @@ func sizeOf(c *atoll.Content) int {
 	for i := range c.Tombstones {
 		n += len(c.Tombstones[i].Key.Name) + len(c.Tombstones[i].UID)
 	}
+	for i := range c.Interpreters {
+		n += len(c.Interpreters[i].Spec)
+	}
 	if len(c.Rules) > 0 {
 		if raw, err := json.Marshal(c.Rules); err == nil {
 			n += 2 * len(raw) // decoded, it is that much larger

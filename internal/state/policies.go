@@ -10,12 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
-// Policies is the table of propagation and override policies.
+// Policies is the table of propagation and override policies, and of interpreters.
 type Policies struct {
-	mu   sync.RWMutex
-	byNS map[policyScope]map[string]client.Object
+	mu      sync.RWMutex
+	byNS    map[policyScope]map[string]client.Object
+	library *script.Library // of all ResourceInterpreters; nil: there are none
 	notifier[PolicyKey]
 }
 
@@ -56,6 +58,26 @@ func (p *Policies) ClusterOverrides() []*v1alpha1.ClusterOverridePolicy {
 	return list[*v1alpha1.ClusterOverridePolicy](p, policyScope{"ClusterOverridePolicy", ""})
 }
 
+// Interpreters are what all ResourceInterpreters know; nil where there are none.
+func (p *Policies) Interpreters() *script.Library {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.library
+}
+
+// compile the interpreters anew. The caller holds mu.
+func (p *Policies) compile() {
+	var all []*v1alpha1.ResourceInterpreter
+	for _, o := range p.byNS[policyScope{kindInterpreter, ""}] {
+		all = append(all, o.(*v1alpha1.ResourceInterpreter))
+	}
+	if p.library = nil; len(all) > 0 {
+		p.library = script.NewLibrary(all)
+	}
+}
+
+const kindInterpreter = "ResourceInterpreter"
+
 // Subscribe to policies whose spec changed, that came or went. What is written into
 // their status is in the table and not told.
 func (p *Policies) Subscribe(fn func(kind, ns, name string)) {
@@ -93,6 +115,8 @@ func kindOf(obj client.Object) string {
 		return "ClusterPropagationPolicy"
 	case *v1alpha1.OverridePolicy:
 		return "OverridePolicy"
+	case *v1alpha1.ResourceInterpreter:
+		return kindInterpreter
 	}
 	return "ClusterOverridePolicy"
 }
@@ -106,8 +130,12 @@ func (p *Policies) put(obj client.Object) {
 	}
 	old := p.byNS[scope][obj.GetName()]
 	p.byNS[scope][obj.GetName()] = obj
+	anew := old == nil || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration()
+	if anew && kind == kindInterpreter {
+		p.compile()
+	}
 	p.mu.Unlock()
-	if old == nil || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() {
+	if anew {
 		p.notify(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
 	}
 }
@@ -116,6 +144,9 @@ func (p *Policies) drop(obj client.Object) {
 	kind := kindOf(obj)
 	p.mu.Lock()
 	delete(p.byNS[policyScope{kind, obj.GetNamespace()}], obj.GetName())
+	if kind == kindInterpreter {
+		p.compile()
+	}
 	p.mu.Unlock()
 	p.notify(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
 }

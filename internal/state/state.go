@@ -139,6 +139,7 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},
 		{&v1alpha1.OverridePolicy{}, s.Policies},
 		{&v1alpha1.ClusterOverridePolicy{}, s.Policies},
+		{&v1alpha1.ResourceInterpreter{}, s.Policies},
 		{&v1alpha1.Placement{}, s.Placements},
 		{&v1alpha1.ClusterPlacement{}, s.Placements},
 		{&v1alpha1.PlacementDecision{}, s.Decisions},

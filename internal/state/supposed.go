@@ -21,6 +21,7 @@ func (p *Policies) With(written ...client.Object) *Policies {
 	for scope, all := range p.byNS {
 		out.byNS[scope] = maps.Clone(all)
 	}
+	out.library = p.library
 	p.mu.RUnlock()
 	for _, o := range written {
 		switch {
@@ -37,7 +38,8 @@ func (p *Policies) With(written ...client.Object) *Policies {
 // IsPolicy tells of the kinds that the table of Policies holds.
 func IsPolicy(o client.Object) bool {
 	switch o.(type) {
-	case *v1alpha1.PropagationPolicy, *v1alpha1.ClusterPropagationPolicy, *v1alpha1.OverridePolicy, *v1alpha1.ClusterOverridePolicy:
+	case *v1alpha1.PropagationPolicy, *v1alpha1.ClusterPropagationPolicy, *v1alpha1.OverridePolicy, *v1alpha1.ClusterOverridePolicy,
+		*v1alpha1.ResourceInterpreter:
 		return true
 	}
 	return false

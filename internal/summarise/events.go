@@ -46,20 +46,33 @@ func (r *Reconciler) warn(s *snapshot, m *memo) {
 	found := refusals(s.rows)
 	frozen(found, s.content)
 	for _, f := range slices.SortedFunc(maps.Keys(found), compareRefusals) {
-		if last, told := m.refused[f]; !told || now.Sub(last) > quietAfter {
-			if f.key == (atoll.ItemKey{}) {
-				r.Events.Warn(s.rows[0].Bundle, f.reason, found[f].note())
-			} else {
-				r.Events.Refused(f.key, f.reason, found[f].note())
-			}
+		if f.key != (atoll.ItemKey{}) {
+			r.refuse(m, f, found[f].note(), now)
+			continue
 		}
-		m.refused[f] = now
+		if m.news(f, now) {
+			r.Events.Warn(s.rows[0].Bundle, f.reason, found[f].note())
+		}
 	}
 	for f, last := range m.refused {
 		if now.Sub(last) > quietAfter {
 			delete(m.refused, f)
 		}
 	}
+}
+
+// refuse tells of a template why it is refused, if that is news.
+func (r *Reconciler) refuse(m *memo, f refusal, message string, now time.Time) {
+	if m.news(f, now) {
+		r.Events.Refused(f.key, f.reason, message)
+	}
+}
+
+// news tells whether the refusal was not there a while ago; it is from now on.
+func (m *memo) news(f refusal, now time.Time) bool {
+	last, told := m.refused[f]
+	m.refused[f] = now
+	return !told || now.Sub(last) > quietAfter
 }
 
 func compareRefusals(a, b refusal) int {

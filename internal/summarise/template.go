@@ -16,6 +16,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 // templateMemo is what is remembered of a template's status between two looks.
@@ -71,13 +72,14 @@ func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) e
 	if s.content == nil || s.deleting() {
 		return nil
 	}
-	reports := itemReports(s.rows)
+	reports, known := itemReports(s.rows), script.Of(s.content.Interpreters)
+	var single *scatter // rows one by one; nil before they are asked for
 	live := map[string]*templateMemo{}
 	var errs []error
 	for i := range s.content.Items {
 		item := &s.content.Items[i]
-		gk := schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}
-		if !interpret.Aggregates(gk) || !r.index.speaks(item.Key, s.uid) {
+		joins := known.Joins(schema.FromAPIVersionAndKind(item.APIVersion, item.Key.Kind))
+		if !joins && !interpret.Aggregates(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) || !r.index.speaks(item.Key, s.uid) {
 			continue
 		}
 		t, ok := r.Templates.Get(item.Key)
@@ -89,7 +91,14 @@ func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) e
 			tm = &templateMemo{}
 		}
 		live[item.UID] = tm
-		if err := r.writeTemplate(ctx, s, m, templateLook{item, t, reports[item.Key], tm}); err != nil {
+		look := templateLook{item: item, template: t, rows: s.rows, reports: reports[item.Key], memo: tm, known: known, joins: joins}
+		if joins {
+			if single == nil {
+				single = r.scattered(s.uid)
+			}
+			look.rows, look.reports = single.rows, single.reports[item.Key]
+		}
+		if err := r.writeTemplate(ctx, s, m, look); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -115,12 +124,29 @@ func itemReports(rows []Row) map[atoll.ItemKey]map[string]*atoll.ItemStatus {
 	return out
 }
 
+// scatter is rows of which each stands for itself.
+type scatter struct {
+	rows    []Row
+	reports map[atoll.ItemKey]map[string]*atoll.ItemStatus
+}
+
+// scattered rows of a Bundle, for a script that joins what every cluster says. It costs the
+// Bundle's rows at each look.
+func (r *Reconciler) scattered(uid string) *scatter {
+	all := r.rowsThat(uid, func(Row) bool { return true })
+	return &scatter{all, itemReports(all)}
+}
+
 // templateLook is one template, what is said of it and what is remembered.
 type templateLook struct {
 	item     *atoll.Item
 	template *unstructured.Unstructured
+	rows     []Row
 	reports  map[string]*atoll.ItemStatus
 	memo     *templateMemo
+	known    script.Interpreters
+	// joins: a script joins what clusters report.
+	joins bool
 }
 
 func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l templateLook) error {
@@ -128,7 +154,12 @@ func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l 
 	if l.memo.said.about(l, rows, observed) {
 		return nil
 	}
-	next, ok := interpret.Aggregate(l.template, l.item.Divided, rows, observed)
+	next, ok, err := l.known.Aggregate(l.template, l.item.Divided, rows, observed)
+	if err != nil {
+		l.memo.said.note(l, rows, observed)
+		r.refuse(m, refusal{l.item.Key, script.ReasonFailed}, err.Error(), time.Now())
+		return nil
+	}
 	old, _ := l.template.Object["status"].(map[string]any)
 	if !ok || interpret.Equal(old, next) || l.memo.isStuck(l.template, next) {
 		l.memo.said.note(l, rows, observed)
@@ -190,8 +221,8 @@ func (m *templateMemo) remember(stored *unstructured.Unstructured, sent, compute
 // template's generation if every reachable row has applied it; done tells whether
 // every reachable one is healthy at that.
 func rowItems(s *snapshot, l templateLook, states bool) (rows []interpret.RowItem, observed int64, done bool) {
-	rows, observed, done = make([]interpret.RowItem, 0, len(s.rows)), l.template.GetGeneration(), true
-	for _, row := range s.rows {
+	rows, observed, done = make([]interpret.RowItem, 0, len(l.rows)), l.template.GetGeneration(), true
+	for _, row := range l.rows {
 		if row.Spec.Phase != atoll.RowActive {
 			continue
 		}
@@ -204,7 +235,7 @@ func rowItems(s *snapshot, l templateLook, states bool) (rows []interpret.RowIte
 		}
 		done = done && (ri.Away || !ri.Stale && ri.Health == atoll.Healthy)
 		// Rows that differ in other items may say the same of this one.
-		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o interpret.RowItem) bool { return sameSaid(o, ri) }); i >= 0 {
+		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o interpret.RowItem) bool { return sameSaid(o, ri) }); i >= 0 && !l.joins {
 			rows[i].More += ri.More + 1
 			continue
 		}

@@ -213,7 +213,7 @@ func TestImportsRunOneWay(t *testing.T) {
 // stacked lists the cores that stand on other ones, which are lower.
 var stacked = map[string][]string{
 	// where replicas and images are in an object; values of a Cluster
-	"internal/render": {"internal/interpret", "internal/expr", "internal/schedule"},
+	"internal/render": {"internal/interpret", "internal/interpret/script", "internal/expr", "internal/schedule"},
 	// expressions over a Cluster; where replicas and requests are in an object
 	"internal/schedule": {"internal/expr", "internal/interpret"},
 	// expressions over objects; what pods request and need

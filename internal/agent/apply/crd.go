@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/agent/observe"
 )
 
 // established waits a short while until the CRD is served, so that its objects
@@ -23,8 +22,9 @@ func (e *Engine) established(ctx context.Context, p plan, res member.Resource) *
 		case err != nil:
 			return explain(err, p.Key)
 		case isEstablished(crd):
+			v := e.observed(crd)
 			e.mu.Lock()
-			e.took(observe.Of(crd))
+			e.took(v)
 			e.mu.Unlock()
 			e.o.Client.Learn(served(crd)...)
 			e.Served()

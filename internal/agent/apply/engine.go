@@ -13,6 +13,7 @@ import (
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 // Store is where manifests and records lie.
@@ -26,6 +27,8 @@ type Store interface {
 type Watch interface {
 	// Start watching a kind; calling it again costs nothing.
 	Start(member.Resource)
+	// Again looks at all objects of a kind anew, if it is watched.
+	Again(group, kind string)
 	// Stop watching a kind of which nothing is left.
 	Stop(group, kind string)
 }
@@ -61,6 +64,8 @@ type Engine struct {
 	tasks map[atoll.ItemKey]*task
 	// scaled are the objects that HPAs of each Bundle target.
 	scaled map[string]map[atoll.ItemKey]bool
+	// known are the interpreters of each Bundle that has some.
+	known map[string]script.Interpreters
 	// foreign are namespaces that exist and are not ours.
 	foreign    map[string]bool
 	discovered time.Time
@@ -87,7 +92,7 @@ func New(o Options, stored store.Contents) *Engine {
 	e := &Engine{
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: claims.NewBook(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
-		scaled: map[string]map[atoll.ItemKey]bool{}, foreign: map[string]bool{},
+		scaled: map[string]map[atoll.ItemKey]bool{}, known: map[string]script.Interpreters{}, foreign: map[string]bool{},
 	}
 	for _, r := range stored.Records {
 		e.book.Restore(r)
@@ -130,8 +135,11 @@ func (e *Engine) Upsert(ctx context.Context, m atoll.Manifest, at store.Position
 	for _, key := range e.fold(holding) {
 		e.due(key)
 	}
-	told := e.book.Stirred()
+	told, anew := e.book.Stirred(), e.judgedAnew(prev, &holding)
 	e.mu.Unlock()
+	for _, gk := range anew {
+		e.o.Watch.Again(gk.Group, gk.Kind)
+	}
 	e.o.Changed(m.Bundle)
 	e.tellAll(told)
 	e.nudge()
@@ -141,6 +149,7 @@ func (e *Engine) Upsert(ctx context.Context, m atoll.Manifest, at store.Position
 // fold takes the holding into the book and gives the keys that it touched.
 func (e *Engine) fold(h claims.Holding) []atoll.ItemKey {
 	keys := e.book.Fold(h)
+	e.learn(h.Manifest.Bundle, h.Manifest.Interpreters)
 	return append(keys, e.rescale(h)...)
 }
 
@@ -162,6 +171,7 @@ func (e *Engine) Forget(ctx context.Context, bundle string, now time.Time) error
 		e.due(key)
 	}
 	delete(e.scaled, bundle)
+	delete(e.known, bundle)
 	told := e.book.Stirred()
 	e.mu.Unlock()
 	e.tellAll(told)
@@ -169,7 +179,7 @@ func (e *Engine) Forget(ctx context.Context, bundle string, now time.Time) error
 	return nil
 }
 
-// Object finds an object's JSON by its item's hash.
+// Object finds an object's JSON by its item's hash, or an interpreter's spec by its own.
 func (e *Engine) Object(hash string) (json.RawMessage, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -80,7 +79,7 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 		}
 		return explain(err, key)
 	}
-	v := observe.Of(obj)
+	v := e.observed(obj)
 	e.mu.Lock()
 	e.book.MadeNamespace(ns, claims.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
 	e.took(v)

@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 // put applies the plan's item.
@@ -44,7 +45,7 @@ func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failu
 	case err != nil:
 		return explain(err, p.Key)
 	}
-	v := observe.Of(live)
+	v := e.observed(live)
 	if e.adoptOwn(p, v) {
 		return nil
 	}
@@ -87,7 +88,7 @@ func (e *Engine) resolution(bundle string) v1alpha1.ConflictResolution {
 }
 
 func conflict(key atoll.ItemKey, live *unstructured.Unstructured, advice string) *Failure {
-	v := observe.Of(live)
+	v := observe.Of(live, script.Interpreters{})
 	by := "nobody that says so"
 	if len(v.Others) > 0 {
 		by = strings.Join(slices.Compact(slices.Sorted(slices.Values(v.Others))), ", ")
@@ -132,7 +133,12 @@ type sending struct {
 }
 
 // send applies the item and records what it made.
-func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sending) *Failure {
+func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sending) (failure *Failure) {
+	if s.uid != "" {
+		if p, failure = e.retain(ctx, p, res); failure != nil {
+			return failure
+		}
+	}
 	body, failure := body(p, s)
 	if failure != nil {
 		return failure
@@ -148,7 +154,7 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 	if failure := e.takeBack(ctx, p, res, obj); failure != nil {
 		return failure
 	}
-	v := observe.Of(obj)
+	v := e.observed(obj)
 	e.mu.Lock()
 	e.book.Applied(p.Key, claims.Fact{
 		UID: v.UID, APIVersion: p.Item.APIVersion, Template: p.Item.UID,

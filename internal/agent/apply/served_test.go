@@ -94,6 +94,7 @@ type memory struct{}
 func (memory) PutBundle(context.Context, store.Bundle) error             { return nil }
 func (memory) DropBundle(context.Context, string) error                  { return nil }
 func (memory) PutRecords(context.Context, string, []claims.Record) error { return nil }
+func (memory) Again(string, string)                                      {}
 func (memory) Start(member.Resource)                                     {}
 func (memory) Stop(string, string)                                       {}
 

@@ -103,12 +103,18 @@ func (b *Book) Holding(uid string) *Holding {
 	return nil
 }
 
-// Object finds an object's JSON by its item's hash in anything that is held.
+// Object finds an object's JSON by its item's hash, or an interpreter's spec by its own, in
+// anything that is held.
 func (b *Book) Object(hash string) (json.RawMessage, bool) {
 	for _, h := range b.bundles {
 		for _, it := range h.content {
 			if it.Hash == hash && len(it.Object) > 0 {
 				return it.Object, true
+			}
+		}
+		for _, x := range h.holding.Manifest.Interpreters {
+			if x.Hash == hash && len(x.Spec) > 0 {
+				return x.Spec, true
 			}
 		}
 	}

@@ -187,6 +187,11 @@ func (l *Link) object(_, hash string) (json.RawMessage, bool) {
 				return it.Object, true
 			}
 		}
+		for _, x := range l.pending[i].Interpreters {
+			if x.Hash == hash && len(x.Spec) > 0 {
+				return x.Spec, true
+			}
+		}
 	}
 	return l.engine.Object(hash)
 }

@@ -12,6 +12,7 @@ import (
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 // View of an object in the member.
@@ -45,13 +46,17 @@ type View struct {
 	Finished bool
 }
 
-// Of an object.
-func Of(obj *unstructured.Unstructured) View {
+// Of an object, judged by the interpreters. Where a script gives no status to report, the
+// object's health is not known.
+func Of(obj *unstructured.Unstructured, known script.Interpreters) View {
 	gvk := obj.GroupVersionKind()
 	v := ofMeta(obj, gvk.Group, gvk.Kind)
-	v.Reflected = interpret.Reflect(obj)
 	v.Finished = interpret.Finished(obj)
-	v.Health, v.Reason, v.Message = interpret.Health(outcome(obj, v))
+	v.Health, v.Reason, v.Message = known.Health(outcome(obj, v))
+	var err error
+	if v.Reflected, err = known.Reflect(obj); err != nil {
+		v.Health, v.Reason, v.Message = atoll.Unknown, script.ReasonFailed, err.Error()
+	}
 	return v
 }
 
@@ -153,8 +158,8 @@ func lost(x, y map[string]any, path string, out *[]string) {
 	}
 }
 
-// MetadataOnly tells whether only metadata of the kind matters: it has no status that
-// says anything.
+// MetadataOnly tells whether only metadata of the kind matters where no script reads more: it
+// has no status that says anything.
 func MetadataOnly(group, kind string) bool {
 	return interpret.ByExisting(schema.GroupKind{Group: group, Kind: kind})
 }

@@ -14,6 +14,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret/script"
 )
 
 // Sink hears what is observed. It is called from several goroutines and must not
@@ -25,6 +26,10 @@ type Sink interface {
 	Left(v View)
 	// Listed: a watch of the kind started, and found these.
 	Listed(group, kind string, found map[atoll.ItemKey]bool)
+	// Interpreters by which objects of a Bundle are judged.
+	Interpreters(bundle string) script.Interpreters
+	// Interpreted tells whether scripts judge objects of the kind.
+	Interpreted(group, kind string) bool
 }
 
 // Watcher runs one watch per kind. Start and Stop may be called from anywhere;
@@ -79,6 +84,20 @@ func (w *Watcher) Start(res member.Resource) {
 	w.launch(one)
 }
 
+// Again looks at all objects of the kind anew, if it is watched: they are judged otherwise
+// now.
+func (w *Watcher) Again(group, kind string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gk := schema.GroupKind{Group: group, Kind: kind}
+	if old := w.watches[gk]; old != nil {
+		old.stop()
+		one := &oneWatch{resource: old.resource, stop: func() {}}
+		w.watches[gk] = one
+		w.launch(one)
+	}
+}
+
 // Stop watching the kind.
 func (w *Watcher) Stop(group, kind string) {
 	w.mu.Lock()
@@ -113,7 +132,7 @@ func (w *Watcher) source(res member.Resource) (cache.ListerWatcher, runtime.Obje
 		o.LabelSelector = atoll.LabelBundleUID
 		return o
 	}
-	if MetadataOnly(res.Group, res.Kind) {
+	if MetadataOnly(res.Group, res.Kind) && !w.sink.Interpreted(res.Group, res.Kind) {
 		at := w.client.Metadata().Resource(res.GroupVersionResource)
 		return &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -168,7 +187,7 @@ func (r *reducer) view(obj any) (View, error) {
 		if o.GetKind() == "" {
 			o.SetGroupVersionKind(r.resource.GVK())
 		}
-		return Of(o), nil
+		return Of(o, r.sink.Interpreters(o.GetLabels()[atoll.LabelBundleUID])), nil
 	case *metav1.PartialObjectMetadata:
 		return OfMeta(o, r.resource.Group, r.resource.Kind), nil
 	case cache.DeletedFinalStateUnknown:

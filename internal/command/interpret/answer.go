@@ -17,7 +17,6 @@ import (
 
 // question is all that is asked of an object.
 type question struct {
-	known    interpret.Knowledge
 	object   *unstructured.Unstructured
 	observed *unstructured.Unstructured
 	items    []item
@@ -76,14 +75,8 @@ func (q *question) answer() (*answer, error) {
 }
 
 func (q *question) pods(a *answer) error {
-	n, stated, err := q.known.Replicas(q.object)
-	if err != nil {
-		return err
-	}
-	times, each, err := q.known.Pods(q.object)
-	if err != nil {
-		return err
-	}
+	n, _, stated := interpret.Replicas(q.object)
+	times, each := interpret.Pods(q.object)
 	alike := len(each) == 1 && each[0].Name == ""
 	switch {
 	case !q.asked["replicas"]:
@@ -115,7 +108,7 @@ func words(requests map[corev1.ResourceName]int64) map[string]any {
 // fields that are set, kept, or cannot be changed.
 func (q *question) fields(a *answer) error {
 	if q.replicas != nil && q.asked["revised"] {
-		revised, err := q.known.Revise(q.object, *q.replicas)
+		revised, err := interpret.Revise(q.object, *q.replicas)
 		if err != nil {
 			return fmt.Errorf("--replicas: %w", err)
 		}
@@ -136,11 +129,7 @@ func (q *question) fields(a *answer) error {
 	} else if q.scaled {
 		left = append(left, []string{"spec", "replicas"})
 	}
-	retained, err := q.known.Retain(q.object, q.observed, left...)
-	if err != nil {
-		return err
-	}
-	a.Retained = retained.Object
+	a.Retained = interpret.Retain(q.object, q.observed, left...).Object
 	return nil
 }
 
@@ -152,17 +141,11 @@ func (q *question) state(a *answer) error {
 	}
 	_, has := obj.Object["status"]
 	if q.asked["health"] && (has || q.one || q.observed != nil) {
-		h, reason, message, err := q.known.Health(obj)
-		if err != nil {
-			return err
-		}
+		h, reason, message := interpret.Health(obj)
 		a.Health = &health{Status: string(h), Reason: reason, Message: message}
 	}
 	if q.asked["finished"] && has && interpret.RunsOnce(obj.GroupVersionKind().GroupKind()) {
-		done, err := q.known.Finished(obj)
-		if err != nil {
-			return err
-		}
+		done := interpret.Finished(obj)
 		a.Finished = &done
 	}
 	if !q.asked["status"] || !has {
@@ -176,9 +159,9 @@ func (q *question) state(a *answer) error {
 	// gets of this member alone.
 	template := obj.DeepCopy()
 	delete(template.Object, "status")
-	st, _, err := q.known.Aggregate(template, false, []interpret.RowItem{row}, obj.GetGeneration())
+	st, _ := interpret.Aggregate(template, false, []interpret.RowItem{row}, obj.GetGeneration())
 	a.Status = timeless(st)
-	return err
+	return nil
 }
 
 func statusOf(obj *unstructured.Unstructured) map[string]any {
@@ -206,9 +189,9 @@ func (q *question) aggregate(a *answer) error {
 		}
 		rows = append(rows, row)
 	}
-	st, _, err := q.known.Aggregate(template, q.divided, rows, observed)
+	st, _ := interpret.Aggregate(template, q.divided, rows, observed)
 	a.Aggregated = timeless(st)
-	return err
+	return nil
 }
 
 // timeless is a status without the times that are filled in when it is written.
@@ -232,11 +215,10 @@ func (q *question) references(a *answer) error {
 	if !q.asked["dependencies"] {
 		return nil
 	}
-	keys, err := q.known.Dependencies(q.object)
-	for _, k := range keys {
+	for _, k := range interpret.Dependencies(q.object) {
 		a.Dependencies = append(a.Dependencies, dependency{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
 	}
-	return err
+	return nil
 }
 
 // write the answer for people.

@@ -31,13 +31,11 @@ type options struct {
 	revise          bool
 	divided         bool
 	format          output.Format
-	// known answers every question.
-	known interpret.Knowledge
 }
 
 // NewCommand makes the command.
 func NewCommand() *cobra.Command {
-	o := &options{known: interpret.Builtin{}}
+	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "interpret -f FILE",
 		Short: "Tell what Atoll makes of an object: replicas, pods, health, status, dependencies",
@@ -84,7 +82,7 @@ that the member would refuse to change from what --observed has.`,
 	f.Int64Var(&o.replicas, "replicas", 0, "revise the object to so many replicas")
 	f.BoolVar(&o.divided, "divided", false, "the clusters in --items share the replicas, so that their counts are summed up (default: each has all, and the least finished one counts)")
 	o.format.AddTo(f, "json", "yaml")
-	cmd.AddCommand(NewTestCommand())
+	cmd.AddCommand(NewTestCommand(), NewConvertCommand())
 	return cmd
 }
 
@@ -99,7 +97,7 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	q := question{known: o.known, divided: o.divided, asked: asked, one: o.op != ""}
+	q := question{divided: o.divided, asked: asked, one: o.op != ""}
 	if o.revise {
 		q.replicas = &o.replicas
 	}

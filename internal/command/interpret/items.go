@@ -126,20 +126,16 @@ func (q *question) row(template *unstructured.Unstructured, it item) (interpret.
 	if n, ok := it.status["replicas"].(int64); ok && told == nil && q.divided {
 		told = &n
 	}
-	if _, has, err := q.known.Replicas(member); err != nil {
-		return r, err
-	} else if has && told != nil {
-		if member, err = q.known.Revise(member, *told); err != nil {
+	if _, _, has := interpret.Replicas(member); has && told != nil {
+		var err error
+		if member, err = interpret.Revise(member, *told); err != nil {
 			return r, err
 		}
 	}
-	h, reason, message, err := q.known.Health(member)
-	if err != nil {
-		return r, err
-	}
+	h, reason, message := interpret.Health(member)
 	if r.Health == "" || r.Health == h {
 		r.Health, r.Reason, r.Message = h, reason, message
 	}
-	r.Reflected, err = q.known.Reflect(member)
-	return r, err
+	r.Reflected = interpret.Reflect(member)
+	return r, nil
 }

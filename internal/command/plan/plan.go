@@ -52,8 +52,8 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 		Long: `Tell what would change in which cluster, before anything is written.
 
 The files hold templates, policies, overrides, Placements, Clusters, ClusterSets and
-their bindings, ClusterScores and HubSettings as they would be. With --state live they
-are laid over what the hub has: each is offered to the hub as a dry run, so that what
+their bindings, ClusterScores, ResourceInterpreters and HubSettings as they would be. With
+--state live they are laid over what the hub has: each is offered to the hub as a dry run, so that what
 would be refused is told, and the hub answers what would come of the rest, with the
 functions that act: rows added (+), removed (-) and changed (~), replicas and fields in
 each cluster, clusters that Placements would choose, and removals that would wait for a

@@ -33,8 +33,8 @@ func NewCommand() *cobra.Command {
 		Long: `Tell from files alone where they would be placed, as JSON.
 
 The files hold Clusters, policies, Placements, overrides and templates, and, where they
-matter, ClusterSets and their bindings, ClusterScores and HubSettings. No hub is asked:
-the same functions decide that decide on a hub. Equal files give equal output, so that it
+matter, ClusterSets and their bindings, ClusterScores, ResourceInterpreters and HubSettings.
+No hub is asked: the same functions decide that decide on a hub. Equal files give equal output, so that it
 can be compared in a pipeline with what was approved.
 
 A Cluster that does not say spec.accepted counts as accepted, and without a ClusterSet

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/expr"
 )
 
@@ -16,7 +17,9 @@ import (
 // itself counts. Errors are *Error. All may be called from many goroutines.
 type Customization struct {
 	name   string
-	target Target
+	hash   string // of a ResourceInterpreter
+	whole  bool   // the hub joins statuses by a script
+	target v1alpha1.InterpreterTarget
 	rules  map[question]*rule
 }
 
@@ -59,10 +62,11 @@ type rule struct {
 	lua      *program
 	function string // "": Argo CD's contract, whose answer is what the script gives
 	cel      *expr.Document
+	broken   error // it could not be compiled
 }
 
 // newRule compiles a rule.
-func newRule(name string, q question, r Rule) (*rule, error) {
+func newRule(name string, q question, r v1alpha1.InterpreterRule) (*rule, error) {
 	switch {
 	case (r.CEL == "") == (r.Lua == ""):
 		return nil, &Error{Script: name, Why: "needs either cel or lua"}
@@ -95,7 +99,7 @@ func newLuaRule(name string, q question, source string) (*rule, error) {
 func (c *Customization) Name() string { return c.name }
 
 // Matches tells whether it means the kind.
-func (c *Customization) Matches(gvk schema.GroupVersionKind) bool { return c.target.Matches(gvk) }
+func (c *Customization) Matches(gvk schema.GroupVersionKind) bool { return matches(&c.target, gvk) }
 
 // Answers lists the questions that it answers, by the keys of their answers, sorted.
 func (c *Customization) Answers() []string {
@@ -111,6 +115,9 @@ func (c *Customization) Answers() []string {
 func (c *Customization) ask(q question, like any, values ...any) (out []any, r *rule, err error) {
 	if r = c.rules[q]; r == nil {
 		return nil, nil, nil
+	}
+	if r.broken != nil {
+		return nil, r, r.broken
 	}
 	names := questions[q].names
 	if r.cel != nil {

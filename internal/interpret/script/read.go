@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,6 +15,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
 )
 
 // Read and compile what a file holds: YAML documents that are ResourceInterpreters,
@@ -98,7 +99,7 @@ func readDocument(place string, doc []byte) ([]*Customization, error) {
 	var err error
 	switch gvk.GroupKind() {
 	case schema.GroupKind{Group: "atoll.dev", Kind: "ResourceInterpreter"}:
-		var in ResourceInterpreter
+		var in v1alpha1.ResourceInterpreter
 		if err = decode(place, doc, &in); err == nil {
 			c, err = Compile(place, in.Spec)
 		}
@@ -136,7 +137,7 @@ func decode(place string, doc []byte, into any) error {
 
 // Compile a spec. The error joins all that is wrong, each an *Error that names place and
 // field, and line and column where it is about a script.
-func Compile(place string, spec ResourceInterpreterSpec) (*Customization, error) {
+func Compile(place string, spec v1alpha1.ResourceInterpreterSpec) (*Customization, error) {
 	t := spec.Target
 	switch {
 	case len(t.Kinds) == 0 || slices.Contains(t.Kinds, ""):
@@ -148,17 +149,9 @@ func Compile(place string, spec ResourceInterpreterSpec) (*Customization, error)
 		return nil, &Error{Script: place, Why: "spec.target.apiVersion: " + err.Error()}
 	}
 	b := builder{place: place, c: &Customization{name: place, target: t, rules: map[question]*rule{}}}
-	for _, f := range []struct {
-		field string
-		q     question
-		rule  *Rule
-	}{
-		{"replicas", qReplicas, spec.Replicas}, {"components", qComponents, spec.Components}, {"revise", qRevise, spec.Revise},
-		{"retain", qRetain, spec.Retain}, {"health", qHealth, spec.Health}, {"status", qStatus, spec.Status},
-		{"aggregate", qAggregate, spec.Aggregate}, {"dependencies", qDependencies, spec.Dependencies},
-	} {
-		if f.rule != nil {
-			r, err := newRule(place+": spec."+f.field, f.q, *f.rule)
+	for _, f := range rulesOf(&spec) {
+		if *f.rule != nil {
+			r, err := newRule(place+": spec."+f.name, f.q, **f.rule)
 			b.add(f.q, r, err)
 		}
 	}
@@ -191,28 +184,35 @@ func (b *builder) done() (*Customization, error) {
 }
 
 func (k *karmadaCustomization) compile(place string) (*Customization, error) {
-	t := Target{APIVersion: k.Spec.Target.APIVersion, Kinds: []string{k.Spec.Target.Kind}}
+	t := v1alpha1.InterpreterTarget{APIVersion: k.Spec.Target.APIVersion, Kinds: []string{k.Spec.Target.Kind}}
 	if t.APIVersion == "" || t.Kinds[0] == "" {
 		return nil, &Error{Script: place, Why: "spec.target needs apiVersion and kind"}
 	}
 	b := builder{place: place, c: &Customization{name: place, target: t, rules: map[question]*rule{}}}
-	cs := &k.Spec.Customizations
-	for _, f := range []struct {
-		field  string
-		q      question
-		script *luaScript
-	}{
-		{"replicaResource", qReplicas, cs.ReplicaResource}, {"componentResource", qComponents, cs.ComponentResource},
-		{"replicaRevision", qRevise, cs.ReplicaRevision}, {"retention", qRetain, cs.Retention},
-		{"healthInterpretation", qHealth, cs.HealthInterpretation}, {"statusReflection", qStatus, cs.StatusReflection},
-		{"statusAggregation", qAggregate, cs.StatusAggregation}, {"dependencyInterpretation", qDependencies, cs.DependencyInterpretation},
-	} {
+	for _, f := range k.scripts() {
 		if f.script != nil {
 			r, err := newLuaRule(place+": spec.customizations."+f.field+".luaScript", f.q, f.script.LuaScript)
 			b.add(f.q, r, err)
 		}
 	}
 	return b.done()
+}
+
+// karmadaField of a customization that answers a question.
+type karmadaField struct {
+	field  string
+	q      question
+	script *luaScript
+}
+
+func (k *karmadaCustomization) scripts() []karmadaField {
+	cs := &k.Spec.Customizations
+	return []karmadaField{
+		{"replicaResource", qReplicas, cs.ReplicaResource}, {"componentResource", qComponents, cs.ComponentResource},
+		{"replicaRevision", qRevise, cs.ReplicaRevision}, {"retention", qRetain, cs.Retention},
+		{"healthInterpretation", qHealth, cs.HealthInterpretation}, {"statusReflection", qStatus, cs.StatusReflection},
+		{"statusAggregation", qAggregate, cs.StatusAggregation}, {"dependencyInterpretation", qDependencies, cs.DependencyInterpretation},
+	}
 }
 
 // Keys of Argo CD's ConfigMap.
@@ -232,31 +232,10 @@ func readArgo(place string, data map[string]string) ([]*Customization, error) {
 			bad = append(bad, err)
 			return
 		}
-		out = append(out, &Customization{name: place + ": " + key, target: Target{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
+		out = append(out, &Customization{name: place + ": " + key, target: v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
 	}
-	for _, key := range slices.Sorted(maps.Keys(data)) {
-		if kind, ok := strings.CutPrefix(key, argoHealth); ok {
-			group, kind, two := strings.Cut(kind, "_")
-			if !two {
-				group, kind = "", group
-			}
-			add(key, group, kind, data[key])
-		}
-	}
-	var all map[string]map[string]any
-	if err := yaml.Unmarshal([]byte(data[argoAll]), &all); err != nil {
-		return nil, &Error{Script: place + ": " + argoAll, Why: strings.ReplaceAll(err.Error(), "\n", " ")}
-	}
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		source, ok := all[key]["health.lua"].(string)
-		if !ok {
-			continue
-		}
-		group, kind, two := strings.Cut(key, "/")
-		if !two {
-			group, kind = "", group
-		}
-		add(argoAll+": "+key, group, kind, source)
+	if err := argoScripts(data, add); err != nil {
+		return nil, &Error{Script: place, Why: err.Error()}
 	}
 	if len(bad) > 0 {
 		return nil, errors.Join(bad...)

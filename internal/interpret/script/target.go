@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Matches tells whether the kind is meant. A target without kinds means all, as a health
+// matches tells whether the kind is meant. A target without kinds means all, as a health
 // script of Argo CD's that stands alone does.
-func (t Target) Matches(gvk schema.GroupVersionKind) bool {
+func matches(t *v1alpha1.InterpreterTarget, gvk schema.GroupVersionKind) bool {
 	if len(t.Kinds) == 0 {
 		return true
 	}
@@ -19,8 +21,16 @@ func (t Target) Matches(gvk schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(t.Kinds, func(k string) bool { return glob(k, gvk.Kind) })
 }
 
-// exactly: without wildcards.
-func (t Target) exactly(gvk schema.GroupVersionKind) bool {
+// meansKind tells whether the kind is meant in some version.
+func meansKind(t *v1alpha1.InterpreterTarget, gk schema.GroupKind) bool {
+	if gv, err := schema.ParseGroupVersion(t.APIVersion); t.APIVersion != "" && err == nil {
+		return matches(t, gv.WithKind(gk.Kind)) && gv.Group == gk.Group
+	}
+	return matches(t, gk.WithVersion("any"))
+}
+
+// names tells whether the kind is meant without wildcards.
+func names(t *v1alpha1.InterpreterTarget, gvk schema.GroupVersionKind) bool {
 	return (t.APIVersion != "" || t.Group == gvk.Group) && slices.Contains(t.Kinds, gvk.Kind)
 }
 
@@ -30,8 +40,8 @@ func Find(list []*Customization, gvk schema.GroupVersionKind) *Customization {
 	var found *Customization
 	for _, c := range list {
 		switch {
-		case !c.target.Matches(gvk):
-		case c.target.exactly(gvk):
+		case !matches(&c.target, gvk):
+		case names(&c.target, gvk):
 			return c
 		case found == nil:
 			found = c

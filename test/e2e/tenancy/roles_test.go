@@ -79,6 +79,7 @@ var rights = []holder{
 		"placements":                 reading + " " + writing,
 		"clusterplacements":          reading + " " + writing,
 		"clusterscores":              reading + " " + writing,
+		"resourceinterpreters":       reading + " " + writing,
 		"hubsettings":                reading + " " + writing,
 		"placementdecisions":         reading,
 		"clusterplacementdecisions":  reading,
@@ -118,6 +119,7 @@ var rights = []holder{
 		"clusterplacementdecisions":  reading,
 		"bundles":                    reading,
 		"clusterbundles":             reading,
+		"resourceinterpreters":       reading,
 	}},
 	{user: "role-viewer-of-one", where: "roles", can: map[string]string{
 		"clustersetbindings":  reading,

@@ -1,0 +1,47 @@
+package atoll
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Interpreter is what a ResourceInterpreter answers of objects after they became items.
+type Interpreter struct {
+	// Name of the ResourceInterpreter.
+	Name string `json:"name"`
+	// Hash of Spec.
+	Hash string `json:"hash"`
+	// Spec is JSON of a v1alpha1.ResourceInterpreterSpec that has only the questions that
+	// are still asked.
+	Spec json.RawMessage `json:"spec"`
+	// Whole, in a manifest: statuses are reported as they are, since the hub joins them by
+	// a script.
+	Whole bool `json:"whole,omitempty"`
+}
+
+// Interpreted is what ResourceInterpreters answered of a template when it became an item.
+// What they did not answer is absent, and Atoll knows it itself.
+type Interpreted struct {
+	// By is a hash of what answered. It is no part of the content's identity.
+	By string `json:"by,omitempty"`
+	// Replicas of the object.
+	Replicas *int64 `json:"replicas,omitempty"`
+	// Pods of each replica, or of the whole object where Replicas is absent.
+	Pods []PodSet `json:"pods,omitempty"`
+	// Dependencies of the object. Depends: these are all; otherwise they were told by an
+	// interpreter that is gone, and stay beside those that Atoll knows.
+	Dependencies []ItemKey `json:"dependencies,omitempty"`
+	Depends      bool      `json:"depends,omitempty"`
+}
+
+// PodSet is a number of pods that are alike, as far as an object says.
+type PodSet struct {
+	// Name of the component; empty where an object has but one kind of pods.
+	Name  string `json:"name,omitempty"`
+	Count int64  `json:"count"`
+	// Requests of each pod, by resource: CPU in thousandths, everything else in units.
+	Requests map[corev1.ResourceName]int64 `json:"requests,omitempty"`
+	// Tolerations of each pod.
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+}

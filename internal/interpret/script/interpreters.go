@@ -1,0 +1,434 @@
+package script
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/lru"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+)
+
+// Interpreters answer what their scripts answer, and all else as package interpret does.
+// The zero value has no scripts. No argument is changed or kept; an error tells that the
+// question has an answer which could not be found. All methods may be called from many
+// goroutines.
+type Interpreters struct {
+	list []*Customization
+}
+
+// Of the interpreters of a content or a manifest. One that cannot be compiled here, as by an
+// agent that is older than the hub, gives that error as its answer to all that it is asked.
+func Of(list []atoll.Interpreter) Interpreters {
+	var x Interpreters
+	for i := range list {
+		x.list = append(x.list, compiled(&list[i]))
+	}
+	return x
+}
+
+// mostCompiled interpreters are kept; a compiled one takes about 20 kB.
+const mostCompiled = 256
+
+// programs that were compiled last, by name and hash of the interpreter.
+var programs = lru.New(mostCompiled)
+
+func compiled(i *atoll.Interpreter) *Customization {
+	key := i.Name + " " + i.Hash
+	if c, ok := programs.Get(key); ok {
+		return c.(*Customization)
+	}
+	c := compileSpec(i)
+	programs.Add(key, c)
+	return c
+}
+
+func compileSpec(i *atoll.Interpreter) *Customization {
+	place := "ResourceInterpreter " + i.Name
+	var spec v1alpha1.ResourceInterpreterSpec
+	err := json.Unmarshal(i.Spec, &spec)
+	if err == nil {
+		var c *Customization
+		if c, err = Compile(place, spec); err == nil {
+			c.name, c.hash, c.whole = i.Name, i.Hash, i.Whole
+			return c
+		}
+	}
+	broken := &Customization{name: i.Name, hash: i.Hash, whole: i.Whole, target: spec.Target, rules: map[question]*rule{}}
+	for _, f := range rulesOf(&spec) {
+		if *f.rule != nil {
+			broken.rules[f.q] = &rule{name: place, broken: err}
+		}
+	}
+	return broken
+}
+
+// find who answers the question about the kind; nil: nobody does.
+func (x Interpreters) find(gvk schema.GroupVersionKind, q question) *Customization {
+	var found *Customization
+	for _, c := range x.list {
+		switch {
+		case c.rules[q] == nil || !matches(&c.target, gvk):
+		case names(&c.target, gvk):
+			return c
+		case found == nil:
+			found = c
+		}
+	}
+	return found
+}
+
+// About tells whether one of them answers anything about objects of the kind in some
+// version.
+func (x Interpreters) About(gk schema.GroupKind) bool {
+	return slices.ContainsFunc(x.list, func(c *Customization) bool { return meansKind(&c.target, gk) })
+}
+
+// Interpret a template that becomes an item; nil where nothing is answered of what is asked
+// then: replicas and what they need, components, dependencies. before is what was answered
+// the last time, of the same template.
+func (x Interpreters) Interpret(t *unstructured.Unstructured, before *atoll.Interpreted) (*atoll.Interpreted, error) {
+	if len(x.list) == 0 {
+		return nil, nil
+	}
+	gvk := t.GroupVersionKind()
+	replicas, components, dependencies := x.find(gvk, qReplicas), x.find(gvk, qComponents), x.find(gvk, qDependencies)
+	by := ""
+	for _, c := range []*Customization{replicas, components, dependencies} {
+		if c != nil {
+			by += c.name + " " + c.hash + "\n"
+		}
+	}
+	if by == "" {
+		return nil, nil
+	}
+	if by = atoll.Hash([]byte(by)); before != nil && before.By == by {
+		return before, nil
+	}
+	out, object := &atoll.Interpreted{By: by}, stated(t)
+	if replicas != nil {
+		r, _, err := replicas.Replicas(object)
+		if err != nil {
+			return nil, err
+		}
+		set, err := podSet("", r.Requires)
+		if err != nil {
+			return nil, fmt.Errorf("%s: replicas: %w", replicas.name, err)
+		}
+		set.Count = 1
+		out.Replicas, out.Pods = &r.Count, []atoll.PodSet{set}
+	} else if components != nil {
+		list, _, err := components.Components(object)
+		if err != nil {
+			return nil, err
+		}
+		out.Pods = make([]atoll.PodSet, 0, len(list))
+		for _, c := range list {
+			set, err := podSet(c.Name, c.Requires)
+			if err != nil {
+				return nil, fmt.Errorf("%s: component %s: %w", components.name, c.Name, err)
+			}
+			set.Count = c.Count
+			out.Pods = append(out.Pods, set)
+		}
+	}
+	if dependencies != nil {
+		list, _, err := dependencies.Dependencies(object)
+		if err != nil {
+			return nil, err
+		}
+		if out.Dependencies, err = dependencyKeys(list, t.GetNamespace()); err != nil {
+			return nil, fmt.Errorf("%s: dependencies: %w", dependencies.name, err)
+		}
+		out.Depends = true
+	}
+	return out, nil
+}
+
+// stated is the object without what no script is to read of a template: what its members
+// report, and who wrote which field.
+func stated(t *unstructured.Unstructured) map[string]any {
+	out := make(map[string]any, len(t.Object))
+	for k, v := range t.Object {
+		if k != "status" {
+			out[k] = v
+		}
+	}
+	if meta, ok := out["metadata"].(map[string]any); ok {
+		bare := make(map[string]any, len(meta))
+		for k, v := range meta {
+			if k != "managedFields" {
+				bare[k] = v
+			}
+		}
+		out["metadata"] = bare
+	}
+	return out
+}
+
+// podSet of what each pod needs, in Karmada's words.
+func podSet(name string, requires map[string]any) (atoll.PodSet, error) {
+	out := atoll.PodSet{Name: name}
+	requests, isObject := requires["resourceRequest"].(map[string]any)
+	if requires["resourceRequest"] != nil && !isObject {
+		return out, fmt.Errorf("resourceRequest is %s, and an object is needed", kindOf(requires["resourceRequest"]))
+	}
+	for resource, v := range requests {
+		q, err := atoll.ParseQuantity(fmt.Sprint(v))
+		if err != nil {
+			return out, fmt.Errorf("resourceRequest.%s is %s, and a quantity is needed", resource, kindOf(v))
+		}
+		n := q.Value()
+		if resource == string(corev1.ResourceCPU) {
+			n = q.MilliValue()
+		}
+		if n > 0 {
+			if out.Requests == nil {
+				out.Requests = map[corev1.ResourceName]int64{}
+			}
+			out.Requests[corev1.ResourceName(resource)] = n
+		}
+	}
+	claim, _ := requires["nodeClaim"].(map[string]any)
+	if claim["tolerations"] == nil {
+		return out, nil
+	}
+	var pod corev1.PodSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"tolerations": claim["tolerations"]}, &pod); err != nil {
+		return out, fmt.Errorf("nodeClaim.tolerations cannot be read: %w", err)
+	}
+	out.Tolerations = pod.Tolerations
+	return out, nil
+}
+
+// dependencyKeys names what an object in the namespace depends on.
+func dependencyKeys(list []Dependency, namespace string) ([]atoll.ItemKey, error) {
+	var out []atoll.ItemKey
+	for _, d := range list {
+		if d.LabelSelector != nil {
+			return nil, fmt.Errorf("%s by labels: a hub follows dependencies by name alone", d.Kind)
+		}
+		if d.Namespace != "" && namespace != "" && d.Namespace != namespace {
+			return nil, fmt.Errorf("%s %s is in namespace %s: what an object depends on goes with it only where it is in the same namespace, or in none", d.Kind, d.Name, d.Namespace)
+		}
+		gv, err := schema.ParseGroupVersion(d.APIVersion)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, atoll.ItemKey{Group: gv.Group, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name})
+	}
+	slices.SortFunc(out, atoll.ItemKey.Compare)
+	return slices.Compact(out), nil
+}
+
+// Revises tells whether replicas of the kind are set by a script.
+func (x Interpreters) Revises(gvk schema.GroupVersionKind) bool { return x.find(gvk, qRevise) != nil }
+
+// Revise gives the object with another number of replicas, where Revises.
+func (x Interpreters) Revise(obj *unstructured.Unstructured, n int64) (*unstructured.Unstructured, error) {
+	c := x.find(obj.GroupVersionKind(), qRevise)
+	if c == nil {
+		return interpret.Revise(obj, n)
+	}
+	made, _, err := c.Revise(obj.Object, n)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: made}, nil
+}
+
+// Retains tells whether what the member has set of objects of the kind is asked of a
+// script.
+func (x Interpreters) Retains(gvk schema.GroupVersionKind) bool { return x.find(gvk, qRetain) != nil }
+
+// Retain gives the desired object with what the member has set of the observed one.
+func (x Interpreters) Retain(desired, observed *unstructured.Unstructured, left ...[]string) (*unstructured.Unstructured, error) {
+	c := x.find(desired.GroupVersionKind(), qRetain)
+	if c == nil {
+		return interpret.Retain(desired, observed, left...), nil
+	}
+	made, _, err := c.Retain(desired.Object, observed.Object)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: made}, nil
+}
+
+// Reasons of health that scripts give, and fail to give.
+const (
+	// ReasonInterpreted: a script says that the object is not healthy.
+	ReasonInterpreted = "Interpreted"
+	// ReasonFailed: a script does not answer.
+	ReasonFailed = "InterpreterFailed"
+)
+
+// Health as in interpret.Health. What a script fails to answer is Unknown. An object that
+// is being deleted is Progressing without asking.
+func (x Interpreters) Health(obj *unstructured.Unstructured) (h atoll.Health, reason, message string) {
+	c := x.find(obj.GroupVersionKind(), qHealth)
+	if c == nil || obj.GetDeletionTimestamp() != nil {
+		return interpret.Health(obj)
+	}
+	told, _, err := c.Health(obj.Object)
+	if err != nil {
+		return atoll.Unknown, ReasonFailed, cut(err.Error(), interpret.MaxMessage)
+	}
+	switch told.Status {
+	case "Healthy":
+		return atoll.Healthy, "", ""
+	case "Missing":
+		return atoll.Progressing, told.Status, told.Message
+	}
+	return atoll.Health(told.Status), ReasonInterpreted, told.Message
+}
+
+// MaxStatus is how many bytes of JSON a status may have that clusters report whole, since a
+// script on the hub joins it.
+const MaxStatus = 1 << 10
+
+// whole is a status that is reported as it is.
+type whole struct {
+	Status map[string]any `json:"s"`
+}
+
+// Reflect as in interpret.Reflect, of the status that a script gives.
+func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, error) {
+	gvk := obj.GroupVersionKind()
+	c, joins := x.find(gvk, qStatus), x.find(gvk, qAggregate)
+	status, _ := obj.Object["status"].(map[string]any)
+	if c != nil {
+		var err error
+		if status, _, err = c.Reflect(obj.Object); err != nil {
+			return nil, err
+		}
+		made := make(map[string]any, len(obj.Object))
+		for k, v := range obj.Object {
+			made[k] = v
+		}
+		if made["status"] = status; status == nil {
+			delete(made, "status")
+		}
+		obj = &unstructured.Unstructured{Object: made}
+	}
+	if joins == nil && !slices.ContainsFunc(x.list, func(c *Customization) bool { return c.whole && matches(&c.target, gvk) }) {
+		return interpret.Reflect(obj), nil
+	}
+	if len(status) == 0 {
+		return nil, nil
+	}
+	b, err := json.Marshal(whole{status})
+	if err != nil {
+		return nil, fmt.Errorf("its status has no JSON: %w", err)
+	}
+	if len(b) > MaxStatus {
+		return nil, fmt.Errorf("its status has %d bytes, and at most %d are reported for a ResourceInterpreter that aggregates: let it answer status with the fields that it joins", len(b), MaxStatus)
+	}
+	return b, nil
+}
+
+// Joins tells whether statuses of the kind are joined by a script.
+func (x Interpreters) Joins(gvk schema.GroupVersionKind) bool { return x.find(gvk, qAggregate) != nil }
+
+// Aggregate as in interpret.Aggregate. A script is told of reachable clusters, each with its
+// own row.
+func (x Interpreters) Aggregate(template *unstructured.Unstructured, divided bool, rows []interpret.RowItem, observed int64) (status map[string]any, ok bool, err error) {
+	c := x.find(template.GroupVersionKind(), qAggregate)
+	if c == nil {
+		status, ok = interpret.Aggregate(template, divided, compact(rows), observed)
+		return status, ok, nil
+	}
+	var items []any
+	for i := range rows {
+		if r := &rows[i]; !r.Away && r.Health != "" {
+			items = append(items, itemOf(r))
+		}
+	}
+	if len(items) == 0 {
+		return nil, false, nil
+	}
+	slices.SortStableFunc(items, func(a, b any) int {
+		return strings.Compare(a.(map[string]any)["clusterName"].(string), b.(map[string]any)["clusterName"].(string))
+	})
+	status, _, err = c.Aggregate(template.Object, items)
+	if err != nil {
+		return nil, false, err
+	}
+	if own, _ := template.Object["status"].(map[string]any); observes(own, status) {
+		status["observedGeneration"] = max(observed, generationOf(own))
+	}
+	return status, status != nil, nil
+}
+
+// observes tells whether a status says which generation it is of.
+func observes(own, status map[string]any) bool {
+	_, before := own["observedGeneration"]
+	_, now := status["observedGeneration"]
+	return status != nil && (before || now)
+}
+
+func generationOf(status map[string]any) int64 {
+	n, _ := status["observedGeneration"].(int64)
+	return n
+}
+
+// itemOf a row, in Karmada's words.
+func itemOf(r *interpret.RowItem) map[string]any {
+	out := map[string]any{"clusterName": r.Cluster, "applied": !r.Stale, "health": string(r.Health)}
+	var w whole
+	if utiljson.Unmarshal(r.Reflected, &w) == nil && w.Status != nil {
+		out["status"] = w.Status
+	}
+	if r.Stale && r.Message != "" {
+		out["appliedMessage"] = r.Message
+	}
+	return out
+}
+
+// compact rows: a status that was reported whole, for a script that is not there any more,
+// counts as not reported.
+func compact(rows []interpret.RowItem) []interpret.RowItem {
+	is := func(r interpret.RowItem) bool { return strings.HasPrefix(string(r.Reflected), `{"s":`) }
+	if !slices.ContainsFunc(rows, is) {
+		return rows
+	}
+	rows = slices.Clone(rows)
+	for i := range rows {
+		if is(rows[i]) {
+			rows[i].Reflected = nil
+		}
+	}
+	return rows
+}
+
+// Check a ResourceInterpreter's spec. Each error is about the field that its Script names,
+// such as spec.health.lua.
+func Check(spec v1alpha1.ResourceInterpreterSpec) (out []*Error) {
+	_, err := Compile("", spec)
+	if err == nil {
+		return nil
+	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, err := range all {
+		var e *Error
+		if !errors.As(err, &e) {
+			e = &Error{Why: err.Error()}
+		}
+		told := *e
+		told.Script = strings.TrimPrefix(told.Script, ": ")
+		out = append(out, &told)
+	}
+	return out
+}

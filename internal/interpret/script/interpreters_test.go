@@ -1,0 +1,238 @@
+package script_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
+)
+
+func teaching(name string, target v1alpha1.InterpreterTarget, spec v1alpha1.ResourceInterpreterSpec) *v1alpha1.ResourceInterpreter {
+	o := &v1alpha1.ResourceInterpreter{Spec: spec}
+	o.Name, o.Spec.Target = name, target
+	return o
+}
+
+func lua(s string) *v1alpha1.InterpreterRule { return &v1alpha1.InterpreterRule{Lua: s} }
+
+func cel(s string) *v1alpha1.InterpreterRule { return &v1alpha1.InterpreterRule{CEL: s} }
+
+var (
+	trainers = v1alpha1.InterpreterTarget{APIVersion: "ai.example/v1", Kinds: []string{"Trainer"}}
+	all      = v1alpha1.InterpreterTarget{Group: "*.example", Kinds: []string{"*"}}
+	gvk      = schema.GroupVersionKind{Group: "ai.example", Version: "v1", Kind: "Trainer"}
+)
+
+func trainer(status map[string]any) *unstructured.Unstructured {
+	o := map[string]any{
+		"apiVersion": "ai.example/v1", "kind": "Trainer", "metadata": map[string]any{"name": "cats", "namespace": "shop", "generation": int64(3)},
+		"spec": map[string]any{"workers": int64(4)},
+	}
+	if status != nil {
+		o["status"] = status
+	}
+	return &unstructured.Unstructured{Object: o}
+}
+
+// Each question goes to the first by name that names the kind, and else to the first that
+// means it by a wildcard.
+func TestEachQuestionHasItsInterpreter(t *testing.T) {
+	l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{
+		teaching("z", trainers, v1alpha1.ResourceInterpreterSpec{Health: cel("'Degraded'")}),
+		teaching("y", trainers, v1alpha1.ResourceInterpreterSpec{Health: cel("'Suspended'")}),
+		teaching("a", all, v1alpha1.ResourceInterpreterSpec{Health: cel("'Healthy'"), Revise: cel("{'spec': {'workers': replicas}}")}),
+	})
+	if h, reason, _ := l.Health(trainer(nil)); h != atoll.Suspended || reason != script.ReasonInterpreted {
+		t.Errorf("health %s %s", h, reason)
+	}
+	made, err := l.Revise(trainer(nil), 7)
+	if n, _, _ := unstructured.NestedInt64(made.Object, "spec", "workers"); err != nil || n != 7 {
+		t.Errorf("revised to %d: %v", n, err)
+	}
+	if other := trainer(nil); !l.About(schema.GroupKind{Group: "b.example", Kind: "Any"}) || l.About(schema.GroupKind{Group: "apps", Kind: "Deployment"}) || !l.Revises(other.GroupVersionKind()) {
+		t.Error("it is not said about which kinds they are")
+	}
+}
+
+// What agents get has only what agents are asked, and equal parts have equal hashes.
+func TestPartsOfInterpreters(t *testing.T) {
+	spec := v1alpha1.ResourceInterpreterSpec{
+		Replicas: cel("object.spec.workers"), Revise: cel("{'spec': {'workers': replicas}}"), Health: cel("'Healthy'"), Aggregate: cel("{}"),
+	}
+	l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)})
+	content := l.ForContent([]schema.GroupVersionKind{gvk})
+	member := script.ForMember(content)
+	if len(content) != 1 || len(member) != 1 || !member[0].Whole {
+		t.Fatalf("content %v, member %v", content, member)
+	}
+	var has v1alpha1.ResourceInterpreterSpec
+	if err := json.Unmarshal(member[0].Spec, &has); err != nil || has.Health == nil || has.Replicas != nil || has.Revise != nil || has.Aggregate != nil {
+		t.Errorf("an agent gets %s", member[0].Spec)
+	}
+	spec.Revise = cel("{'spec': {'workers': replicas + 0}}")
+	l = script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)})
+	if again := l.ForContent([]schema.GroupVersionKind{gvk}); again[0].Hash == content[0].Hash || script.ForMember(again)[0].Hash != member[0].Hash {
+		t.Error("the hub's part counts for agents, or its own edit for nothing")
+	}
+	if other := l.ForContent([]schema.GroupVersionKind{{Group: "ai.example", Version: "v2", Kind: "Trainer"}}); other != nil {
+		t.Errorf("another version's objects get %v", other)
+	}
+}
+
+// A status that a script on the hub joins is reported whole, within a bound; what is too
+// large says so. Without the script it counts as not reported.
+func TestStatusesThatAScriptJoins(t *testing.T) {
+	spec := v1alpha1.ResourceInterpreterSpec{Aggregate: lua(`function AggregateStatus(obj, items)
+		local n = 0
+		for _, i in ipairs(items) do n = n + i.status.ready end
+		obj.status.ready = n
+		return obj
+	end`)}
+	l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)})
+	agent := script.Of(script.ForMember(l.ForContent([]schema.GroupVersionKind{gvk})))
+	reported, err := agent.Reflect(trainer(map[string]any{"ready": int64(2)}))
+	if err != nil || string(reported) != `{"s":{"ready":2}}` {
+		t.Fatalf("reported %s: %v", reported, err)
+	}
+	if _, err := agent.Reflect(trainer(map[string]any{"noise": strings.Repeat("x", script.MaxStatus)})); err == nil || !strings.Contains(err.Error(), "answer status") {
+		t.Errorf("too large: %v", err)
+	}
+	rows := []interpret.RowItem{
+		{Cluster: "b", Health: atoll.Healthy, Reflected: reported}, {Cluster: "a", Health: atoll.Healthy, Reflected: reported},
+		{Cluster: "c", Health: atoll.Healthy, Reflected: reported, Away: true},
+	}
+	template := trainer(map[string]any{"observedGeneration": int64(2)})
+	status, ok, err := l.Aggregate(template, false, rows, 3)
+	if err != nil || !ok || status["ready"] != int64(4) || status["observedGeneration"] != int64(3) {
+		t.Errorf("joined: %v %v: %v", status, ok, err)
+	}
+	if status, _, _ = l.Aggregate(template, false, rows, 0); status["observedGeneration"] != int64(2) {
+		t.Errorf("not applied everywhere: %v", status)
+	}
+	if _, ok, _ := (script.Interpreters{}).Aggregate(template, false, rows, 3); ok {
+		if st, _, _ := (script.Interpreters{}).Aggregate(template, false, rows, 3); st["ready"] != nil {
+			t.Errorf("a whole status is read as a compact one: %v", st)
+		}
+	}
+}
+
+// What cannot be compiled where it arrives answers with the reason, and nothing else stops.
+func TestAnInterpreterOfANewerHub(t *testing.T) {
+	x := script.Of([]atoll.Interpreter{{Name: "new", Hash: "1", Spec: json.RawMessage(`{"target":{"apiVersion":"ai.example/v1","kinds":["Trainer"]},"health":{"cel":"nonsense("}}`)}})
+	if h, reason, message := x.Health(trainer(nil)); h != atoll.Unknown || reason != script.ReasonFailed || !strings.Contains(message, "ResourceInterpreter new") {
+		t.Errorf("%s %s %s", h, reason, message)
+	}
+	if n, _, ok := interpret.Replicas(trainer(nil)); ok {
+		t.Errorf("replicas %d", n)
+	}
+	if out, err := x.Interpret(trainer(nil), nil); out != nil || err != nil {
+		t.Errorf("what it does not answer: %v %v", out, err)
+	}
+}
+
+func TestDependenciesThatCannotBeFollowed(t *testing.T) {
+	for why, answer := range map[string]string{
+		"by labels":    `[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'labelSelector': {'matchLabels': {'a': 'b'}}}]`,
+		"in namespace": `[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'other', 'name': 'x'}]`,
+	} {
+		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{Dependencies: cel(answer)})})
+		if _, err := l.Interpret(trainer(nil), nil); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+}
+
+func TestCheckNamesFieldLineAndColumn(t *testing.T) {
+	errs := script.Check(v1alpha1.ResourceInterpreterSpec{
+		Target: trainers, Health: &v1alpha1.InterpreterRule{Lua: "if obj then\nreturn {"}, Revise: cel("replicas +"),
+	})
+	var told []string
+	for _, e := range errs {
+		told = append(told, e.Error())
+	}
+	all := strings.Join(told, "\n")
+	for _, want := range []string{"spec.health.lua, line 2, column", "spec.revise.cel"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("it does not say %q:\n%s", want, all)
+		}
+	}
+}
+
+// Every question may be answered in either language, to the same effect.
+func TestRulesInBothLanguages(t *testing.T) {
+	inLua := v1alpha1.ResourceInterpreterSpec{
+		Target:       trainers,
+		Replicas:     lua(`function GetReplicas(obj) return obj.spec.workers, {resourceRequest = {cpu = "250m"}} end`),
+		Components:   lua(`function GetComponents(obj) return {{name = "head", replicas = 1, replicaRequirements = {resourceRequest = {memory = "1Gi"}}}} end`),
+		Revise:       lua(`function ReviseReplica(obj, n) obj.spec.workers = n return obj end`),
+		Retain:       lua(`function Retain(desired, observed) desired.spec.seed = observed.spec.seed return desired end`),
+		Health:       lua(`function InterpretHealth(obj) return obj.status.phase == "Running" end`),
+		Status:       lua(`function ReflectStatus(obj) return {phase = obj.status.phase} end`),
+		Aggregate:    lua(`function AggregateStatus(obj, items) obj.status = {clusters = #items} return obj end`),
+		Dependencies: lua(`function GetDependencies(obj) return {{apiVersion = "v1", kind = "Secret", namespace = "shop", name = "key"}} end`),
+	}
+	inCEL := v1alpha1.ResourceInterpreterSpec{
+		Target:       trainers,
+		Replicas:     cel(`{'replicas': object.spec.workers, 'requirements': {'resourceRequest': {'cpu': '250m'}}}`),
+		Components:   cel(`[{'name': 'head', 'replicas': 1, 'requirements': {'resourceRequest': {'memory': '1Gi'}}}]`),
+		Revise:       cel(`{'spec': {'workers': replicas}}`),
+		Retain:       cel(`{'spec': {'seed': observed.spec.seed}}`),
+		Health:       cel(`object.status.phase == 'Running'`),
+		Status:       cel(`{'phase': object.status.phase}`),
+		Aggregate:    cel(`{'clusters': size(items)}`),
+		Dependencies: cel(`[{'apiVersion': 'v1', 'kind': 'Secret', 'namespace': 'shop', 'name': 'key'}]`),
+	}
+	for language, spec := range map[string]v1alpha1.ResourceInterpreterSpec{"Lua": inLua, "CEL": inCEL} {
+		t.Run(language, func(t *testing.T) {
+			if errs := script.Check(spec); errs != nil {
+				t.Fatal(errs)
+			}
+			x := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)})
+			got := map[string]any{}
+			note := func(key string, v any, err error) {
+				t.Helper()
+				if err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+				got[key] = v
+			}
+			is, err := x.Interpret(trainer(nil), nil)
+			note("interpreted", is, err)
+			spec.Replicas = nil
+			parts, err := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)}).Interpret(trainer(nil), nil)
+			note("components", parts, err)
+			is.By, parts.By = "", ""
+			revised, err := x.Revise(trainer(nil), 9)
+			note("revised", revised.Object["spec"], err)
+			observed := trainer(map[string]any{"phase": "Running", "noise": "much"})
+			observed.Object["spec"].(map[string]any)["seed"] = int64(7)
+			retained, err := x.Retain(trainer(nil), observed)
+			note("retained", retained.Object["spec"], err)
+			h, _, _ := x.Health(observed)
+			note("health", h, nil)
+			reported, err := x.Reflect(observed)
+			note("status", string(reported), err)
+			joined, _, err := x.Aggregate(trainer(nil), false, []interpret.RowItem{{Cluster: "a", Health: atoll.Healthy}, {Cluster: "b", Health: atoll.Healthy}}, 3)
+			note("aggregated", joined, err)
+			text, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const want = `{"aggregated":{"clusters":2},` +
+				`"components":{"pods":[{"name":"head","count":1,"requests":{"memory":1073741824}}],"dependencies":["/Secret/shop/key"],"depends":true},` +
+				`"health":"Healthy",` +
+				`"interpreted":{"replicas":4,"pods":[{"count":1,"requests":{"cpu":250}}],"dependencies":["/Secret/shop/key"],"depends":true},` +
+				`"retained":{"seed":7,"workers":4},"revised":{"workers":9},"status":"{\"s\":{\"phase\":\"Running\"}}"}`
+			if string(text) != want {
+				t.Errorf("got\n%s\nwant\n%s", text, want)
+			}
+		})
+	}
+}

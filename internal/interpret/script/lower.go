@@ -1,0 +1,150 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Lower what Read reads to ResourceInterpreters that say the same, in the order of the file.
+// kind is what a health script that stands alone is about; no other file may have one.
+func Lower(name string, text []byte, kind *schema.GroupVersionKind) ([]*v1alpha1.ResourceInterpreter, error) {
+	if _, err := Read(name, text); err != nil {
+		return nil, err
+	}
+	docs, isYAML := documents(name, text)
+	switch {
+	case !isYAML && kind == nil:
+		return nil, fmt.Errorf("%s: say which kind the script is about", name)
+	case !isYAML:
+		target := v1alpha1.InterpreterTarget{APIVersion: kind.GroupVersion().String(), Kinds: []string{kind.Kind}}
+		return []*v1alpha1.ResourceInterpreter{healthOf(target, string(text))}, nil
+	case kind != nil:
+		return nil, fmt.Errorf("%s: it says itself which kinds it is about", name)
+	}
+	var out []*v1alpha1.ResourceInterpreter
+	for _, doc := range docs {
+		list, err := lowerDocument(name, doc)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+func lowerDocument(name string, doc []byte) ([]*v1alpha1.ResourceInterpreter, error) {
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(doc, &u.Object); err != nil {
+		return nil, &Error{Script: name, Why: err.Error()}
+	}
+	switch u.GetKind() {
+	case "ConfigMap":
+		var in corev1.ConfigMap
+		if err := decode(name, doc, &in); err != nil {
+			return nil, err
+		}
+		return lowerArgo(in.Data)
+	case "ResourceInterpreterCustomization":
+		var in karmadaCustomization
+		if err := decode(name, doc, &in); err != nil {
+			return nil, err
+		}
+		return []*v1alpha1.ResourceInterpreter{in.lower()}, nil
+	}
+	var in v1alpha1.ResourceInterpreter
+	if err := decode(name, doc, &in); err != nil {
+		return nil, err
+	}
+	return []*v1alpha1.ResourceInterpreter{&in}, nil
+}
+
+// made gives a ResourceInterpreter of that name.
+func made(name string, target v1alpha1.InterpreterTarget) *v1alpha1.ResourceInterpreter {
+	return &v1alpha1.ResourceInterpreter{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceInterpreter"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ResourceInterpreterSpec{Target: target},
+	}
+}
+
+func (k *karmadaCustomization) lower() *v1alpha1.ResourceInterpreter {
+	out := made(k.Name, v1alpha1.InterpreterTarget{APIVersion: k.Spec.Target.APIVersion, Kinds: []string{k.Spec.Target.Kind}})
+	out.Labels, out.Annotations = k.Labels, k.Annotations
+	scripts := map[question]*luaScript{}
+	for _, f := range k.scripts() {
+		scripts[f.q] = f.script
+	}
+	for _, f := range rulesOf(&out.Spec) {
+		if s := scripts[f.q]; s != nil {
+			*f.rule = &v1alpha1.InterpreterRule{Lua: s.LuaScript}
+		}
+	}
+	return out
+}
+
+// lowerArgo makes one of each health script.
+func lowerArgo(data map[string]string) (out []*v1alpha1.ResourceInterpreter, err error) {
+	err = argoScripts(data, func(_, group, kind, source string) {
+		out = append(out, healthOf(v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, source))
+	})
+	return out, err
+}
+
+func healthOf(target v1alpha1.InterpreterTarget, source string) *v1alpha1.ResourceInterpreter {
+	group := target.Group
+	if gv, err := schema.ParseGroupVersion(target.APIVersion); err == nil && group == "" {
+		group = gv.Group
+	}
+	out := made(objectName(target.Kinds[0], group), target)
+	out.Spec.Health = &v1alpha1.InterpreterRule{Lua: source}
+	return out
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+// objectName of an interpreter for a kind of a group, either of which may have wildcards.
+func objectName(kind, group string) string {
+	name := strings.ToLower(strings.ReplaceAll(kind+"."+group, "*", "any"))
+	return "health-" + strings.Trim(notInNames.ReplaceAllString(name, "-"), ".-")
+}
+
+// argoScripts calls fn with the key, group, kind and source of each health script of Argo
+// CD's settings, in the order of their keys.
+func argoScripts(data map[string]string, fn func(key, group, kind, source string)) error {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if kind, ok := strings.CutPrefix(key, argoHealth); ok {
+			group, kind, two := strings.Cut(kind, "_")
+			if !two {
+				group, kind = "", group
+			}
+			fn(key, group, kind, data[key])
+		}
+	}
+	var all map[string]map[string]any
+	if err := yaml.Unmarshal([]byte(data[argoAll]), &all); err != nil {
+		return errors.New(argoAll + ": " + strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		source, ok := all[key]["health.lua"].(string)
+		if !ok {
+			continue
+		}
+		group, kind, two := strings.Cut(key, "/")
+		if !two {
+			group, kind = "", group
+		}
+		fn(argoAll+": "+key, group, kind, source)
+	}
+	return nil
+}
