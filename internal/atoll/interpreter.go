@@ -6,6 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// InterpreterFailed is the reason of what a ResourceInterpreter's script failed to answer.
+const InterpreterFailed = "InterpreterFailed"
+
 // Interpreter is what a ResourceInterpreter answers of objects after they became items.
 type Interpreter struct {
 	// Name of the ResourceInterpreter.

@@ -127,6 +127,8 @@ func WaitOf(row Row) Wait {
 		return Wait{For: "the cluster to come back", Who: WhoMember, Since: since}
 	case behind:
 		return Wait{For: "the latest change to be applied" + NextCheckIn(row.CheckIn), Who: WhoAgent, Since: since}
+	case st.State == atoll.RowProgressing && slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Reason == atoll.InterpreterFailed }):
+		return Wait{For: detail(st, "a ResourceInterpreter to answer"), Who: WhoHub, Since: since}
 	case st.State == atoll.RowProgressing:
 		return Wait{For: detail(st, "items to become healthy"), Who: WhoAtoll, Since: since}
 	case st.State == atoll.RowDegraded:

@@ -116,8 +116,9 @@ func (s *stage) noteStore(ctx context.Context) (measure.Size, error) {
 	return size, nil
 }
 
-// settled gives a reading once the API server has written nothing for so long.
-func (s *stage) settled(ctx context.Context, quiet, patience time.Duration) (reading, error) {
+// settled gives a reading once the API server has written nothing for so long, besides what
+// is named as in Writes.
+func (s *stage) settled(ctx context.Context, quiet, patience time.Duration, besides ...string) (reading, error) {
 	s.Progress.Step("the hub finishes what it writes", 0)
 	var first, writes measure.Writes
 	var revision int64
@@ -136,6 +137,9 @@ func (s *stage) settled(ctx context.Context, quiet, patience time.Duration) (rea
 			}
 			revision = size.Revision
 			w := m.Writes()
+			for _, key := range besides {
+				delete(w, key)
+			}
 			if first == nil {
 				first = w
 			}

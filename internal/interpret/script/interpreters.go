@@ -269,7 +269,7 @@ const (
 	// ReasonInterpreted: a script says that the object is not healthy.
 	ReasonInterpreted = "Interpreted"
 	// ReasonFailed: a script does not answer.
-	ReasonFailed = "InterpreterFailed"
+	ReasonFailed = atoll.InterpreterFailed
 )
 
 // Health as in interpret.Health. What a script fails to answer is Unknown. An object that
@@ -301,12 +301,13 @@ type whole struct {
 	Status map[string]any `json:"s"`
 }
 
-// Reflect as in interpret.Reflect, of the status that a script gives.
+// Reflect as in interpret.Reflect, of the status that a script gives of an object that has
+// one.
 func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, error) {
 	gvk := obj.GroupVersionKind()
 	c, joins := x.find(gvk, qStatus), x.find(gvk, qAggregate)
 	status, _ := obj.Object["status"].(map[string]any)
-	if c != nil {
+	if c != nil && len(status) > 0 {
 		var err error
 		if status, _, err = c.Reflect(obj.Object); err != nil {
 			return nil, err
