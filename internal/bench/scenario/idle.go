@@ -79,6 +79,7 @@ func idle(ctx context.Context, s *stage) error {
 	}
 	s.quietly(false)
 	writes := s.cost("idle", before, after, nil)
+	s.noteMemory("idle", after)
 	agents := float64(s.fleets[0].count)
 	s.report.Count("agents", agents, "agents")
 	s.report.Component("idle_hub_cores", cores, "cores")
