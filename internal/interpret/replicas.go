@@ -28,6 +28,18 @@ func Custom(gk schema.GroupKind) bool { return !builtinGroups[gk.Group] }
 // of a StatefulSet are, so that they go to one cluster unless somebody says more.
 func Whole(gk schema.GroupKind) bool { return of(gk).together }
 
+// Stateful tells whether the replicas of an object are parts of one whole: by its kind, as
+// Whole says, or because it states volumes that each of them has of its own, which would
+// stay behind, or begin empty elsewhere.
+func Stateful(obj *unstructured.Unstructured) bool {
+	k := known(obj)
+	if k.together {
+		return true
+	}
+	own, _ := dig(obj.Object, k.volumes).([]any)
+	return k.volumes != nil && len(own) > 0
+}
+
 // ReplicaCounts reads of a reflected status how many replicas a cluster was told to
 // run of an object of the kind, and how many are ready. ok is false for kinds
 // without replicas, and where nothing was reflected.

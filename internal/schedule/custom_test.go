@@ -18,6 +18,10 @@ func TestCustomKindsAreDivided(t *testing.T) {
 		{"/{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {replicas: 4, template: " + podSpec + "}}", "map[a:2 b:2]"},
 		{"/{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, spec: {replicas: 4, leaderWorkerTemplate: {size: 2, workerTemplate: " + podSpec + "}}}", "map[a:2 b:2]"},
 		{"/{apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, spec: {replicas: 4, template: " + podSpec + "}}", "map[a:4 b:0]"},
+		// Replicas with volumes of their own are not taken apart either.
+		{"/{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {replicas: 4, volumeClaimTemplates: [{metadata: {name: data}}], template: " + podSpec + "}}", "map[a:4 b:0]"},
+		{"/{apiVersion: pool.kubevirt.io/v1alpha1, kind: VirtualMachinePool, spec: {replicas: 4, virtualMachineTemplate: {spec: {dataVolumeTemplates: [{metadata: {name: disk}}], template: {spec: {domain: {resources: {requests: {cpu: 1}}}}}}}}}", "map[a:4 b:0]"},
+		{"/{apiVersion: pool.kubevirt.io/v1alpha1, kind: VirtualMachinePool, spec: {replicas: 4, virtualMachineTemplate: {spec: {template: {spec: {domain: {resources: {requests: {cpu: 1}}}}}}}}}", "map[a:2 b:2]"},
 	} {
 		content := contentOf(t, tc.object)
 		workloads, err := WorkloadsOf(content)
