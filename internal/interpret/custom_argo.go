@@ -30,7 +30,9 @@ var argo = custom{
 	{Group: "argoproj.io", Kind: "AnalysisTemplate"}:        config,
 	{Group: "argoproj.io", Kind: "ClusterAnalysisTemplate"}: config,
 	{Group: "argoproj.io", Kind: "AppProject"}:              config,
-	{Group: "argoproj.io", Kind: "Application"}:             {phase: at("health.status"), health: applicationHealth},
+	{Group: "argoproj.io", Kind: "ApplicationSet"}: {
+		health: judge(reading{bad: []string{"ErrorOccurred"}, busy: []string{"RolloutProgressing"}, must: []string{"ResourcesUpToDate"}})},
+	{Group: "argoproj.io", Kind: "Application"}: {phase: at("health.status"), health: applicationHealth},
 }
 
 // experimentStays tells whether an Experiment goes on for ever: nothing in it says for how

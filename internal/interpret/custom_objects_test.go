@@ -78,6 +78,8 @@ func TestHealthOfWhatOperatorsWrite(t *testing.T) {
 		{"application whose repository is away", app(automated, "  conditions: [{type: ComparisonError, message: 'dial tcp', lastTransitionTime: '2026-11-20T10:00:00Z'}]\n"+synced("Unknown", "''")), progressing, "ComparisonError"},
 		{"application asked to sync", app(automated, synced("Synced", "a1")) + "operation: {sync: {revision: a1}}", progressing, "Syncing"},
 		{"application new", head(argo, "Application"), progressing, "NotReported"},
+		{"set of applications", head(argo, "ApplicationSet") + conds(cond("ErrorOccurred", "False", "ApplicationSetUpToDate"), cond("ParametersGenerated", "True", "ParametersGenerated"), cond("ResourcesUpToDate", "True", "ApplicationSetUpToDate")), healthy, ""},
+		{"set of applications that cannot be", head(argo, "ApplicationSet") + conds(cond("ErrorOccurred", "True", "ApplicationGenerationFromParamsError"), cond("ResourcesUpToDate", "False", "x")), degraded, "ApplicationGenerationFromParamsError"},
 		{"experiment that never ends", head(argo, "Experiment") + "spec: {templates: [{name: a}]}\nstatus: {phase: Running}", healthy, ""},
 		{"experiment of an hour", head(argo, "Experiment") + "spec: {duration: 1h, templates: [{name: a}]}\nstatus: {phase: Running}", progressing, "Running"},
 
@@ -111,6 +113,7 @@ func TestHealthOfWhatOperatorsWrite(t *testing.T) {
 		{"managed and refused", head("s3.aws.m.upbound.io/v1beta1", "Bucket") + "status: {conditions: [{type: Ready, status: 'False', reason: Creating, observedGeneration: 2}, {type: Synced, status: 'False', reason: ReconcileError, message: 'cannot create', observedGeneration: 2}]}", progressing, "ReconcileError"},
 		{"managed and failed on the way", head("s3.aws.m.upbound.io/v1beta1", "Bucket") + "status: {conditions: [{type: Ready, status: 'True', reason: Available}, {type: Synced, status: 'True', reason: ReconcileSuccess}, {type: LastAsyncOperation, status: 'False', reason: AsyncUpdateFailure, message: denied}]}", progressing, "AsyncUpdateFailure"},
 		{"managed, and seen before the change", head("s3.aws.m.upbound.io/v1beta1", "Bucket") + "status: {conditions: [{type: Ready, status: 'True', reason: Available, observedGeneration: 2}, {type: Synced, status: 'True', reason: ReconcileSuccess, observedGeneration: 1}]}", progressing, "ReconcileSuccess"},
+		{"job that waits for quota", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train, labels: {kueue.x-k8s.io/queue-name: team}}\nspec: {suspend: true}\nstatus: {conditions: [{type: Suspended, status: 'True', reason: JobSuspended}]}", progressing, "Queued"},
 		{"sealed secret", head("bitnami.com/v1alpha1", "SealedSecret") + "status: {observedGeneration: 2, conditions: [{type: Synced, status: 'True'}]}", healthy, ""},
 		{"sealed secret that cannot be opened", head("bitnami.com/v1alpha1", "SealedSecret") + "status: {observedGeneration: 2, conditions: [{type: Synced, status: 'False', message: no key could decrypt secret}]}", progressing, "NotSynced"},
 
@@ -305,11 +308,9 @@ func TestEditsAskForAnotherRun(t *testing.T) {
 }
 
 // Replicas with volumes of their own are parts of one whole.
-func TestWhatHasStateIsAWhole(t *testing.T) {
+func TestVolumesMakeAWhole(t *testing.T) {
 	const claims = "[{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"
 	for text, want := range map[string]bool{
-		head("apps/v1", "StatefulSet"):                                                                                                            true,
-		head("apps.kruise.io/v1beta1", "StatefulSet"):                                                                                             true,
 		head("apps.kruise.io/v1alpha1", "CloneSet") + "spec: {replicas: 3}":                                                                       false,
 		head("apps.kruise.io/v1alpha1", "CloneSet") + "spec: {replicas: 3, volumeClaimTemplates: " + claims + "}":                                 true,
 		head("apps.kruise.io/v1alpha1", "CloneSet") + "spec: {replicas: 3, volumeClaimTemplates: []}":                                             false,
@@ -319,8 +320,8 @@ func TestWhatHasStateIsAWhole(t *testing.T) {
 		head("apps/v1", "Deployment"): false,
 		head("example.com/v1", "Toy") + "spec: {volumeClaimTemplates: " + claims + "}": false,
 	} {
-		if got := interpret.Stateful(object(t, text)); got != want {
-			t.Errorf("Stateful = %v, want %v, of\n%s", got, want, text)
+		if got := interpret.OwnVolumes(object(t, text)); got != want {
+			t.Errorf("OwnVolumes = %v, want %v, of\n%s", got, want, text)
 		}
 	}
 }

@@ -130,7 +130,10 @@ func jobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if find(cs, "Complete").is("True") {
 		return healthy()
 	}
-	if flag(spec(obj), "suspend") {
+	switch {
+	case queued(obj):
+		return inQueue()
+	case flag(spec(obj), "suspend"):
 		return atoll.Suspended, "Suspended", "the job is suspended"
 	}
 	return atoll.Progressing, "Running", fmt.Sprintf("%d pods active, %d succeeded, %d failed",

@@ -200,7 +200,7 @@ func FuzzObjects(f *testing.F) {
 		interpret.Finished(obj)
 		interpret.Dependencies(obj)
 		interpret.Replicas(obj)
-		interpret.Stateful(obj)
+		interpret.OwnVolumes(obj)
 		interpret.NeverEnds(obj)
 		amounts(t, obj)
 		for _, divided := range []bool{false, true} {

@@ -28,14 +28,11 @@ func Custom(gk schema.GroupKind) bool { return !builtinGroups[gk.Group] }
 // of a StatefulSet are, so that they go to one cluster unless somebody says more.
 func Whole(gk schema.GroupKind) bool { return of(gk).together }
 
-// Stateful tells whether the replicas of an object are parts of one whole: by its kind, as
-// Whole says, or because it states volumes that each of them has of its own, which would
-// stay behind, or begin empty elsewhere.
-func Stateful(obj *unstructured.Unstructured) bool {
+// OwnVolumes tells whether an object of a kind that is not Whole states volumes that each of
+// its replicas has of its own. They would stay behind, or begin empty elsewhere, so that
+// such replicas are parts of one whole too.
+func OwnVolumes(obj *unstructured.Unstructured) bool {
 	k := known(obj)
-	if k.together {
-		return true
-	}
 	own, _ := dig(obj.Object, k.volumes).([]any)
 	return k.volumes != nil && len(own) > 0
 }

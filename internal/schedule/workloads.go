@@ -19,8 +19,8 @@ type Workload struct {
 	Replicas int64
 	// Start is the first ordinal that a StatefulSet's template states.
 	Start int64
-	// Stateful: its replicas have volumes of their own, whatever its kind.
-	Stateful bool
+	// OwnVolumes: it states volumes for each of its replicas, whatever its kind.
+	OwnVolumes bool
 	// Handed: overrides may set a cluster's share.
 	Handed bool
 	// Requests of each of its pods.
@@ -30,7 +30,7 @@ type Workload struct {
 // stateful workloads are not divided unless their ordinals are ranged: all of their
 // replicas go to one cluster.
 func (w Workload) stateful() bool {
-	return w.Stateful || interpret.Whole(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
+	return w.OwnVolumes || interpret.Whole(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
 }
 
 // ranges tells whether the kind's ordinals can begin anywhere, so that clusters can have
@@ -105,7 +105,7 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 			continue
 		}
 		start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
-		w := Workload{Key: item.Key, Replicas: n, Start: max(start, 0), Stateful: interpret.Stateful(u), Handed: item.ReplicaOverrides}
+		w := Workload{Key: item.Key, Replicas: n, Start: max(start, 0), OwnVolumes: interpret.OwnVolumes(u), Handed: item.ReplicaOverrides}
 		if w.Requests = interpret.Requests(u); interpreted(item) {
 			w.Requests = interpret.RequestsOf(item.Interpreted.Pods)
 		}
