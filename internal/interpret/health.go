@@ -24,8 +24,13 @@ type verdict = func(obj *unstructured.Unstructured) (h atoll.Health, reason, mes
 
 func healthy() (atoll.Health, string, string) { return atoll.Healthy, "", "" }
 
+const (
+	notObserved    = "NotObserved"
+	notObservedYet = "the member's controller has not seen the latest change yet"
+)
+
 func unobserved() (atoll.Health, string, string) {
-	return atoll.Progressing, "NotObserved", "the member's controller has not seen the latest change yet"
+	return atoll.Progressing, notObserved, notObservedYet
 }
 
 func existing(*unstructured.Unstructured) (atoll.Health, string, string) { return healthy() }

@@ -33,11 +33,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 		return unobserved()
 	}
 	cs := conditionsOf(st)
-	for i, c := range cs {
-		if c.hasObserved && c.observed < obj.GetGeneration() && customary[c.kind] {
-			cs[i].status = "Unknown"
-		}
-	}
+	outdate(cs, obj.GetGeneration())
 	if h, reason, message := managedHealth(cs); h != "" {
 		return h, reason, message
 	}
@@ -79,6 +75,7 @@ func unreadable(obj *unstructured.Unstructured) bool {
 	return v != nil && !is
 }
 
+// customary conditions.
 var customary = map[string]bool{
 	"Ready": true, "Available": true, "Synced": true, "Progressing": true, "Stalled": true, "Reconciling": true, "Degraded": true, "Failed": true,
 	"LastAsyncOperation": true,
