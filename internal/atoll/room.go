@@ -195,12 +195,13 @@ func (r Room) DiffersFrom(old Room) bool {
 func (r Room) Totals() map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range r {
-		out["nodes"] += c.Nodes
-		out["cpu"] += c.Nodes * c.CPU
-		out["memory"] += c.Nodes * c.Memory
-		out["pods"] += c.Nodes * c.Pods
+		out["nodes"] = Plus(out["nodes"], c.Nodes)
+		add := func(name string, each int64) { out[name] = Plus(out[name], Times(c.Nodes, each)) }
+		add("cpu", c.CPU)
+		add("memory", c.Memory)
+		add("pods", c.Pods)
 		for name, v := range c.Other {
-			out[name] += c.Nodes * v
+			add(name, v)
 		}
 	}
 	return out

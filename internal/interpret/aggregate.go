@@ -365,7 +365,7 @@ func (a *aggregation) sum(width int) []int64 {
 	n := make([]int64, width)
 	for _, r := range a.rows {
 		for i := range n {
-			n[i] += int64(r.More+1) * r.n(i)
+			n[i] = atoll.Plus(n[i], atoll.Times(int64(r.More)+1, r.n(i)))
 		}
 	}
 	return n

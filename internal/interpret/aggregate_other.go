@@ -83,7 +83,7 @@ func (r row) capacity() int64 {
 	if err != nil {
 		return 0
 	}
-	return q.Value()
+	return atoll.Units(q)
 }
 
 var volumeRank = map[string]int64{"Failed": 1, "Pending": 2, "Available": 3, "Released": 4, "Bound": 5}

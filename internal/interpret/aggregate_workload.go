@@ -1,6 +1,10 @@
 package interpret
 
-import "fmt"
+import (
+	"fmt"
+
+	"atoll.dev/atoll/internal/atoll"
+)
 
 // whole is the part of the aggregation that the status tells of: all reachable
 // rows when divided, the least finished one otherwise.
@@ -22,7 +26,7 @@ func (a *aggregation) replicaCounts(names []string, least row) []int64 {
 	n := least.all(len(names))
 	if missing := countOr(spec(a.template), "replicas", 1) - n[0]; missing > 0 && least.current() {
 		for i := range n {
-			n[i] += missing
+			n[i] = atoll.Plus(n[i], missing)
 		}
 	}
 	return n

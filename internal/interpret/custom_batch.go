@@ -46,12 +46,18 @@ func admittedHealth(obj *unstructured.Unstructured) (atoll.Health, string, strin
 	return atoll.Progressing, "Running", "the workload has not run to completion yet"
 }
 
-// volcano: jobs of several tasks, and queues.
+// volcano: jobs of several tasks, and queues. A Job counts as one that runs to completion.
+// Some never do, such as servers that are gathered in one, but nothing in it tells which:
+// whether its pods end is up to their programs, and even restartPolicy: Always, which is
+// what pods have that state none, ends where a policy says CompleteJob. A server that is
+// not made again once somebody deleted it in the member is seen as Degraded and can be
+// edited; a computation that is run a second time may do harm that nobody sees. Aborted is
+// not the end: it can be resumed, by a person alone.
 var volcano = custom{
 	{Group: "batch.volcano.sh", Kind: "Job"}: {phase: at("state.phase"), ended: endedIn(at("state.phase"), "Completed", "Failed", "Terminated"),
 		health: judge(reading{phase: at("state.phase"), message: at("state.message"), phases: map[string]atoll.Health{
 			"Pending": busy, "Running": busy, "Restarting": busy, "Completing": busy, "Aborting": busy, "Terminating": busy,
-			"Aborted": still, "Completed": good, "Failed": bad, "Terminated": bad}}),
+			"Aborted": bad, "Completed": good, "Failed": bad, "Terminated": bad}}),
 		pods: []part{{list: at("spec.tasks"), key: "name", name: "task", number: numberAt("replicas", 0), template: at("template")}}},
 	{Group: "scheduling.volcano.sh", Kind: "Queue"}: {phase: at("state"),
 		health: judge(reading{config: true, phase: at("state"), phases: map[string]atoll.Health{
@@ -64,10 +70,11 @@ var volcano = custom{
 // kubernetesSIGs: sets of pods that come and go as groups, and sets of Jobs.
 var kubernetesSIGs = custom{
 	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}: {health: leaderWorkerHealth, replicas: specReplicas,
-		counts: []string{"", "replicas", "updatedReplicas", "readyReplicas"},
+		counts:  []string{"", "replicas", "updatedReplicas", "readyReplicas"},
+		volumes: at("spec.leaderWorkerTemplate.volumeClaimTemplates"),
 		pods: []part{
 			{name: "leader", template: at("spec.leaderWorkerTemplate.leaderTemplate"), or: at("spec.leaderWorkerTemplate.workerTemplate")},
-			{name: "worker", number: func(m map[string]any) int64 { return groupSize(m) - 1 }, template: at("spec.leaderWorkerTemplate.workerTemplate")},
+			{name: "worker", number: func(m map[string]any) int64 { return max(groupSize(m), 1) - 1 }, template: at("spec.leaderWorkerTemplate.workerTemplate")},
 		}},
 	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {health: jobSetHealth, ended: endedBy("Completed", "Failed"),
 		pods:   []part{{list: at("spec.replicatedJobs"), key: "name", number: jobsPods, template: at("template.spec.template")}},
@@ -107,7 +114,7 @@ func inQueue() (atoll.Health, string, string) {
 
 // jobsPods of one of a JobSet's Jobs, which may be there several times.
 func jobsPods(m map[string]any) int64 {
-	return countOr(m, "replicas", 1) * jobPods(child(m, "template", "spec"))
+	return atoll.Times(countOr(m, "replicas", 1), jobPods(child(m, "template", "spec")))
 }
 
 func jobSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {

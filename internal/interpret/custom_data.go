@@ -56,12 +56,15 @@ func taskManagers(m map[string]any) int64 {
 	if n, stated := number(child(sp, "taskManager"), "replicas"); stated {
 		return n
 	}
-	parallelism := count(child(sp, "job"), "parallelism")
-	slots, err := strconv.ParseInt(text(child(sp, "flinkConfiguration"), "taskmanager.numberOfTaskSlots"), 10, 64)
-	if err != nil || slots < 1 {
-		slots = 1
+	const perManager = "taskmanager.numberOfTaskSlots"
+	settings := child(sp, "flinkConfiguration")
+	slots, stated := number(settings, perManager)
+	if !stated {
+		slots, _ = strconv.ParseInt(text(settings, perManager), 10, 64)
 	}
-	return (parallelism + slots - 1) / slots
+	slots = max(slots, 1)
+	parallelism := max(count(child(sp, "job"), "parallelism"), 0)
+	return parallelism/slots + min(parallelism%slots, 1)
 }
 
 // flinkRequests reads spec.X.resource: cpu is a number of cores, memory in Flink's words.
@@ -69,9 +72,9 @@ func flinkRequests(of string) func(map[string]any) amounts {
 	return func(m map[string]any) amounts {
 		r, out := child(m, "spec", of, "resource"), amounts{}
 		if cores, ok := float(r["cpu"]); ok {
-			out[corev1.ResourceCPU] = int64(math.Ceil(cores * 1000))
+			out[corev1.ResourceCPU] = atoll.Whole(cores * 1000)
 		}
-		if n, ok := javaMemory(text(r, "memory")); ok {
+		if n, ok := javaMemory(text(r, "memory"), inBytes); ok {
 			out[corev1.ResourceMemory] = n
 		}
 		return out
@@ -91,36 +94,54 @@ func float(v any) (float64, bool) {
 	return 0, false
 }
 
+// What amounts of memory without a unit count, as powers of two.
+const (
+	inBytes uint = 0  // Flink
+	inMebi  uint = 20 // Spark, of all that its operator states
+)
+
 // javaMemory reads amounts of memory as Spark and Flink write them, in which m means
-// mebibytes; what they do not know may be a quantity of Kubernetes.
-func javaMemory(s string) (int64, bool) {
+// mebibytes, and what has no unit is in bare; what they do not know may be a quantity of
+// Kubernetes.
+func javaMemory(s string, bare uint) (int64, bool) {
 	digits := strings.TrimLeft(s, "0123456789")
 	if digits == s {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(s[:len(s)-len(digits)], 10, 64)
 	shift, known := map[string]uint{
-		"b": 0, "": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40,
+		"": bare, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40, "p": 50, "pb": 50,
 	}[strings.ToLower(strings.TrimSpace(digits))]
-	if err == nil && known && n <= math.MaxInt64>>shift {
-		return n << shift, true
+	if err == nil && known {
+		return atoll.Times(n, 1<<shift), true
 	}
 	q, err := atoll.ParseQuantity(s)
-	return q.Value(), err == nil
+	return atoll.Units(q), err == nil
 }
 
 // ray: clusters, and jobs and services that have one of their own.
 var ray = custom{
 	{Group: "ray.io", Kind: "RayCluster"}: {health: rayClusterHealth, phase: at("state"), pods: rayPods("spec")},
 	{Group: "ray.io", Kind: "RayJob"}: {health: rayJobHealth, phase: at("jobDeploymentStatus"), pods: rayPods("spec.rayClusterSpec"),
-		ended: endedIn(at("jobDeploymentStatus"), "Complete", "Failed")},
+		ended: rayJobEnded},
 	{Group: "ray.io", Kind: "RayService"}: {health: rayServiceHealth, phase: at("serviceStatus"), pods: rayPods("spec.rayClusterConfig")},
 }
 
 func rayPods(under string) []part {
 	return []part{
-		{name: "head", template: at(under + ".headGroupSpec.template")},
+		{name: "head", number: oneWith(at(under)), template: at(under + ".headGroupSpec.template")},
 		{list: at(under + ".workerGroupSpecs"), key: "groupName", name: "worker", number: rayWorkers, template: at("template")},
+	}
+}
+
+// oneWith is one pod of an object that states a cluster at the path: a RayJob may run in one
+// that is there.
+func oneWith(cluster path) func(map[string]any) int64 {
+	return func(m map[string]any) int64 {
+		if digMap(m, cluster) == nil {
+			return 0
+		}
+		return 1
 	}
 }
 
@@ -129,7 +150,7 @@ func rayWorkers(m map[string]any) int64 {
 	if flag(m, "suspend") {
 		return 0
 	}
-	return max(count(m, "replicas"), count(m, "minReplicas")) * countOr(m, "numOfHosts", 1)
+	return atoll.Times(max(count(m, "replicas"), count(m, "minReplicas")), countOr(m, "numOfHosts", 1))
 }
 
 func rayClusterHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
@@ -148,8 +169,10 @@ func rayClusterHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	return healthy()
 }
 
+var rayJobEnded = endedIn(at("jobDeploymentStatus"), "Complete", "Failed", "ValidationFailed")
+
 func rayJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
-	if queued(obj) {
+	if queued(obj) && !rayJobEnded(obj) {
 		return inQueue()
 	}
 	st := status(obj)
@@ -158,26 +181,23 @@ func rayJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string)
 	}
 	r := reading{paused: at("spec.suspend"), once: true, phase: at("jobDeploymentStatus"), message: at("message"), phases: map[string]atoll.Health{
 		"Initializing": busy, "Running": busy, "Waiting": busy, "Retrying": busy, "Suspending": busy,
-		"Suspended": still, "Complete": good, "Failed": bad}}
+		"Suspended": still, "Complete": good, "Failed": bad, "ValidationFailed": bad}}
 	return r.verdict(obj)
 }
 
 func rayServiceHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	r := reading{busy: []string{"UpgradeInProgress"}, must: []string{"Ready"}}
 	if find(conditionsOf(status(obj)), "Ready").kind != "" {
-		return ready(obj)
+		return r.verdict(obj)
 	}
-	r := reading{phase: at("serviceStatus"), phases: map[string]atoll.Health{"Running": good}, other: busy}
+	r = reading{phase: at("serviceStatus"), phases: map[string]atoll.Health{"Running": good}, other: busy}
 	return r.verdict(obj)
 }
 
 // spark: applications, once and by a schedule.
 var spark = custom{
 	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}: {phase: at("applicationState.state"), objects: []string{"driverInfo"},
-		ended: endedIn(at("applicationState.state"), "COMPLETED", "FAILED"),
-		health: judge(reading{phase: at("applicationState.state"), message: at("applicationState.errorMessage"), phases: map[string]atoll.Health{
-			"SUBMITTED": busy, "PENDING_SUBMISSION": busy, "RUNNING": busy, "PENDING_RERUN": busy, "INVALIDATING": busy, "SUCCEEDING": busy,
-			"FAILING": busy, "SUSPENDING": busy, "RESUMING": busy, "UNKNOWN": busy, "SUSPENDED": still,
-			"COMPLETED": good, "FAILED": bad, "SUBMISSION_FAILED": bad}}),
+		ended: sparkEnded, endless: runsAlways, health: sparkHealth,
 		pods: []part{
 			{name: "driver", requests: sparkRequests("driver")},
 			{name: "executor", number: executors, requests: sparkRequests("executor")},
@@ -185,6 +205,32 @@ var spark = custom{
 	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: {phase: at("scheduleState"),
 		health: judge(reading{paused: at("spec.suspend"), phase: at("scheduleState"), message: at("reason"), phases: map[string]atoll.Health{
 			"Scheduled": good, "Validating": busy, "FailedValidation": bad}})},
+}
+
+var sparkEnded = endedIn(at("applicationState.state"), "COMPLETED", "FAILED")
+
+// runsAlways tells whether an application is submitted anew whenever it ends, as streams
+// are.
+func runsAlways(obj *unstructured.Unstructured) bool {
+	return text(child(spec(obj), "restartPolicy"), "type") == "Always"
+}
+
+func sparkHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if queued(obj) && !sparkEnded(obj) {
+		return inQueue()
+	}
+	state := text(child(status(obj), "applicationState"), "state")
+	if state == "RUNNING" && runsAlways(obj) {
+		return healthy()
+	}
+	r := reading{phase: at("applicationState.state"), message: at("applicationState.errorMessage"), phases: sparkStates}
+	return r.verdict(obj)
+}
+
+var sparkStates = map[string]atoll.Health{
+	"SUBMITTED": busy, "PENDING_SUBMISSION": busy, "RUNNING": busy, "PENDING_RERUN": busy, "INVALIDATING": busy, "SUCCEEDING": busy,
+	"FAILING": busy, "SUSPENDING": busy, "RESUMING": busy, "UNKNOWN": busy, "SUSPENDED": still,
+	"COMPLETED": good, "FAILED": bad, "SUBMISSION_FAILED": bad,
 }
 
 // executors to begin with: Spark's own default is 2.
@@ -210,15 +256,15 @@ func sparkRequests(of string) func(map[string]any) amounts {
 	return func(m map[string]any) amounts {
 		sp := child(m, "spec")
 		pod, out := child(sp, of), amounts{}
-		out[corev1.ResourceCPU] = countOr(pod, "cores", sparkDefaultCores) * 1000
+		out[corev1.ResourceCPU] = atoll.Times(countOr(pod, "cores", sparkDefaultCores), 1000)
 		if q, err := atoll.ParseQuantity(text(pod, "coreRequest")); err == nil {
-			out[corev1.ResourceCPU] = q.MilliValue()
+			out[corev1.ResourceCPU] = atoll.Thousandths(q)
 		}
-		heap, ok := javaMemory(text(pod, "memory"))
+		heap, ok := javaMemory(text(pod, "memory"), inMebi)
 		if !ok {
 			heap = sparkDefaultHeap
 		}
-		over, ok := javaMemory(text(pod, "memoryOverhead"))
+		over, ok := javaMemory(text(pod, "memoryOverhead"), inMebi)
 		if !ok {
 			share := sparkOverhead
 			if t := text(sp, "type"); t == "Python" || t == "R" {
@@ -227,11 +273,11 @@ func sparkRequests(of string) func(map[string]any) amounts {
 			if f, ok := float(sp["memoryOverheadFactor"]); ok {
 				share = f
 			}
-			over = max(int64(float64(heap)*share), sparkLeast)
+			over = max(atoll.Whole(math.Floor(float64(heap)*share)), sparkLeast)
 		}
-		out[corev1.ResourceMemory] = heap + over
+		out[corev1.ResourceMemory] = atoll.Plus(heap, over)
 		if gpu := child(pod, "gpu"); text(gpu, "name") != "" {
-			out[corev1.ResourceName(text(gpu, "name"))] = count(gpu, "quantity")
+			out[corev1.ResourceName(text(gpu, "name"))] = max(count(gpu, "quantity"), 0)
 		}
 		return out
 	}

@@ -22,13 +22,24 @@ var flux = custom{
 	{Group: "image.toolkit.fluxcd.io", Kind: "ImagePolicy"}:           fluxed,
 	{Group: "image.toolkit.fluxcd.io", Kind: "ImageUpdateAutomation"}: fluxed,
 	{Group: "notification.toolkit.fluxcd.io", Kind: "Receiver"}:       fluxed,
-	{Group: "notification.toolkit.fluxcd.io", Kind: "Provider"}:       {health: genericHealth}, // later versions have no status
-	{Group: "notification.toolkit.fluxcd.io", Kind: "Alert"}:          {health: genericHealth},
+	{Group: "notification.toolkit.fluxcd.io", Kind: "Provider"}:       {health: unlessSilent}, // later versions have no status
+	{Group: "notification.toolkit.fluxcd.io", Kind: "Alert"}:          {health: unlessSilent},
 }
 
-// helmRepositoryHealth: one of type oci is only read by others and has no status.
+// helmRepositoryHealth: one of type oci is only read by others, and nobody reports on it
+// since version 2.3.
 func helmRepositoryHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
-	if text(spec(obj), "type") == "oci" && len(status(obj)) == 0 {
+	if text(spec(obj), "type") == "oci" {
+		return unlessSilent(obj)
+	}
+	return fluxed.health(obj)
+}
+
+// unlessSilent is for kinds on which older versions report and later ones do not: without a
+// condition they are healthy by existing, although the API server fills in a status that
+// says observedGeneration: -1.
+func unlessSilent(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if !unreadable(obj) && len(conditionsOf(status(obj))) == 0 {
 		return healthy()
 	}
 	return fluxed.health(obj)

@@ -21,9 +21,9 @@ var clusterAPI = custom{
 	{Group: "cluster.x-k8s.io", Kind: "MachinePool"}: {health: provisioned(map[string]atoll.Health{
 		"Pending": busy, "Provisioning": busy, "Provisioned": busy, "Running": good, "ScalingUp": busy, "ScalingDown": busy, "Scaling": busy,
 		"Deleting": busy, "Failed": bad, "Unknown": atoll.Unknown})},
-	{Group: "cluster.x-k8s.io", Kind: "MachineSet"}:                       {health: provisioned(nil)},
+	{Group: "cluster.x-k8s.io", Kind: "MachineSet"}:                       {health: machinesHealth},
 	{Group: "cluster.x-k8s.io", Kind: "MachineHealthCheck"}:               {health: judge(reading{config: true, seen: true})},
-	{Group: "cluster.x-k8s.io", Kind: "ClusterClass"}:                     {health: genericHealth},
+	{Group: "cluster.x-k8s.io", Kind: "ClusterClass"}:                     {health: classHealth},
 	{Group: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane"}: {health: provisioned(nil)},
 }
 
@@ -41,6 +41,9 @@ func provisioned(phases map[string]atoll.Health) verdict {
 		if len(st) == 0 {
 			return unreported()
 		}
+		if h, reason, message := changing.verdict(obj); h != atoll.Healthy {
+			return h, reason, message
+		}
 		if phases != nil && text(st, "phase") != "" {
 			r := reading{phase: phase, phases: phases}
 			if h, reason, message := r.verdict(obj); h != atoll.Healthy {
@@ -52,6 +55,34 @@ func provisioned(phases map[string]atoll.Health) verdict {
 		}
 		return healthy() // the phase says so, and no condition speaks against it
 	}
+}
+
+// changing reads what newer versions tell beside Available, which is True all the while.
+var changing = &reading{held: []string{"Paused"}, busy: []string{"RollingOut", "ScalingUp", "ScalingDown"}, seen: true}
+
+// machinesHealth of a MachineSet, which in newer versions has no condition for the whole:
+// that all of its machines are available says it.
+func machinesHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	cs := conditionsOf(status(obj))
+	if find(cs, "Ready").kind != "" || find(cs, "Available").kind != "" || find(cs, "MachinesReady").kind == "" {
+		return provisionedByConditions(obj)
+	}
+	if h, reason, message := changing.verdict(obj); h != atoll.Healthy {
+		return h, reason, message
+	}
+	return enough(obj, "availableReplicas", "machines are available")
+}
+
+var provisionedByConditions = provisioned(nil)
+
+// classHealth of a ClusterClass: its variables are found, by the name that the condition has
+// in either version. That what it refers to is of an old version is no trouble of its own.
+func classHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	r := reading{held: []string{"Paused"}, must: []string{"VariablesReady"}}
+	if find(conditionsOf(status(obj)), "VariablesReconciled").kind != "" {
+		r.must = []string{"VariablesReconciled"}
+	}
+	return r.verdict(obj)
 }
 
 // crossplane: packages and definitions. What it manages is of any group and is known by
@@ -77,21 +108,15 @@ func crossplanes(group string) bool {
 	return false
 }
 
-// managedHealth reads conditions in Crossplane's manner: Synced, that what is asked for
-// could be asked of the provider, beside Ready, that it is there. No health where the
-// conditions are not of that manner, or have nothing against it.
+// managedHealth reads what Crossplane says beside Synced and Ready: that somebody paused an
+// object, and that the last of the operations that take long failed. Whatever fails is
+// tried again, so that nothing of it is for good. No health where nothing speaks against it.
 func managedHealth(cs []condition) (atoll.Health, string, string) {
-	synced := find(cs, "Synced")
-	if synced.kind == "" || find(cs, "Ready").kind == "" {
-		return "", "", ""
-	}
-	switch async := find(cs, "LastAsyncOperation"); {
+	switch synced, async := find(cs, "Synced"), find(cs, "LastAsyncOperation"); {
 	case synced.is("False") && synced.reason == "ReconcilePaused":
 		return atoll.Suspended, synced.reason, orElse(synced.message, "its reconciliation is paused")
-	case synced.is("False"):
-		return atoll.Degraded, orElse(synced.reason, "NotSynced"), orElse(synced.message, "condition Synced is False")
-	case async.is("False"):
-		return atoll.Degraded, orElse(async.reason, "AsyncOperationFailed"), async.message
+	case synced.is("True") && async.is("False"):
+		return atoll.Progressing, orElse(async.reason, "AsyncOperationFailed"), async.message
 	}
 	return "", "", ""
 }

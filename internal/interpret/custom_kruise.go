@@ -12,13 +12,11 @@ import (
 // openKruise: workloads like those of Kubernetes, with more ways to update them.
 var openKruise = custom{
 	{Group: "apps.kruise.io", Kind: "CloneSet"}: {health: cloneSetHealth, replicas: specReplicas, pods: template,
-		counts: deploymentCounts, frozen: []path{selector}},
+		counts: deploymentCounts, volumes: at("spec.volumeClaimTemplates"), frozen: []path{selector}},
 	{Group: "apps.kruise.io", Kind: "StatefulSet"}: {health: kruiseStatefulHealth, replicas: specReplicas, together: true, pods: template,
 		counts: statefulSetCounts, frozen: all("spec.selector", "spec.serviceName")},
-	{Group: "apps.kruise.io", Kind: "DaemonSet"}: {health: kruiseDaemonHealth, frozen: []path{selector}},
-	{Group: "apps.kruise.io", Kind: "BroadcastJob"}: {ended: endedBy("Complete", "Failed"),
-		health: judge(reading{bad: []string{"Failed"}, phase: phase, phases: map[string]atoll.Health{
-			"completed": good, "running": busy, "paused": still, "failed": bad}})},
+	{Group: "apps.kruise.io", Kind: "DaemonSet"}:       {health: kruiseDaemonHealth, frozen: []path{selector}},
+	{Group: "apps.kruise.io", Kind: "BroadcastJob"}:    {health: broadcastHealth, ended: endedBy("Complete", "Failed"), endless: stays},
 	{Group: "apps.kruise.io", Kind: "SidecarSet"}:      {health: settles},
 	{Group: "apps.kruise.io", Kind: "AdvancedCronJob"}: {health: judge(reading{paused: at("spec.paused"), config: true, seen: true})},
 }
@@ -38,7 +36,7 @@ func heldBack(strategy map[string]any, replicas int64) int64 {
 	if err != nil {
 		return 0
 	}
-	return int64(n)
+	return min(max(int64(n), 0), max(replicas, 0))
 }
 
 func cloneSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
@@ -81,4 +79,25 @@ func kruiseDaemonHealth(obj *unstructured.Unstructured) (atoll.Health, string, s
 		return atoll.Progressing, "Unavailable", fmt.Sprintf("%d of %d pods are available", available, want)
 	}
 	return healthy()
+}
+
+// stays tells whether a BroadcastJob goes on for ever: nodes that come are given a pod.
+func stays(obj *unstructured.Unstructured) bool {
+	return text(child(spec(obj), "completionPolicy"), "type") == "Never"
+}
+
+// broadcastHealth: one that goes on for ever does what it is to do once all nodes have, or
+// had, their pod.
+func broadcastHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	st := status(obj)
+	if stays(obj) && text(st, "phase") == "running" {
+		want, have := count(st, "desired"), atoll.Plus(count(st, "active"), count(st, "succeeded"))
+		if have < want {
+			return atoll.Progressing, "Running", fmt.Sprintf("%d of %d nodes have their pod", have, want)
+		}
+		return healthy()
+	}
+	r := reading{bad: []string{"Failed"}, phase: phase, phases: map[string]atoll.Health{
+		"completed": good, "running": busy, "paused": still, "failed": bad}}
+	return r.verdict(obj)
 }

@@ -12,7 +12,7 @@ var kubevirt = custom{
 	{Group: "kubevirt.io", Kind: "VirtualMachine"}: {health: machineHealth, phase: at("printableStatus"),
 		pods: []part{{number: machinesOn, requests: machineRequests("spec.template.spec.domain")}}},
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}: {
-		health: judge(reading{phase: phase, phases: map[string]atoll.Health{
+		health: judge(reading{held: []string{"Paused"}, phase: phase, phases: map[string]atoll.Health{
 			"Pending": busy, "Scheduling": busy, "Scheduled": busy, "WaitingForSync": busy, "Running": good,
 			"Succeeded": good, "Failed": bad, "Unknown": atoll.Unknown}}),
 		pods: []part{{requests: machineRequests("spec.domain")}}, frozen: all("spec")},
@@ -21,7 +21,8 @@ var kubevirt = custom{
 		pods: []part{{requests: machineRequests("spec.template.spec.domain")}}},
 	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}: {health: machineSetHealth,
 		replicas: specReplicas, counts: []string{"", "replicas", "", "readyReplicas"},
-		pods: []part{{requests: machineRequests("spec.virtualMachineTemplate.spec.template.spec.domain")}}},
+		volumes: at("spec.virtualMachineTemplate.spec.dataVolumeTemplates"),
+		pods:    []part{{requests: machineRequests("spec.virtualMachineTemplate.spec.template.spec.domain")}}},
 	{Group: "cdi.kubevirt.io", Kind: "DataVolume"}: {
 		health: judge(reading{phase: phase, other: busy, phases: map[string]atoll.Health{
 			"Succeeded": good, "Paused": still, "Failed": bad, "Unknown": atoll.Unknown}}), frozen: all("spec")},
@@ -39,6 +40,11 @@ func machineHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	strategy := text(spec(obj), "runStrategy")
 	if state == "Stopped" && (strategy == "Halted" || strategy == "Manual" || stated && !on) {
 		return atoll.Suspended, "Stopped", "the virtual machine is not to run"
+	}
+	// The generation that it says it has observed is the one that its instance was started
+	// of, which stays behind where a change takes a restart that nobody has asked for yet.
+	if c := find(conditionsOf(status(obj)), "RestartRequired"); c.is("True") {
+		return atoll.Progressing, "RestartRequired", orElse(c.message, "a change takes effect once the virtual machine is restarted")
 	}
 	r := reading{phase: at("printableStatus"), phases: machineStates, other: busy}
 	return r.verdict(obj)
@@ -80,12 +86,12 @@ func machineRequests(dotted string) func(map[string]any) amounts {
 		}
 		guest := orElse(text(child(d, "memory"), "guest"), text(child(d, "resources", "limits"), "memory"))
 		if q, err := atoll.ParseQuantity(guest); err == nil && out[corev1.ResourceMemory] == 0 {
-			out[corev1.ResourceMemory] = q.Value()
+			out[corev1.ResourceMemory] = atoll.Units(q)
 		}
 		if cpu := child(d, "cpu"); cpu != nil && out[corev1.ResourceCPU] == 0 {
-			cores := countOr(cpu, "cores", 1) * countOr(cpu, "sockets", 1) * countOr(cpu, "threads", 1)
-			if out[corev1.ResourceCPU] = cores * 100; flag(cpu, "dedicatedCpuPlacement") {
-				out[corev1.ResourceCPU] = cores * 1000
+			cores := atoll.Times(atoll.Times(countOr(cpu, "cores", 1), countOr(cpu, "sockets", 1)), countOr(cpu, "threads", 1))
+			if out[corev1.ResourceCPU] = atoll.Times(cores, 100); flag(cpu, "dedicatedCpuPlacement") {
+				out[corev1.ResourceCPU] = atoll.Times(cores, 1000)
 			}
 		}
 		return out

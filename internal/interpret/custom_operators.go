@@ -28,10 +28,14 @@ var prometheus = custom{
 	{Group: "monitoring.coreos.com", Kind: "AlertmanagerConfig"}: config,
 }
 
-// sharded: each shard has all the replicas.
+// sharded: each shard has all the replicas. Of agents that run on every node, none are
+// counted.
 func sharded(m map[string]any) int64 {
 	sp := child(m, "spec")
-	return countOr(sp, "replicas", 1) * countOr(sp, "shards", 1)
+	if text(sp, "mode") == "DaemonSet" {
+		return 0
+	}
+	return atoll.Times(countOr(sp, "replicas", 1), countOr(sp, "shards", 1))
 }
 
 // strimzi: Kafka and what goes with it.
@@ -41,9 +45,9 @@ var strimzi = custom{
 		{name: "zookeeper", number: numberAt("spec.zookeeper.replicas", 0), requests: resourcesAt("spec.zookeeper.resources")},
 	}},
 	{Group: "kafka.strimzi.io", Kind: "KafkaNodePool"}:     {health: settles, pods: sized("kafka", numberAt("spec.replicas", 0))},
-	{Group: "kafka.strimzi.io", Kind: "KafkaConnect"}:      {health: kafkaHealth, pods: sized("connect", numberAt("spec.replicas", 0))},
-	{Group: "kafka.strimzi.io", Kind: "KafkaMirrorMaker2"}: {health: kafkaHealth, pods: sized("mirror-maker", numberAt("spec.replicas", 0))},
-	{Group: "kafka.strimzi.io", Kind: "KafkaBridge"}:       {health: kafkaHealth, pods: sized("bridge", numberAt("spec.replicas", 0))},
+	{Group: "kafka.strimzi.io", Kind: "KafkaConnect"}:      {health: kafkaHealth, pods: sized("connect", numberAt("spec.replicas", 3))},
+	{Group: "kafka.strimzi.io", Kind: "KafkaMirrorMaker2"}: {health: kafkaHealth, pods: sized("mirror-maker", numberAt("spec.replicas", 3))},
+	{Group: "kafka.strimzi.io", Kind: "KafkaBridge"}:       {health: kafkaHealth, pods: sized("bridge", numberAt("spec.replicas", 1))},
 	{Group: "kafka.strimzi.io", Kind: "KafkaConnector"}:    {health: kafkaHealth},
 	{Group: "kafka.strimzi.io", Kind: "KafkaTopic"}:        {health: kafkaHealth},
 	{Group: "kafka.strimzi.io", Kind: "KafkaUser"}:         {health: kafkaHealth},

@@ -12,10 +12,11 @@
 // nothing here talks, waits, logs or reads a clock, and no argument is changed or
 // kept. All functions may be called from many goroutines. What an object says
 // about itself is never trusted to have the right shape: a field of the wrong type
-// counts as absent.
+// counts as absent, amounts stop at the largest number instead of running over, and
+// below zero count as none.
 //
 // A kind that this package does not know is judged by the conditions that are
-// customary (Ready, Available, Progressing, Stalled, Reconciling); with a status that
+// customary (Ready, Available, Synced, Progressing, Stalled, Reconciling); with a status that
 // cannot be read it is Unknown, never Healthy. Without a status it is Healthy by
 // existing: most such kinds are configuration that others read and nobody ever reports
 // on, so that whoever waited for a status of them would wait for ever. Of a kind that the

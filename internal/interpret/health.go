@@ -24,8 +24,13 @@ type verdict = func(obj *unstructured.Unstructured) (h atoll.Health, reason, mes
 
 func healthy() (atoll.Health, string, string) { return atoll.Healthy, "", "" }
 
+const (
+	notObserved    = "NotObserved"
+	notObservedYet = "the member's controller has not seen the latest change yet"
+)
+
 func unobserved() (atoll.Health, string, string) {
-	return atoll.Progressing, "NotObserved", "the member's controller has not seen the latest change yet"
+	return atoll.Progressing, notObserved, notObservedYet
 }
 
 func existing(*unstructured.Unstructured) (atoll.Health, string, string) { return healthy() }
@@ -130,7 +135,10 @@ func jobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if find(cs, "Complete").is("True") {
 		return healthy()
 	}
-	if flag(spec(obj), "suspend") {
+	switch {
+	case queued(obj):
+		return inQueue()
+	case flag(spec(obj), "suspend"):
 		return atoll.Suspended, "Suspended", "the job is suspended"
 	}
 	return atoll.Progressing, "Running", fmt.Sprintf("%d pods active, %d succeeded, %d failed",

@@ -33,11 +33,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 		return unobserved()
 	}
 	cs := conditionsOf(st)
-	for i, c := range cs {
-		if c.hasObserved && c.observed < obj.GetGeneration() && customary[c.kind] {
-			cs[i].status = "Unknown"
-		}
-	}
+	outdate(cs, obj.GetGeneration())
 	if h, reason, message := managedHealth(cs); h != "" {
 		return h, reason, message
 	}
@@ -50,7 +46,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 		return atoll.Progressing, orElse(c.reason, "Reconciling"), c.message
 	}
 	known := false
-	for _, kind := range []string{"Ready", "Available"} {
+	for _, kind := range []string{"Synced", "Ready", "Available"} {
 		c := find(cs, kind)
 		if c.kind == "" {
 			continue
@@ -69,7 +65,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	if builtinGroups[groupKind(obj).Group] {
 		return healthy()
 	}
-	return atoll.Unknown, "UnreadableStatus", "the status has none of the conditions Ready, Available, Progressing, Stalled, Reconciling"
+	return atoll.Unknown, "UnreadableStatus", "the status has none of the conditions Ready, Available, Synced, Progressing, Stalled, Reconciling"
 }
 
 // unreadable tells whether the object has a status that is not what a status is.
@@ -79,6 +75,8 @@ func unreadable(obj *unstructured.Unstructured) bool {
 	return v != nil && !is
 }
 
+// customary conditions.
 var customary = map[string]bool{
-	"Ready": true, "Available": true, "Progressing": true, "Stalled": true, "Reconciling": true, "Degraded": true, "Failed": true,
+	"Ready": true, "Available": true, "Synced": true, "Progressing": true, "Stalled": true, "Reconciling": true, "Degraded": true, "Failed": true,
+	"LastAsyncOperation": true,
 }

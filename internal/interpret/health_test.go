@@ -94,7 +94,7 @@ func TestHealth(t *testing.T) {
 		{"custom without status", toy, atoll.Healthy, ""},
 		{"custom ready", toy + "status: {observedGeneration: 3, conditions: [{type: Ready, status: 'True'}]}", atoll.Healthy, ""},
 		{"custom late", toy + "status: {observedGeneration: 2, conditions: [{type: Ready, status: 'True'}]}", atoll.Progressing, "NotObserved"},
-		{"custom condition late", toy + "status: {conditions: [{type: Ready, status: 'True', observedGeneration: 2}]}", atoll.Progressing, "NotReady"},
+		{"custom condition late", toy + "status: {conditions: [{type: Ready, status: 'True', reason: Fine, observedGeneration: 2}]}", atoll.Progressing, "NotObserved"},
 		{"custom not ready", toy + "status: {conditions: [{type: Ready, status: 'False', reason: Brewing}]}", atoll.Progressing, "Brewing"},
 		{"custom available", toy + "status: {conditions: [{type: Available, status: 'True'}, {type: Progressing, status: 'True'}]}", atoll.Healthy, ""},
 		{"custom ready but not available", toy + "status: {conditions: [{type: Available, status: 'False', reason: Down}, {type: Ready, status: 'True'}]}", atoll.Progressing, "Down"},

@@ -24,6 +24,8 @@ type kind struct {
 	// none. together: they make one whole, which goes to one cluster.
 	replicas path
 	together bool
+	// volumes is where each replica states volumes of its own, which makes a whole of them.
+	volumes path
 	// number is where a kind whose replicas cannot be shared out states how many pods
 	// run at once.
 	number path
@@ -44,6 +46,11 @@ type kind struct {
 
 	// ended tells whether an object has run to completion; kinds that have it run once.
 	ended func(obj *unstructured.Unstructured) bool
+	// endless tells of such a kind whether an object never comes to an end, as it states;
+	// nil: none does.
+	endless func(obj *unstructured.Unstructured) bool
+	// fixed: nobody can edit what is to run, so that an edit asks for no other run.
+	fixed bool
 	// member are the fields that stay as the member has them, unless the hub states them.
 	member []path
 	// frozen are the fields that the API server lets nobody change.
@@ -134,7 +141,7 @@ func of(gk schema.GroupKind) *kind {
 		return k
 	case builtinGroups[gk.Group]:
 		return silentKind
-	case gk.Kind == "ProviderConfig" && crossplanes(gk.Group):
+	case (gk.Kind == "ProviderConfig" || gk.Kind == "ClusterProviderConfig") && crossplanes(gk.Group):
 		return configKind
 	}
 	return unknownKind

@@ -127,6 +127,15 @@ func conditionsOf(st map[string]any) []condition {
 	return out
 }
 
+// outdate makes Unknown the conditions that tell of an older generation.
+func outdate(cs []condition, generation int64) {
+	for i := range cs {
+		if c := &cs[i]; c.hasObserved && c.observed < generation {
+			c.status, c.reason, c.message = "Unknown", notObserved, notObservedYet
+		}
+	}
+}
+
 // find a condition; the zero condition when there is none.
 func find(cs []condition, kind string) condition {
 	for _, c := range cs {

@@ -159,7 +159,7 @@ func Components(obj *unstructured.Unstructured) []atoll.PodSet {
 		return nil
 	}
 	for i := range each {
-		each[i].Count *= n
+		each[i].Count = atoll.Times(each[i].Count, n)
 	}
 	return each
 }
@@ -175,7 +175,7 @@ func RequestsOf(sets []atoll.PodSet) (r atoll.Requests) {
 	for i := range sets {
 		s := &sets[i]
 		all.raise(s.Requests)
-		if r.Pods += s.Count; i == 0 {
+		if r.Pods = atoll.Plus(r.Pods, s.Count); i == 0 {
 			r.Tolerations = s.Tolerations
 		} else {
 			r.Tolerations = both(r.Tolerations, s.Tolerations)

@@ -165,11 +165,31 @@ func countAway(rows []interpret.RowItem) int {
 	return n
 }
 
+// amounts that the object states are none below zero.
+func amounts(t *testing.T, obj *unstructured.Unstructured) {
+	n, each := interpret.Pods(obj)
+	r := interpret.Requests(obj)
+	all := []int64{n, r.CPU, r.Memory, r.Pods}
+	for _, s := range append(each, interpret.Components(obj)...) {
+		all = append(all, s.Count)
+		for _, amount := range s.Requests {
+			all = append(all, amount)
+		}
+	}
+	if slices.Min(all) < 0 {
+		t.Errorf("an amount is below zero: %v", all)
+	}
+}
+
 func FuzzObjects(f *testing.F) {
 	f.Add(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"replicas":"x"},"status":{"conditions":[1,{"type":"Ready"}]}}`)
 	f.Add(`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"},"status":{"startTime":7,"conditions":{}}}`)
 	f.Add(`{"apiVersion":"example.com/v1","kind":"Toy","metadata":{"name":"a"},"spec":[{"containers":[{"name":"a","env":[{"valueFrom":[]}]}]}],"status":{"conditions":[{"type":"a","status":"b"}]}}`)
 	f.Add(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1"},{"hostname":2}]}}}`)
+	f.Add(`{"apiVersion":"ray.io/v1","kind":"RayCluster","metadata":{"name":"a"},"spec":{"headGroupSpec":{},"workerGroupSpecs":[{"replicas":4611686018427387904,"numOfHosts":-3}]}}`)
+	f.Add(`{"apiVersion":"sparkoperator.k8s.io/v1beta2","kind":"SparkApplication","metadata":{"name":"a"},"spec":{"memoryOverheadFactor":"NaN","driver":{"cores":-1,"memory":"9223372036854775807p","gpu":{"name":"g","quantity":-4}}}}`)
+	f.Add(`{"apiVersion":"argoproj.io/v1alpha1","kind":"Rollout","metadata":{"name":"a"},"spec":{"replicas":-9,"strategy":{"canary":{"steps":[1]}}},"status":{"currentStepIndex":0,"pauseConditions":[{"reason":"CanaryPauseStep"},7]}}`)
+	f.Add(`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"a"},"spec":{"sources":{},"syncPolicy":[]},"status":{"conditions":[3],"sync":{"comparedTo":{}},"operationState":{"phase":"Failed","syncResult":2}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		obj := &unstructured.Unstructured{}
 		if obj.UnmarshalJSON([]byte(text)) != nil || obj.IsList() {
@@ -180,6 +200,9 @@ func FuzzObjects(f *testing.F) {
 		interpret.Finished(obj)
 		interpret.Dependencies(obj)
 		interpret.Replicas(obj)
+		interpret.OwnVolumes(obj)
+		interpret.NeverEnds(obj)
+		amounts(t, obj)
 		for _, divided := range []bool{false, true} {
 			first, ok := interpret.Aggregate(obj, divided, []interpret.RowItem{row}, 1)
 			again, _ := interpret.Aggregate(obj, divided, []interpret.RowItem{row}, 1)

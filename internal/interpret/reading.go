@@ -54,11 +54,7 @@ func (r *reading) verdict(obj *unstructured.Unstructured) (atoll.Health, string,
 		return unobserved()
 	}
 	cs := conditionsOf(st)
-	for i, c := range cs {
-		if c.hasObserved && c.observed < obj.GetGeneration() {
-			cs[i].status = "Unknown"
-		}
-	}
+	outdate(cs, obj.GetGeneration())
 	for _, of := range []struct {
 		kinds []string
 		means atoll.Health

@@ -28,6 +28,15 @@ func Custom(gk schema.GroupKind) bool { return !builtinGroups[gk.Group] }
 // of a StatefulSet are, so that they go to one cluster unless somebody says more.
 func Whole(gk schema.GroupKind) bool { return of(gk).together }
 
+// OwnVolumes tells whether an object of a kind that is not Whole states volumes that each of
+// its replicas has of its own. They would stay behind, or begin empty elsewhere, so that
+// such replicas are parts of one whole too.
+func OwnVolumes(obj *unstructured.Unstructured) bool {
+	k := known(obj)
+	own, _ := dig(obj.Object, k.volumes).([]any)
+	return k.volumes != nil && len(own) > 0
+}
+
 // ReplicaCounts reads of a reflected status how many replicas a cluster was told to
 // run of an object of the kind, and how many are ready. ok is false for kinds
 // without replicas, and where nothing was reflected.

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // PodRequests of a pod as a scheduler counts them: the containers and sidecars
@@ -60,8 +62,8 @@ type amounts map[corev1.ResourceName]int64
 func amountsOf(list corev1.ResourceList) amounts {
 	out := make(amounts, len(list))
 	for name, q := range list {
-		if out[name] = q.Value(); name == corev1.ResourceCPU {
-			out[name] = q.MilliValue()
+		if out[name] = atoll.Units(q); name == corev1.ResourceCPU {
+			out[name] = atoll.Thousandths(q)
 		}
 	}
 	return out
@@ -69,7 +71,7 @@ func amountsOf(list corev1.ResourceList) amounts {
 
 func (a amounts) add(b amounts) {
 	for name, n := range b {
-		a[name] += n
+		a[name] = atoll.Plus(a[name], n)
 	}
 }
 

@@ -25,12 +25,12 @@ var upstream = map[schema.GroupKind]kind{
 		replicas: specReplicas, pods: template, frozen: []path{selector}},
 	{Kind: "ReplicationController"}: {health: replicaSetHealth, reflect: reflectReplicaSet, aggregate: aggregateReplicaSet,
 		replicas: specReplicas, pods: template},
-	{Group: "batch", Kind: "Job"}: {health: jobHealth, reflect: reflectJob, aggregate: aggregateJob, ended: jobEnded,
+	{Group: "batch", Kind: "Job"}: {health: jobHealth, reflect: reflectJob, aggregate: aggregateJob, ended: jobEnded, fixed: true,
 		number: at("spec.parallelism"), pods: []part{{template: at("spec.template"), number: func(m map[string]any) int64 { return jobPods(child(m, "spec")) }}},
 		member: all("spec.selector", "spec.template.metadata.labels"),
 		frozen: all("spec.selector", "spec.template", "spec.completionMode", "spec.manualSelector", "spec.podReplacementPolicy")},
 	{Group: "batch", Kind: "CronJob"}: {health: cronJobHealth, reflect: reflectCronJob, aggregate: aggregateCronJob},
-	{Kind: "Pod"}: {health: podHealth, reflect: reflectPod, aggregate: aggregatePod, ended: podEnded, pods: []part{{template: path{}}},
+	{Kind: "Pod"}: {health: podHealth, reflect: reflectPod, aggregate: aggregatePod, ended: podEnded, fixed: true, pods: []part{{template: path{}}},
 		member: all("spec.nodeName", "spec.serviceAccountName", "spec.tolerations", "spec.priority", "spec.preemptionPolicy"),
 		frozen: all("spec.nodeName", "spec.volumes", "spec.serviceAccountName", "spec.restartPolicy", "spec.hostNetwork", "spec.nodeSelector")},
 
@@ -114,11 +114,27 @@ func exists(frozen ...string) kind {
 func ByExisting(gk schema.GroupKind) bool { return of(gk).exists }
 
 // RunsOnce tells whether objects of the kind run to completion, so that one which is gone
-// is not made again for the same template.
+// is not made again for the same template, unless it NeverEnds.
 func RunsOnce(gk schema.GroupKind) bool { return of(gk).ended != nil }
 
+// RunsAgain tells whether an edit of an object of a kind that RunsOnce asks for another run.
+// It does not of a Job or a Pod: nobody can edit what they run.
+func RunsAgain(gk schema.GroupKind) bool {
+	k := of(gk)
+	return k.ended != nil && !k.fixed
+}
+
+// NeverEnds tells whether an object, although its kind RunsOnce, states that it is to go on
+// for ever, such as a stream that is submitted anew whenever it ends. Such an object is to
+// be there as long as its template is.
+func NeverEnds(obj *unstructured.Unstructured) bool {
+	k := known(obj)
+	return k.endless != nil && k.endless(obj)
+}
+
 // Finished tells whether an object of a kind that RunsOnce has run to completion, well or
-// not. Such an object is never to be created again for the same content.
+// not. Such an object is never to be created again for the same content, unless it
+// NeverEnds and was stopped.
 func Finished(obj *unstructured.Unstructured) bool {
 	k := known(obj)
 	return k.ended != nil && k.ended(obj)

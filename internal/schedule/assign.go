@@ -323,7 +323,7 @@ func (s *sharing) assign(item int) {
 	}
 	var left int64
 	switch {
-	case !w.stateful():
+	case !w.stateful(), s.apart(item):
 		left = s.assignDivided(item)
 	case s.scheduling.Ordinals != nil && w.ranges():
 		left = s.assignRanged(item)
@@ -356,6 +356,25 @@ func (s *sharing) assignDivided(item int) (left int64) {
 		s.give(free[i].at, item, n)
 	}
 	return left
+}
+
+// apart tells whether clusters run parts of a workload that its volumes make a whole of, and
+// that none of them is the home of: it was divided before it had volumes, or before the hub
+// knew what they mean. The parts stay where the volumes are.
+func (s *sharing) apart(item int) bool {
+	if !s.workloads[item].OwnVolumes {
+		return false
+	}
+	key, parts := s.out.key(item), 0
+	for at := range s.rows {
+		if slices.Contains(s.rows[at].Home, key) {
+			return false
+		}
+		if s.assigned(int32(at), key) > 0 {
+			parts++
+		}
+	}
+	return parts > 1
 }
 
 // hand clusters the shares that overrides set, as far as ranges of ordinals and stated

@@ -30,6 +30,8 @@ func TestFixedPods(t *testing.T) {
 		{"divided", []atoll.Item{item("apps", "Deployment", `"replicas":7`, true), item("", "Pod", ``, false)}, 1},
 		{"malformed", []atoll.Item{item("apps", "Deployment", `"replicas":"many"`, false), item("apps", "ReplicaSet", `"replicas":-3`, false)}, 1},
 		{"no end of them", []atoll.Item{item("apps", "Deployment", `"replicas":9223372036854775807`, false), item("apps", "ReplicaSet", `"replicas":9223372036854775807`, false)}, 2 * MaxWeight},
+		{"pods of many workers", []atoll.Item{item("leaderworkerset.x-k8s.io", "LeaderWorkerSet", `"replicas":4294967296,"leaderWorkerTemplate":{"size":4294967297}`, false)}, MaxWeight + 1<<32},
+		{"shards of many", []atoll.Item{item("monitoring.coreos.com", "Prometheus", `"replicas":4294967296,"shards":4294967296`, false)}, MaxWeight},
 	} {
 		if got := FixedPods(&atoll.Content{Items: tc.items}); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)

@@ -1,12 +1,16 @@
 package schedule
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"atoll.dev/atoll/internal/atoll"
+)
 
 // demand of the workloads that are divided: so many replicas need room.
 func demand(workloads []Workload) (sum int64) {
 	for _, w := range workloads {
 		if !w.stateful() {
-			sum += min(max(w.Replicas, 0), Unbounded-sum)
+			sum = atoll.Plus(sum, w.Replicas)
 		}
 	}
 	return sum

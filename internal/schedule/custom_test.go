@@ -18,6 +18,10 @@ func TestCustomKindsAreDivided(t *testing.T) {
 		{"/{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {replicas: 4, template: " + podSpec + "}}", "map[a:2 b:2]"},
 		{"/{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, spec: {replicas: 4, leaderWorkerTemplate: {size: 2, workerTemplate: " + podSpec + "}}}", "map[a:2 b:2]"},
 		{"/{apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, spec: {replicas: 4, template: " + podSpec + "}}", "map[a:4 b:0]"},
+		// Replicas with volumes of their own are not taken apart either.
+		{"/{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {replicas: 4, volumeClaimTemplates: [{metadata: {name: data}}], template: " + podSpec + "}}", "map[a:4 b:0]"},
+		{"/{apiVersion: pool.kubevirt.io/v1alpha1, kind: VirtualMachinePool, spec: {replicas: 4, virtualMachineTemplate: {spec: {dataVolumeTemplates: [{metadata: {name: disk}}], template: {spec: {domain: {resources: {requests: {cpu: 1}}}}}}}}}", "map[a:4 b:0]"},
+		{"/{apiVersion: pool.kubevirt.io/v1alpha1, kind: VirtualMachinePool, spec: {replicas: 4, virtualMachineTemplate: {spec: {template: {spec: {domain: {resources: {requests: {cpu: 1}}}}}}}}}", "map[a:2 b:2]"},
 	} {
 		content := contentOf(t, tc.object)
 		workloads, err := WorkloadsOf(content)
@@ -42,6 +46,38 @@ func TestCustomKindsAreDivided(t *testing.T) {
 	} {
 		if w, err := WorkloadsOf(contentOf(t, whole)); err != nil || len(w) != 0 {
 			t.Errorf("WorkloadsOf = %+v, %v, of %s", w, err, whole)
+		}
+	}
+}
+
+// What was divided before it was known to be a whole stays where its volumes are, and comes
+// to one cluster only where nobody has it yet.
+func TestPartsWithVolumesStay(t *testing.T) {
+	workloads, err := WorkloadsOf(contentOf(t, "/{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {replicas: 4, volumeClaimTemplates: [{metadata: {name: data}}], template: "+podSpec+"}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := workloads[0].Key.String()
+	held := func(name string, n int64, home ...string) atoll.RowSpec {
+		return atoll.RowSpec{UID: cluster(name).UID, Phase: atoll.RowActive, Assigned: map[string]int64{key: n}, Home: home}
+	}
+	for _, tc := range []struct {
+		rows map[string]atoll.RowSpec
+		want string
+	}{
+		{nil, "map[a:4 b:0]"},
+		{map[string]atoll.RowSpec{"a": held("a", 2), "b": held("b", 2)}, "map[a:2 b:2]"},
+		{map[string]atoll.RowSpec{"a": held("a", 0), "b": held("b", 4, key)}, "map[a:0 b:4]"},
+	} {
+		p := v1alpha1.PlacementSpec{}
+		p.ReplicaScheduling.ReplicaSchedulingType = v1alpha1.Divided
+		d := Schedule(Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: workloads, Rows: tc.rows, Now: now})
+		got := map[string]int64{}
+		for _, s := range d.Assign(nil).Shares {
+			got[s.Cluster] = s.Replicas[0]
+		}
+		if fmt.Sprint(got) != tc.want {
+			t.Errorf("%v, want %s, of %v", got, tc.want, tc.rows)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +15,7 @@ func Fit(room atoll.Room, r atoll.Requests) (n int64) {
 	for i := range room {
 		c := &room[i]
 		if per := perNode(c, r); per > 0 && tolerated(c, r) {
-			if per > (math.MaxInt64-n)/c.Nodes {
-				return math.MaxInt64
-			}
-			n += per * c.Nodes
+			n = atoll.Plus(n, atoll.Times(per, c.Nodes))
 		}
 	}
 	return n / max(r.Pods, 1)
@@ -33,7 +29,7 @@ func FitAll(room atoll.Room, workloads []Workload, assigned map[string]int64) (r
 		needs := max(w.Replicas, 0)
 		has := min(max(assigned[w.Key.String()], 0), needs)
 		more := min(Fit(room, w.Requests), needs-has)
-		if replicas += min(has+more, math.MaxInt64-replicas); i < len(workloads)-1 && more > 0 {
+		if replicas = atoll.Plus(replicas, has+more); i < len(workloads)-1 && more > 0 {
 			room = Take(room, w.Requests, more)
 		}
 	}
@@ -69,11 +65,7 @@ func tolerated(c *atoll.NodeClass, r atoll.Requests) bool {
 // that do not fit take nothing.
 func Take(room atoll.Room, r atoll.Requests, n int64) atoll.Room {
 	out := make(atoll.Room, 0, len(room)+2)
-	if pods := max(r.Pods, 1); n > math.MaxInt64/pods {
-		n = math.MaxInt64
-	} else {
-		n *= pods
-	}
+	n = atoll.Times(n, max(r.Pods, 1))
 	for i := range room {
 		c := room[i]
 		per := perNode(&c, r)

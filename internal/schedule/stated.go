@@ -258,7 +258,7 @@ func (in *Input) spare(c *Cluster) (sum int64) {
 				used, n = used.With(p.each, more), n+more
 			}
 		}
-		sum += min(n, Unbounded-sum)
+		sum = atoll.Plus(sum, n)
 	}
 	return sum
 }

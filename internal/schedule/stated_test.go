@@ -472,3 +472,14 @@ func TestCapacityIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// Bounds of more than can be counted bound nothing that can be.
+func TestCapacityDoesNotRunOver(t *testing.T) {
+	var c Cluster
+	states(t, "{resources: {cpu: 9223372036854775807, memory: 100E, pods: 20E}}")(&c)
+	for _, name := range []string{"cpu", "memory", MeasureReplicas} {
+		if n := c.Capacity.Of(name); n != Unbounded {
+			t.Errorf("%s is bounded by %d", name, n)
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -59,11 +58,11 @@ func CapacityOf(c *v1alpha1.ClusterCapacity) Use {
 	for name, q := range c.Resources {
 		switch {
 		case name == corev1.ResourceCPU:
-			bound(string(name), max(q.MilliValue(), 0))
+			bound(string(name), atoll.Thousandths(q))
 		case name == corev1.ResourcePods:
-			bound(MeasureReplicas, max(q.Value(), 0))
+			bound(MeasureReplicas, atoll.Units(q))
 		default:
-			bound(string(name), max(q.Value(), 0))
+			bound(string(name), atoll.Units(q))
 		}
 	}
 	slices.SortFunc(out, func(a, b Measure) int { return cmp.Compare(a.Name, b.Name) })
@@ -162,14 +161,10 @@ func (u Use) Without(o Use) Use { return u.With(o, -1) }
 
 // amount of a and times as much as b, between 0 and MaxInt64.
 func amount(a, b, times int64) int64 {
-	hi, lo := bits.Mul64(uint64(max(b, 0)), uint64(max(times, -times)))
-	if hi > 0 || lo > math.MaxInt64 {
-		lo = math.MaxInt64
-	}
 	if times < 0 {
-		return max(a-int64(lo), 0)
+		return max(a-atoll.Times(b, -times), 0)
 	}
-	return int64(min(uint64(a)+lo, math.MaxInt64))
+	return atoll.Plus(a, atoll.Times(b, times))
 }
 
 // exceeded is the first bound that a cluster exceeds when a Bundle uses ask there, beside

@@ -19,6 +19,8 @@ type Workload struct {
 	Replicas int64
 	// Start is the first ordinal that a StatefulSet's template states.
 	Start int64
+	// OwnVolumes: it states volumes for each of its replicas, whatever its kind.
+	OwnVolumes bool
 	// Handed: overrides may set a cluster's share.
 	Handed bool
 	// Requests of each of its pods.
@@ -28,7 +30,7 @@ type Workload struct {
 // stateful workloads are not divided unless their ordinals are ranged: all of their
 // replicas go to one cluster.
 func (w Workload) stateful() bool {
-	return interpret.Whole(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
+	return w.OwnVolumes || interpret.Whole(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
 }
 
 // ranges tells whether the kind's ordinals can begin anywhere, so that clusters can have
@@ -52,8 +54,7 @@ func FixedPods(content *atoll.Content) (n int64) {
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: item.Key.Group, Version: "any", Kind: item.Key.Kind})
 		times, sets := itemPods(item, u)
 		for _, s := range sets {
-			times, count := min(times, MaxWeight), min(s.Count, MaxWeight)
-			n += min(times*count, MaxWeight)
+			n = atoll.Plus(n, min(atoll.Times(times, s.Count), MaxWeight))
 		}
 	}
 	return n
@@ -104,7 +105,7 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 			continue
 		}
 		start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
-		w := Workload{Key: item.Key, Replicas: n, Handed: item.ReplicaOverrides, Start: max(start, 0)}
+		w := Workload{Key: item.Key, Replicas: n, Start: max(start, 0), OwnVolumes: interpret.OwnVolumes(u), Handed: item.ReplicaOverrides}
 		if w.Requests = interpret.Requests(u); interpreted(item) {
 			w.Requests = interpret.RequestsOf(item.Interpreted.Pods)
 		}

@@ -132,8 +132,8 @@ func (r *Record) HasRun(template, hash string) bool {
 	if !RunsOnce(r.Key) || r.Ran != template {
 		return false
 	}
-	fixed := r.Key.Group == "batch" && r.Key.Kind == "Job" || r.Key.Group == "" && r.Key.Kind == "Pod"
-	return fixed || hash == "" || r.RanHash == "" || r.RanHash == hash
+	again := interpret.RunsAgain(schema.GroupKind{Group: r.Key.Group, Kind: r.Key.Kind})
+	return !again || hash == "" || r.RanHash == "" || r.RanHash == hash
 }
 
 // Namespace is the key of a namespace.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/schedule"
 )
@@ -83,7 +84,7 @@ func (q *question) pods(a *answer) error {
 	case stated:
 		a.Replicas = &n
 	case alike:
-		total := times * each[0].Count
+		total := atoll.Times(times, each[0].Count)
 		a.Replicas = &total
 	}
 	if alike && q.asked["requirements"] {
@@ -91,7 +92,7 @@ func (q *question) pods(a *answer) error {
 	}
 	for i := range each {
 		if s := &each[i]; !alike && q.asked["components"] {
-			a.Components = append(a.Components, component{Name: s.Name, Replicas: times * s.Count, Requirements: words(s.Requests)})
+			a.Components = append(a.Components, component{Name: s.Name, Replicas: atoll.Times(times, s.Count), Requirements: words(s.Requests)})
 		}
 	}
 	return nil
@@ -144,7 +145,7 @@ func (q *question) state(a *answer) error {
 		h, reason, message := interpret.Health(obj)
 		a.Health = &health{Status: string(h), Reason: reason, Message: message}
 	}
-	if q.asked["finished"] && has && interpret.RunsOnce(obj.GroupVersionKind().GroupKind()) {
+	if q.asked["finished"] && has && interpret.RunsOnce(obj.GroupVersionKind().GroupKind()) && !interpret.NeverEnds(obj) {
 		done := interpret.Finished(obj)
 		a.Finished = &done
 	}

@@ -188,9 +188,9 @@ func podSet(name string, requires map[string]any) (atoll.PodSet, error) {
 		if err != nil {
 			return out, fmt.Errorf("resourceRequest.%s is %s, and a quantity is needed", resource, kindOf(v))
 		}
-		n := q.Value()
+		n := atoll.Units(q)
 		if resource == string(corev1.ResourceCPU) {
-			n = q.MilliValue()
+			n = atoll.Thousandths(q)
 		}
 		if n > 0 {
 			if out.Requests == nil {

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -234,5 +235,21 @@ func TestRulesInBothLanguages(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", text, want)
 			}
 		})
+	}
+}
+
+// What a script says that each pod requests does not run over: more than can be counted is
+// the largest that can, and not none.
+func TestRequestsOfScriptsDoNotRunOver(t *testing.T) {
+	x := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{
+		Replicas: cel(`{'replicas': 1, 'requirements': {'resourceRequest': {'cpu': '9223372036854775807', 'memory': '100E', 'example.com/gpu': '-1'}}}`),
+	})})
+	is, err := x.Interpret(trainer(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = math.MaxInt64
+	if got := is.Pods[0].Requests; len(got) != 2 || got["cpu"] != most || got["memory"] != most {
+		t.Errorf("each pod requests %v", got)
 	}
 }
