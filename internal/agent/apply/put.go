@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
 	"atoll.dev/atoll/internal/interpret/script"
 )
 
@@ -159,6 +160,7 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 	e.book.Applied(p.Key, claims.Fact{
 		UID: v.UID, APIVersion: p.Item.APIVersion, Template: p.Item.UID,
 		Hash: p.Item.Hash, Label: p.Owner, Owned: v.Owned, Left: s.left, Adopted: s.adopt,
+		Endless: interpret.NeverEnds(obj),
 	})
 	e.took(v)
 	e.mu.Unlock()

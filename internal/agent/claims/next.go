@@ -133,6 +133,9 @@ type Fact struct {
 	Left                      []string
 	// Adopted: the object was there before, and not ours.
 	Adopted bool
+	// Endless: the object states that it never runs to completion, although others of its
+	// kind do, so that it is made again whenever it is gone.
+	Endless bool
 }
 
 // Applied records that an apply succeeded.
@@ -145,7 +148,10 @@ func (b *Book) Applied(key atoll.ItemKey, f Fact) {
 	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
 	r.Adopted = r.Adopted || f.Adopted
 	r.Last, r.Going = nil, false
-	if RunsOnce(key) {
+	switch {
+	case f.Endless:
+		r.Ran, r.RanHash = "", ""
+	case RunsOnce(key):
 		r.Ran, r.RanHash = f.Template, f.Hash
 	}
 	b.soil(key)

@@ -41,3 +41,20 @@ func TestWhatHasRunRunsAgainOnlyWhenItIsEdited(t *testing.T) {
 		}
 	}
 }
+
+// An object that states that it never ends is made again once it is gone; one of the same
+// kind that ends is not.
+func TestWhatNeverEndsIsMadeAgain(t *testing.T) {
+	key := atoll.ItemKey{Group: "apps.kruise.io", Kind: "BroadcastJob", Namespace: "ops", Name: "warm"}
+	for _, endless := range []bool{false, true} {
+		b := NewBook()
+		// It ran to completion before the edit by which it goes on for ever.
+		b.Restore(Record{Key: key, UID: "u1", Template: "t1", Owner: "b1", Ran: "t1", RanHash: "h0", Claims: map[string]Claim{"b1": {State: Kept, Template: "t1"}}})
+		b.Applied(key, Fact{UID: "u1", Template: "t1", Hash: "h1", Label: "b1", Endless: endless})
+		b.Gone(key, "u1", nil)
+		r, _ := b.Record(key)
+		if got := r.HasRun("t1", "h1"); got == endless {
+			t.Errorf("endless %t: has run is %t", endless, got)
+		}
+	}
+}
