@@ -86,8 +86,8 @@ func StorableRules(c *atoll.Content) error {
 	if err != nil || len(data) <= ruleLimit {
 		return err
 	}
-	return fmt.Errorf("the override rules of all its objects together (%d), with what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
-		len(c.Rules), len(c.Tombstones), len(raw), len(data), ruleLimit)
+	return fmt.Errorf("the override rules of all its objects together (%d), with what interpreters say of them (%d) and what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
+		len(c.Rules), len(c.Interpreters), len(c.Tombstones), len(raw), len(data), ruleLimit)
 }
 
 func tooLarge(it *atoll.Item, compressed int) error {

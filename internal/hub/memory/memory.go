@@ -4,7 +4,7 @@
 // Contract: while the hub is busy, heap and stacks may grow to roomBytes, or to clusterBytes
 // for each cluster and bundleBytes for each Bundle where that is more, but not for that
 // beyond half of the memory that its cgroup or machine has, before they are collected. The
-// heap may always grow by half of what lives; that of a quiet hub by a fifth. What a burst
+// heap may always grow by half of what lives; that of a quiet hub by a tenth. What a burst
 // leaves, such as a fleet that joins, goes back to the system once the hub is quiet again;
 // one that has been quiet for long is left alone. Who sets GOGC decides for himself how much
 // garbage there may be.
@@ -49,7 +49,7 @@ const (
 	bundleBytes = 320 << 10
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
-	busyPercent, quietPercent = 50, 20
+	busyPercent, quietPercent = 50, 10
 	// mostPercent is the most room: a small heap is collected soon enough.
 	mostPercent = 400
 	// percentStep is the least change that is worth stopping the world for.

@@ -253,3 +253,20 @@ func TestRequestsOfScriptsDoNotRunOver(t *testing.T) {
 		t.Errorf("each pod requests %v", got)
 	}
 }
+
+// What scripts say is shown: they see no Secrets, not by a wildcard either.
+func TestScriptsSeeNoSecrets(t *testing.T) {
+	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"password": "aHVzaA=="}}}
+	rule := v1alpha1.ResourceInterpreterSpec{Health: cel("{'status': 'Degraded', 'message': object.data.password}")}
+	l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("all", v1alpha1.InterpreterTarget{Group: "*", Kinds: []string{"*"}}, rule)})
+	if h, _, message := l.Health(secret); h != atoll.Healthy || message != "" {
+		t.Errorf("%s %s", h, message)
+	}
+	if l.About(schema.GroupKind{Kind: "Secret"}) || l.ForContent([]schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}) != nil {
+		t.Error("Secrets are meant")
+	}
+	rule.Target = v1alpha1.InterpreterTarget{APIVersion: "v1", Kinds: []string{"ConfigMap", "Secret"}}
+	if errs := script.Check(rule); len(errs) != 1 || !strings.Contains(errs[0].Error(), "scripts see no Secrets") {
+		t.Errorf("a target that names them: %v", errs)
+	}
+}

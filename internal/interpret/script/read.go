@@ -145,8 +145,12 @@ func Compile(place string, spec v1alpha1.ResourceInterpreterSpec) (*Customizatio
 	case t.APIVersion != "" && t.Group != "":
 		return nil, &Error{Script: place, Why: "spec.target: give apiVersion or group, not both"}
 	}
-	if _, err := schema.ParseGroupVersion(t.APIVersion); err != nil {
+	gv, err := schema.ParseGroupVersion(t.APIVersion)
+	if err != nil {
 		return nil, &Error{Script: place, Why: "spec.target.apiVersion: " + err.Error()}
+	}
+	if t.Group == unseen.Group && gv.Group == unseen.Group && slices.Contains(t.Kinds, unseen.Kind) {
+		return nil, &Error{Script: place, Why: "spec.target.kinds: scripts see no Secrets, since what they say is shown to people who may not read these"}
 	}
 	b := builder{place: place, c: &Customization{name: place, target: t, rules: map[question]*rule{}}}
 	for _, f := range rulesOf(&spec) {

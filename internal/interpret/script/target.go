@@ -9,9 +9,16 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
+// unseen is the kind whose objects no script sees, since what scripts say is shown to people
+// who may not read it.
+var unseen = schema.GroupKind{Kind: "Secret"}
+
 // matches tells whether the kind is meant. A target without kinds means all, as a health
-// script of Argo CD's that stands alone does.
+// script of Argo CD's that stands alone does; Secrets none.
 func matches(t *v1alpha1.InterpreterTarget, gvk schema.GroupVersionKind) bool {
+	if gvk.GroupKind() == unseen {
+		return false
+	}
 	if len(t.Kinds) == 0 {
 		return true
 	}
