@@ -218,8 +218,9 @@ func dependencyKeys(list []Dependency, namespace string) ([]atoll.ItemKey, error
 		if d.LabelSelector != nil {
 			return nil, fmt.Errorf("%s by labels: a hub follows dependencies by name alone", d.Kind)
 		}
-		if d.Namespace != "" && namespace != "" && d.Namespace != namespace {
-			return nil, fmt.Errorf("%s %s is in namespace %s: what an object depends on goes with it only where it is in the same namespace, or in none", d.Kind, d.Name, d.Namespace)
+		if namespace != "" && d.Namespace != namespace {
+			// Whoever writes the object chooses what a script reads of it.
+			return nil, fmt.Errorf("%s %s is in namespace %q: only what is in the object's own namespace goes with it; what is in none is placed by a ClusterPropagationPolicy", d.Kind, d.Name, d.Namespace)
 		}
 		gv, err := schema.ParseGroupVersion(d.APIVersion)
 		if err != nil {
