@@ -90,8 +90,8 @@ func (b Bundle) waitsSince() *time.Time {
 			return &c.LastTransitionTime.Time
 		}
 	}
-	if b.Created.IsZero() {
-		return nil
+	if b.Created.IsZero() || meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.BundleScheduled) {
+		return nil // what began since then nobody has said yet
 	}
 	return &b.Created
 }

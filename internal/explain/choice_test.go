@@ -151,6 +151,12 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(5 * time.Minute)}}
 			return b
 		}, "No cluster fits the placement for 5m; there is no cluster that you may know of; to act: the policy's owner, or who labels and taints clusters."},
+		"no cluster fits any more, which nobody has said yet": {func() Bundle {
+			b := chosen(v1alpha1.PlacementSpec{}, nil, nil)
+			b.Created = now.Add(-time.Hour)
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionTrue, LastTransitionTime: ago(time.Hour)}}
+			return b
+		}, "No cluster fits the placement; there is no"},
 		"a spread that cannot be had": {func() Bundle {
 			b := chosen(spread, []schedule.Cluster{free("a1", "a", 1), free("b1", "b", 1)}, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(3 * time.Hour)}}

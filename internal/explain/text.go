@@ -32,6 +32,7 @@ func (e Explanation) Text(all bool) string {
 		fmt.Fprintf(&b, "The hub holds and sends nothing: %s. `atoll restore accept` ends that; to act: %s.\n", e.Holding, rollout.WhoHub)
 	}
 	e.claim(&b)
+	e.policy(&b)
 	for _, bundle := range e.Bundles {
 		e.bundle(&b, bundle, all)
 	}
@@ -40,6 +41,19 @@ func (e Explanation) Text(all bool) string {
 	}
 	e.leftOut(&b, all)
 	return b.String()
+}
+
+// policy that was asked about: what it selects, and what is wrong with that.
+func (e Explanation) policy(b *strings.Builder) {
+	if e.Policy == nil {
+		return
+	}
+	if len(e.Policy.Selects) > 0 {
+		fmt.Fprintf(b, "\nIt selects %s.\n", some(e.Policy.Selects, 10))
+	}
+	if e.Policy.Problem != "" && len(e.Bundles) > 0 {
+		fmt.Fprintf(b, "  Not all of that is placed as it says: %s.\n", strings.TrimSuffix(e.Policy.Problem, "."))
+	}
 }
 
 func (e Explanation) claim(b *strings.Builder) {
@@ -83,6 +97,11 @@ func (e Explanation) along() (out []string) {
 
 // invite says how an object is placed.
 func (e Explanation) invite(b *strings.Builder) {
+	if e.barred {
+		fmt.Fprintf(b, "\nNamespace %s may place on no cluster: who may bind cluster sets has to bind it to one first, such as by\n"+
+			"  atoll tenant create %s --set SET\nor by a ClusterSetBinding; `kubectl get clustersets` lists the sets.\n", e.Namespace, e.Namespace)
+		return
+	}
 	resource, n, policy := strings.ToLower(e.Kind), "", "ClusterPropagationPolicy"
 	if e.Group != "" {
 		resource += "." + e.Group
