@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -107,4 +108,12 @@ func (b Bundle) planSince() (at *time.Time) {
 		}
 	}
 	return at
+}
+
+// unknown clusters that the placement names.
+func unknown(b Bundle) []string {
+	return slices.DeleteFunc(schedule.NamedClusters(&b.Spec.Placement), func(name string) bool {
+		_, known := b.Decision.Verdict(name)
+		return known
+	})
 }

@@ -182,6 +182,10 @@ type BundleExplanation struct {
 	PlanSince *time.Time    `json:"planSince,omitempty"`
 	// Short workloads: not all of their replicas have a place.
 	Short []Short `json:"short,omitempty"`
+	// Unweighed: no chosen cluster has a static weight, and each keeps the replicas it has.
+	Unweighed bool `json:"unweighed,omitempty"`
+	// Unknown clusters that the placement names: there are none that the asker may know of.
+	Unknown []string `json:"unknown,omitempty"`
 	// Clusters of the fleet, and rows of clusters that are gone, by name.
 	Clusters []ClusterExplanation `json:"clusters"`
 }
@@ -345,6 +349,7 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	if all {
 		out.WaitsFor = b.Status.WaitsFor
 	}
+	out.Unweighed, out.Unknown = b.Decision.Unweighed(), unknown(b)
 	out.WaitsSince, out.PlanSince = b.waitsSince(), b.planSince()
 	out.Unmet, out.Choice, out.Affinities = b.Decision.Unmet, choiceOf(b.Decision.Choice), b.Decision.Groups
 	for _, s := range b.Output.Short {

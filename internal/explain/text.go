@@ -404,10 +404,13 @@ func notIn(b *strings.Builder, x BundleExplanation, folded int) {
 			by[reason] = append(by[reason], c.Cluster)
 		}
 	}
-	if len(by) == 0 {
+	if len(by)+len(x.Unknown) == 0 {
 		return
 	}
 	b.WriteString("  Not in:\n")
+	if len(x.Unknown) > 0 {
+		fmt.Fprintf(b, "    %s: named by the placement, and no cluster that you may know of\n", some(x.Unknown, folded))
+	}
 	reasons := slices.SortedFunc(maps.Keys(by), func(x, y string) int {
 		return cmp.Or(len(by[y])-len(by[x]), strings.Compare(x, y))
 	})
