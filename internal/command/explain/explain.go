@@ -107,7 +107,7 @@ func (o *options) answer(ctx context.Context, c *client.Cluster, argument string
 	if answer, cluster := o.ask(ctx, c, "clusterpropagationpolicy/"+name); !errors.Is(cluster, errNone) {
 		return answer, cluster
 	}
-	return nil, fmt.Errorf("%w, and no clusterpropagationpolicy/%s", err, name)
+	return nil, fmt.Errorf("%w policy %s: neither a PropagationPolicy in namespace %q nor a ClusterPropagationPolicy; another namespace is chosen with -n", errNone, name, c.Namespace)
 }
 
 func (o *options) ask(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
