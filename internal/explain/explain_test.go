@@ -483,7 +483,7 @@ func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
 		"a policy with a Bundle":   {held, []string{"\n  Not all of that is placed as it says: " + missing + ".\n"}, "places nothing"},
 		"a policy that is well":    {well, []string{"\nIt selects Deployment web"}, "Not all"},
 		"an object":                {waits, []string{"is not placed by PropagationPolicy web yet: " + missing}, "about to be"},
-		"a namespace without sets": {barred, []string{"Namespace shop may place on no cluster", "atoll tenant create shop --set SET"}, "kubectl annotate"},
+		"a namespace without sets": {barred, []string{"Namespace shop may place on no cluster", "metadata: {name: SET, namespace: shop}"}, "kubectl annotate"},
 	} {
 		text := Explain(tc.in).Text(false)
 		for _, line := range tc.has {

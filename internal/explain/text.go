@@ -98,8 +98,14 @@ func (e Explanation) along() (out []string) {
 // invite says how an object is placed.
 func (e Explanation) invite(b *strings.Builder) {
 	if e.barred {
-		fmt.Fprintf(b, "\nNamespace %s may place on no cluster: who may bind cluster sets has to bind it to one first, such as by\n"+
-			"  atoll tenant create %s --set SET\nor by a ClusterSetBinding; `kubectl get clustersets` lists the sets.\n", e.Namespace, e.Namespace)
+		fmt.Fprintf(b, `
+Namespace %s may place on no cluster. Who may bind cluster sets, which kubectl get clustersets
+lists, has to bind it to one first:
+  apiVersion: atoll.dev/v1alpha1
+  kind: ClusterSetBinding
+  metadata: {name: SET, namespace: %s}
+  spec: {clusterSet: SET}
+`, e.Namespace, e.Namespace)
 		return
 	}
 	resource, n, policy := strings.ToLower(e.Kind), "", "ClusterPropagationPolicy"

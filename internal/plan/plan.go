@@ -41,8 +41,9 @@ type Change struct {
 	New    bool
 	// Anew: the revision is none that the Bundle has.
 	Anew bool
-	// Placement that it would have.
+	// Placement that it would have, and whether it has another.
 	Placement v1alpha1.PlacementSpec
+	Edited    bool
 	// Revision that rows are to reach, and its content.
 	Revision string
 	Content  *atoll.Content
@@ -211,7 +212,7 @@ func Of(in Input) Plan {
 		c := &in.Bundles[i]
 		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}, renderers: map[*atoll.Content]*render.Renderer{}, rendered: map[string]side{}}).bundle()
 		switch {
-		case len(b.Rows)+len(b.Held)+len(b.Problems)+len(b.Later)+len(b.Frozen) == 0 && b.Waits == "" && !b.NoFit && !b.stays():
+		case len(b.Rows)+len(b.Held)+len(b.Problems)+len(b.Later)+len(b.Frozen) == 0 && !(c.Edited && (b.Unweighed || len(b.Unknown) > 0)) && b.Waits == "" && !b.NoFit && !b.stays():
 		case in.Known != nil && !in.Known(c.ID):
 			p.Hidden++
 			p.Changes = p.Changes || len(b.Rows) > 0

@@ -146,6 +146,13 @@ Nothing would change in any cluster.
 			c.After = map[string]atoll.RowSpec{"oslo": c.Before["oslo"]}
 			in.ViewsAfter = map[string]atoll.ClusterView{"oslo": {Name: "oslo"}, "tokyo": {Name: "tokyo"}}
 		}, "Bundle shop/web (PropagationPolicy web)\n  There is no cluster toyko, which the placement names.\n  - tokyo\n1 Bundle: 0 added, 1 removed, 0 changed.\n"},
+		"an edit that only names what is not there": {func(c *Change, in *Input) {
+			c.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo", "toyko"}}}
+			c.Edited, in.ViewsAfter = true, map[string]atoll.ClusterView{"tokyo": {Name: "tokyo"}}
+		}, "Bundle shop/web (PropagationPolicy web)\n  There is no cluster toyko, which the placement names.\nNothing would change in any cluster.\n"},
+		"a name that is not there, and that nobody edits": {func(c *Change, _ *Input) {
+			c.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"toyko"}}}
+		}, "Nothing would change in any cluster.\n"},
 		"an item that nobody would place": {func(c *Change, _ *Input) {
 			*c = to(*c, content(c.Content.Items[0], c.Content.Items[1]))
 			c.Content.Items[1].State, c.Anew = atoll.ItemUnclaimed, true
@@ -340,6 +347,33 @@ func TestOverridesThatWaitAreTold(t *testing.T) {
 		p := Of(Input{Bundles: []Change{c}, ViewsBefore: views, ViewsAfter: views})
 		if got := p.Text(false); !strings.HasSuffix(got, tc.want) || p.Changes || tc.want[0] != '\n' && got != tc.want {
 			t.Errorf("%s: changes %t, says\n%s\nwant\n%s", name, p.Changes, got, tc.want)
+		}
+	}
+}
+
+// What is divided no more has the replicas that its template states, and not none; what goes
+// has none.
+func TestWhatIsDividedNoMore(t *testing.T) {
+	of := func(object string, divide bool) atoll.Item {
+		i := item(web, object)
+		i.Divided = divide
+		return i
+	}
+	object := `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":9}}`
+	for name, tc := range map[string]struct {
+		items []atoll.Item
+		want  string
+	}{
+		"duplicated": {[]atoll.Item{of(object, false)}, "  ~ oslo: Deployment/web would be divided no more\n      ~ Deployment/web\n          /spec/replicas: 4 -> 9\n"},
+		"gone":       {nil, "  ~ oslo: Deployment/web 4 -> no replicas\n      - Deployment/web\n"},
+	} {
+		c := shop()
+		was := content(of(object, true))
+		c.Contents, c.Revision, c.Content = map[string]*atoll.Content{"r1": was}, "r2", content(tc.items...)
+		c.Before = map[string]atoll.RowSpec{"oslo": {UID: "u", Revision: "r1", Phase: atoll.RowActive, Assigned: map[string]int64{web.String(): 4}}}
+		c.After = map[string]atoll.RowSpec{"oslo": {UID: "u", Revision: "r2", Phase: atoll.RowActive}}
+		if got := text(Input{Bundles: []Change{c}}); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: says\n%s\nwant\n%s", name, got, tc.want)
 		}
 	}
 }

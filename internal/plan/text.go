@@ -212,6 +212,10 @@ func (r Row) text(b *strings.Builder, all bool) {
 	fmt.Fprintf(b, "  %s %s", signs[r.Change], some(r.Clusters, all))
 	var notes []string
 	for _, item := range slices.Sorted(maps.Keys(r.Replicas)) {
+		if r.undivided(item) {
+			notes = append(notes, shortItem(item)+" would be divided no more")
+			continue
+		}
 		notes = append(notes, fmt.Sprintf("%s %s", shortItem(item), r.Replicas[item]))
 	}
 	if r.Why != "" {
@@ -230,6 +234,13 @@ func (r Row) text(b *strings.Builder, all bool) {
 	for _, i := range r.Items {
 		i.text(b, all)
 	}
+}
+
+// undivided tells whether an item that stays would have no share any more, but the replicas
+// that its template states.
+func (r Row) undivided(item string) bool {
+	return r.Change == Changed && r.Replicas[item].After == nil &&
+		!slices.ContainsFunc(r.Items, func(i Item) bool { return i.Change == Removed && i.Key.String() == item })
 }
 
 func (i Item) text(b *strings.Builder, all bool) {
