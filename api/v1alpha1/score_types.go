@@ -14,7 +14,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=cls,categories=atoll
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`
-// +kubebuilder:printcolumn:name="Valid until",type=date,JSONPath=`.spec.validUntil`
+// +kubebuilder:printcolumn:name="Valid until",type=string,JSONPath=`.spec.validUntil`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterScore struct {
 	metav1.TypeMeta   `json:",inline"`

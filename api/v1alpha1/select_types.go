@@ -213,6 +213,7 @@ type DecisionGroup struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	GroupName string `json:"groupName"`
-	// LabelSelector over the Clusters' labels.
+	// LabelSelector over the Clusters' labels. The last group's may be empty: it takes all
+	// that is in no other.
 	LabelSelector metav1.LabelSelector `json:"labelSelector"`
 }

@@ -15,7 +15,12 @@ func (p *Plugin) checkChoice(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 	names := map[string]bool{}
 	for i, g := range pl.DecisionGroups {
 		in := at.Child("decisionGroups").Index(i)
-		errs = append(errs, checkLabels(&pl.DecisionGroups[i].LabelSelector, in.Child("labelSelector"))...)
+		switch empty := len(g.LabelSelector.MatchLabels)+len(g.LabelSelector.MatchExpressions) == 0; {
+		case empty && i < len(pl.DecisionGroups)-1:
+			errs = append(errs, field.Required(in.Child("labelSelector"), "an empty selector takes all that is left, so that only the last group may have one"))
+		case !empty:
+			errs = append(errs, checkLabels(&pl.DecisionGroups[i].LabelSelector, in.Child("labelSelector"))...)
+		}
 		if names[g.GroupName] {
 			errs = append(errs, field.Duplicate(in.Child("groupName"), g.GroupName))
 		}

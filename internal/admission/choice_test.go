@@ -26,6 +26,8 @@ func TestCheckChoice(t *testing.T) {
 		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: Price}]}", "p.scores[0].measure"},
 		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: price}, {name: ClusterScore, measure: price}]}", "p.scores[1]"},
 		{"{decisionGroups: [{groupName: a, labelSelector: {matchLabels: {k: v}}}, {groupName: b, labelSelector: {matchExpressions: [{key: k, operator: In}]}}, {groupName: a, labelSelector: {matchLabels: {k: w}}}]}", "p.decisionGroups[1].labelSelector.matchExpressions[0].values p.decisionGroups[2].groupName"},
+		{"{decisionGroups: [{groupName: a, labelSelector: {matchLabels: {k: v}}}, {groupName: rest, labelSelector: {}}]}", ""},
+		{"{decisionGroups: [{groupName: rest, labelSelector: {}}, {groupName: a, labelSelector: {matchLabels: {k: v}}}]}", "p.decisionGroups[0].labelSelector"},
 		{"{rescheduling: {when: WhenBetter}}", "p.rescheduling.when"},
 		{"{rescheduling: {when: OnEdit}}", ""},
 		{"{maxClusters: 1, rescheduling: {when: WhenBetter}, scores: [{name: Steady}, {name: Affinity, bundles: {names: [a]}}, {name: Affinity, bundles: {names: [b], within: zone}}, {name: Property, property: {name: nodes, from: 0, to: 9}}]}", ""},

@@ -19,7 +19,7 @@ func TestFiltersAreRefused(t *testing.T) {
 		{"clusterSets: [eu, prod]", ""},
 		{"clusterSets: [EU]", "placement.clusterSets[0]: Invalid value: \"EU\": is not the name of a cluster set"},
 		{"celSelector: \"cluster.labels['env'] == 'prod'\"", ""},
-		{"celSelector: \"cluster.nme == 'x'\"", "placement.celSelector: Invalid value: \"cluster.nme == 'x'\": line 1, column 1: undeclared reference"},
+		{"celSelector: \"cluster.nme == 'x'\"", "placement.celSelector: Invalid value: \"cluster.nme == 'x'\": line 1, column 1: cluster has no field \"nme\" here"},
 		{"celSelector: cluster.name", "gives a string, and true or false is needed"},
 		{"celSelector: 'cluster.labels.all(a, cluster.labels.all(b, cluster.labels.all(c, a != b || b != c)))'", "at most 2000 are allowed"},
 		{"celSelector: \"quantity(cluster.properties['nodes']) > 3\"", ""},

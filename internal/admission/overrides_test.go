@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // What only a look at the whole policy can tell is refused with the path.
@@ -38,5 +39,24 @@ func TestOverridePoliciesThatCannotBe(t *testing.T) {
 				t.Errorf("%v, want %s: %s", errs, tc.path, tc.reason)
 			}
 		})
+	}
+}
+
+// An override of divided replicas is refused where it is, and told what to do instead; one
+// that only keeps an object out of a cluster sets no number that anybody would look for.
+func TestOverridesOfDividedReplicas(t *testing.T) {
+	for overriders, want := range map[string]string{
+		"{replicas: 3}":                                      "o.replicas: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless",
+		"{mergePatch: {spec: {replicas: 1}}}":                "o: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless",
+		"{notHere: true, mergePatch: {spec: {replicas: 1}}}": "o: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless",
+		"{notHere: true}":                                    "o.notHere: Forbidden: the placement of Deployment web divides its replicas, and so says which clusters have any: exclude clusters there, unless its replicaScheduling says replicaOverrides: Allow",
+	} {
+		var o v1alpha1.Overriders
+		if err := yaml.UnmarshalStrict([]byte(overriders), &o); err != nil {
+			t.Fatal(err)
+		}
+		if got := notDivided(o, atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}, field.NewPath("o")).Error(); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", overriders, got, want)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/render"
 )
 
@@ -249,15 +250,25 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 	if render.SetsReplicas(*o) {
 		if hub, ok := p.Hub(); ok {
 			if key, divided := hub.Divided(a.GetNamespace(), spec.ResourceSelectors); divided {
-				if o.Replicas != nil {
-					in = in.Child("replicas")
-				}
-				errs = append(errs, field.Forbidden(in,
-					fmt.Sprintf("the placement of %s %s divides its replicas, so that no override can set them", key.Kind, key.Name)))
+				errs = append(errs, notDivided(*o, key, in))
 			}
 		}
 	}
 	return errs
+}
+
+// notDivided says that overriders set the replicas of an object whose placement does that,
+// and what to write instead.
+func notDivided(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field.Error {
+	rest, why := o, "so that no override can set them"
+	rest.NotHere = nil
+	switch {
+	case o.Replicas != nil:
+		at = at.Child("replicas")
+	case !render.SetsReplicas(rest):
+		at, why = at.Child("notHere"), "and so says which clusters have any: exclude clusters there"
+	}
+	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling says replicaOverrides: Allow", key.Kind, key.Name, why))
 }
 
 // checkMergeable refuses strategic merge patches of kinds that say nothing of how their

@@ -83,7 +83,7 @@ func filled(b *testing.B, namespaces, apps int) (*hubful, *Binder) {
 	h := &hubful{templates: map[atoll.ItemKey]*unstructured.Unstructured{}, byNS: map[string][]*unstructured.Unstructured{}, own: map[[2]string]*v1alpha1.PropagationPolicy{}}
 	binder := &Binder{
 		Options: Options{Templates: h, Policies: rules{hubful: h}, Namespaces: spaces{h}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
-		claims:  newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
+		claims:  newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](), placeless: newWaits[claim.BundleID](),
 		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, seen: map[atoll.ItemKey]looked{}, decided: map[string]string{},
 	}
 	binder.quiet = newDebouncer(func(claim.BundleID) {})

@@ -128,7 +128,9 @@ type Binder struct {
 	reports  *reporter
 	unread   *waits[schema.GroupKind]
 	homeless *waits[claim.BundleID]
-	loaded   atomic.Bool
+	// placeless Bundles are to have a Placement that does not exist.
+	placeless *waits[claim.BundleID]
+	loaded    atomic.Bool
 
 	// Only the goroutine that handles events touches these.
 	overridden map[policyKey]kindSet    // what override policies select
@@ -152,7 +154,7 @@ func New(o Options) *Binder {
 		o.Prints = &Prints{}
 	}
 	b := &Binder{
-		Options: o, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
+		Options: o, claims: newClaims(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](), placeless: newWaits[claim.BundleID](),
 		overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{},
 		decided: map[string]string{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -144,7 +144,7 @@ func TestPolicyStatus(t *testing.T) {
 	if st, c := report(); st.Objects != 2 || c.Status != metav1.ConditionTrue || c.Reason != "Placed" {
 		t.Errorf("of a policy that holds two: %+v", st)
 	}
-	b.reports.problems(id, reasonCannotSend, []claim.Problem{{Key: obj("Deployment", "api"), Err: fmt.Errorf("it cannot be read")}})
+	b.reports.problems(id, ReasonCannotSend, []claim.Problem{{Key: obj("Deployment", "api"), Err: fmt.Errorf("it cannot be read")}})
 	if st, c := report(); st.Objects != 2 || c.Status != metav1.ConditionFalse || c.Reason != "CannotSend" || !strings.Contains(c.Message, "Deployment api: it cannot be read") {
 		t.Errorf("with something that cannot be sent: %+v", st)
 	}

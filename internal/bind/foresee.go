@@ -115,7 +115,7 @@ func (b *Binder) fork(s Supposed) (f *Binder, touched map[claim.BundleID]bool) {
 	o.Client, o.Events, o.ReadOnly, o.Log = nil, nil, true, slog.New(slog.DiscardHandler)
 	o.Prints = &Prints{} // what is supposed is nobody else's to remember
 	f = &Binder{
-		Options: o, claims: b.claims.clone(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](),
+		Options: o, claims: b.claims.clone(), inbox: newInbox(), unread: newWaits[schema.GroupKind](), homeless: newWaits[claim.BundleID](), placeless: newWaits[claim.BundleID](),
 		overridden: map[policyKey]kindSet{}, library: b.Policies.Interpreters(), namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{}, decided: map[string]string{},
 		quiet: collector(touched),
 	}

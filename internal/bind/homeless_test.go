@@ -72,7 +72,7 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 				templates, spaces, told := &unreadTemplates{hubful: h}, someSpaces{}, events{}
 				table := &oneBundle{there: there}
 				b.Templates, b.Policies, b.Namespaces, b.Bundles, b.Revisions, b.Events = readInFull{}, rules{hubful: h}, spaces, table, noRevisions{}, told
-				b.unread, b.homeless = newWaits[schema.GroupKind](), newWaits[claim.BundleID]()
+				b.unread, b.homeless, b.placeless = newWaits[schema.GroupKind](), newWaits[claim.BundleID](), newWaits[claim.BundleID]()
 				b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[claim.BundleID]())
 				defer b.queue.ShutDown()
 
@@ -110,7 +110,7 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 				if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 					t.Fatal(err)
 				}
-				if c := meta.FindStatusCondition(p.Status.Conditions, conditionApplied); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, why) {
+				if c := meta.FindStatusCondition(p.Status.Conditions, ConditionApplied); c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, why) {
 					t.Errorf("the policy says %+v", c)
 				}
 				if there != nil {

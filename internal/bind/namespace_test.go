@@ -54,7 +54,7 @@ func TestNothingIsCutBeforeItsNamespaceIsKnown(t *testing.T) {
 		templates, spaces := &unreadTemplates{hubful: h}, someSpaces{}
 		b := &Binder{
 			Options: Options{Templates: templates, Policies: rules{hubful: h}, Namespaces: spaces, Bundles: noBundles{}, ReadOnly: true},
-			claims:  newClaims(), inbox: newInbox(), homeless: newWaits[claim.BundleID](),
+			claims:  newClaims(), inbox: newInbox(), homeless: newWaits[claim.BundleID](), placeless: newWaits[claim.BundleID](),
 			overridden: map[policyKey]kindSet{}, namespaces: map[string]string{}, told: map[string]string{}, seen: map[atoll.ItemKey]looked{},
 		}
 		var touched []claim.BundleID

@@ -1,7 +1,9 @@
 package bind
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,6 +94,39 @@ func (b *Binder) unplacedSource(id claim.BundleID, from origin) string {
 		}
 	}
 	return ""
+}
+
+// Unplaced says of a Bundle that is to come from this source why it does not: the Placement
+// that the policy refers to does not exist. Empty: it does, or the policy refers to none.
+func (b *Binder) Unplaced(id claim.BundleID, source v1alpha1.BundleSource) string {
+	return b.unplacedSource(id, origin{source: source})
+}
+
+// mostPlaceless objects of one Bundle are told that their Placement is missing; the policy
+// says it of all.
+const mostPlaceless = 100
+
+// awaitPlacement that a Bundle which is not there yet is to have; its coming touches the
+// Bundle. The policy says so, and where it takes long the objects do: a Placement may come
+// after those who refer to it, for instance after a start.
+func (b *Binder) awaitPlacement(id claim.BundleID, why string, claimed []atoll.ItemKey) {
+	if b.ReadOnly {
+		return
+	}
+	if len(claimed) == 0 {
+		b.placeless.end(id)
+		b.reports.problems(id, reasonNoPlacement, nil)
+		return
+	}
+	if now := time.Now(); now.Sub(b.placeless.begin(id, now)) < waitsLong {
+		b.queue.AddAfter(id, waitsLong)
+		return
+	}
+	problems := make([]claim.Problem, 0, min(len(claimed), mostPlaceless))
+	for _, key := range claimed[:min(len(claimed), mostPlaceless)] {
+		problems = append(problems, claim.Problem{Key: key, Err: errors.New(why)})
+	}
+	b.reports.problems(id, reasonNoPlacement, problems)
 }
 
 // frozen is the condition of a Bundle whose Placement is gone.

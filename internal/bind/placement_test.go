@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -133,6 +135,40 @@ func TestPlacementRef(t *testing.T) {
 	}
 }
 
+// Objects whose policy refers to a Placement that is not there say so after a while, and
+// once; one that comes soon is no reason for words.
+func TestWaitingForAPlacementIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, _ := newShell(t)
+		told := events{}
+		b.Events, b.placeless = told, newWaits[claim.BundleID]()
+		b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[claim.BundleID]())
+		defer b.queue.ShutDown()
+		id, web := claim.BundleID{Namespace: "shop", Name: "web"}, obj("Deployment", "web")
+		await := func(claimed ...atoll.ItemKey) []string {
+			b.awaitPlacement(id, "Placement shop/egde does not exist", claimed)
+			return told[web]
+		}
+		if got := await(web); len(got) != 0 {
+			t.Errorf("at once it says %q", got)
+		}
+		time.Sleep(waitsLong + time.Second)
+		if b.queue.Len() != 1 {
+			t.Error("nobody looks again")
+		}
+		want := []string{"PlacementMissing: Placement shop/egde does not exist; members keep what they have of it"}
+		for range 2 {
+			if got := await(web); !reflect.DeepEqual(got, want) {
+				t.Errorf("later it says %q, want %q", got, want)
+			}
+		}
+		await()
+		if got := await(web); !reflect.DeepEqual(got, want) || b.reports.said[id] != nil {
+			t.Errorf("what waits anew says %q", got)
+		}
+	})
+}
+
 // A policy without a placement is what the schema makes of one that says {}: every cluster,
 // duplicated, and not a difference that would write Bundles again and again.
 func TestNoPlacementIsEveryCluster(t *testing.T) {
@@ -248,7 +284,7 @@ func TestMissingPlacementIsSaid(t *testing.T) {
 		if c == nil || c.Status != step.status || step.reason != "" && (c.Reason != step.reason || !strings.Contains(c.Message, "Create it")) {
 			t.Errorf("the Bundle says %+v", c)
 		}
-		got := meta.FindStatusCondition(b.reports.status(policyKey{ppKind, "shop", "web"}, v1alpha1.PropagationStatus{}, 1, &policy.Spec).Conditions, conditionApplied)
+		got := meta.FindStatusCondition(b.reports.status(policyKey{ppKind, "shop", "web"}, v1alpha1.PropagationStatus{}, 1, &policy.Spec).Conditions, ConditionApplied)
 		if got.Status != step.status || step.reason != "" && (got.Reason != step.reason || !strings.Contains(got.Message, "Placement shop/edge")) {
 			t.Errorf("the policy says %+v", got)
 		}

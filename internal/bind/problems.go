@@ -12,8 +12,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// reasonCannotSend of conditions and Events.
-const reasonCannotSend = "CannotSend"
+// ReasonCannotSend of conditions and Events.
+const ReasonCannotSend = "CannotSend"
 
 // Events is told what people should know of a template. It must not block.
 type Events interface {
@@ -34,7 +34,7 @@ func (b *Binder) tell(ctx context.Context, bundle state.Bundle, from origin, unp
 	if n := len(problems) - 1; n > 0 {
 		why += fmt.Sprintf(" (and %d objects more cannot be sent)", n)
 	}
-	return b.Say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: reasonCannotSend, Message: why})
+	return b.Say(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: ReasonCannotSend, Message: why})
 }
 
 // openly says the problem to those who may see the Bundle or its policy, and may not

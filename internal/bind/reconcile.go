@@ -61,8 +61,10 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 	}
 	in, from, unplaced := p.in, p.from, b.unplacedSource(id, p.from)
 	if !exists && unplaced != "" {
-		return nil // the policy says so, and the Placement's coming touches the Bundle
+		b.awaitPlacement(id, unplaced, in.Claimed)
+		return nil
 	}
+	b.placeless.end(id)
 	if p.homeless() {
 		return b.awaitNamespace(ctx, id, bundle, from, in.Claimed)
 	}
@@ -83,7 +85,7 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 	if b.ReadOnly {
 		return nil
 	}
-	b.reports.problems(id, reasonCannotSend, p.out.Problems)
+	b.reports.problems(id, ReasonCannotSend, p.out.Problems)
 	if err := b.tell(ctx, bundle, from, unplaced, p.out.Problems); err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ import (
 // are not worth a write for every object.
 const reportAfter = 10 * time.Second
 
-// conditionApplied of a policy is false where it selects nothing, or something that
+// ConditionApplied of a policy is false where it selects nothing, or something that
 // cannot be sent.
-const conditionApplied = "Applied"
+const ConditionApplied = "Applied"
 
 // reporter writes the status of policies. touch and problems may be called
 // concurrently.
@@ -126,7 +126,7 @@ func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generat
 		}
 		r.mu.Unlock()
 	}
-	c := metav1.Condition{Type: conditionApplied, Status: metav1.ConditionTrue, Reason: "Placed", ObservedGeneration: generation, Message: "what it selects is bound to Bundles"}
+	c := metav1.Condition{Type: ConditionApplied, Status: metav1.ConditionTrue, Reason: "Placed", ObservedGeneration: generation, Message: "what it selects is bound to Bundles"}
 	unread := ""
 	for _, rs := range spec.ResourceSelectors {
 		if _, known := r.b.Templates.Namespaced(claim.KindOf(rs).Group, rs.Kind); known && unread == "" && !r.b.Templates.Synced(claim.KindOf(rs).Group, rs.Kind) {
@@ -141,7 +141,7 @@ func (r *reporter) status(key policyKey, old v1alpha1.PropagationStatus, generat
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonUnread, unread
 	case len(broken) > 0:
 		slices.Sort(broken)
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "CannotSend", strings.Join(broken, "; ")
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonCannotSend, strings.Join(broken, "; ")
 		if len(c.Message) > 1024 {
 			c.Message = c.Message[:1021] + "..."
 		}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -90,8 +91,8 @@ func (b Bundle) waitsSince() *time.Time {
 			return &c.LastTransitionTime.Time
 		}
 	}
-	if b.Created.IsZero() {
-		return nil
+	if b.Created.IsZero() || meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.BundleScheduled) {
+		return nil // what began since then nobody has said yet
 	}
 	return &b.Created
 }
@@ -107,4 +108,12 @@ func (b Bundle) planSince() (at *time.Time) {
 		}
 	}
 	return at
+}
+
+// unknown clusters that the placement names.
+func unknown(b Bundle) []string {
+	return slices.DeleteFunc(schedule.NamedClusters(&b.Spec.Placement), func(name string) bool {
+		_, known := b.Decision.Verdict(name)
+		return known
+	})
 }

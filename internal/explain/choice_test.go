@@ -151,6 +151,12 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(5 * time.Minute)}}
 			return b
 		}, "No cluster fits the placement for 5m; there is no cluster that you may know of; to act: the policy's owner, or who labels and taints clusters."},
+		"no cluster fits any more, which nobody has said yet": {func() Bundle {
+			b := chosen(v1alpha1.PlacementSpec{}, nil, nil)
+			b.Created = now.Add(-time.Hour)
+			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionTrue, LastTransitionTime: ago(time.Hour)}}
+			return b
+		}, "No cluster fits the placement; there is no"},
 		"a spread that cannot be had": {func() Bundle {
 			b := chosen(spread, []schedule.Cluster{free("a1", "a", 1), free("b1", "b", 1)}, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(3 * time.Hour)}}
@@ -179,6 +185,34 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 		if text := whole(tc.bundle()).Text(false); !strings.Contains(text, tc.want) {
 			t.Errorf("%s lacks %q:\n%s", name, tc.want, text)
 		}
+	}
+}
+
+// A name that no cluster has is told apart from one that does not fit, also where it is the
+// only one; weights that match nobody are no bounds that somebody is at.
+func TestNamesAndWeightsThatMatchNobody(t *testing.T) {
+	named := v1alpha1.PlacementSpec{MaxClusters: 1, ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a1", "a9"}}}
+	text := whole(chosen(named, []schedule.Cluster{free("a1", "a", 1), free("b1", "b", 1)}, nil)).Text(false)
+	for _, line := range []string{"\n  Not in:\n    a9: named by the placement, and no cluster that you may know of\n", "\n    b1: not named in clusterNames [clusterNames]\n"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("lacks %q:\n%s", line, text)
+		}
+	}
+	named.ClusterAffinity.ClusterNames = []string{"a9"}
+	text = whole(chosen(named, []schedule.Cluster{free("a1", "a", 1)}, nil)).Text(false)
+	if !strings.Contains(text, "a9: named by the placement, and no") || !strings.Contains(text, "Chosen: 0 of 0 candidates, at most 1.\n") || strings.Contains(text, "Scores are") {
+		t.Errorf("says\n%s", text)
+	}
+
+	p := v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, WeightPreference: &v1alpha1.ClusterPreferences{
+		StaticWeightList: []v1alpha1.StaticClusterWeight{{TargetCluster: v1alpha1.ClusterAffinity{ClusterNames: []string{"a9"}}, Weight: 1}},
+	}}}
+	b := chosen(p, []schedule.Cluster{free("a1", "a", 1)}, func(in *schedule.Input) { in.Workloads = []schedule.Workload{{Key: web, Replicas: 10}} })
+	b.Output.Short = []schedule.Shortage{{Key: web, Replicas: 10, Unplaced: 10}}
+	text = whole(b).Text(false)
+	if !strings.Contains(text, "No entry of staticWeightList matches a cluster that is chosen, so that each keeps the replicas that it has; to act: the policy's owner.\n") ||
+		!strings.Contains(text, "10 of 10 replicas of Deployment/web have no place.\n") || strings.Contains(text, "at its bounds") {
+		t.Errorf("says\n%s", text)
 	}
 }
 

@@ -33,7 +33,14 @@ func (e Explanation) waits(b *strings.Builder, x BundleExplanation) {
 	case x.NoFit:
 		fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.ago(x.WaitsSince), x.besides(), who)
 	}
+	if x.Unweighed {
+		fmt.Fprintf(b, "  No entry of staticWeightList matches a cluster that is chosen, so that each keeps the replicas that it has; to act: %s.\n", x.owner())
+	}
 	for _, s := range x.Short {
+		if x.Unweighed {
+			fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s.\n", s.Unplaced, s.Replicas, s.Item, e.ago(x.WaitsSince))
+			continue
+		}
 		at, who := "its bounds", x.owner()
 		if slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return len(c.Capacity) > 0 }) {
 			at, who = "its bounds or its capacity", who+", or who states the capacity of clusters"
@@ -210,6 +217,9 @@ func (c *Choice) String() string {
 	s := fmt.Sprintf("Chosen: %d of %s", c.Chosen, count(c.Fit, "candidate"))
 	if c.Most > 0 {
 		s += fmt.Sprintf(", at most %d", c.Most)
+	}
+	if c.Fit == 0 {
+		return s + "."
 	}
 	if c.Lowest != "" {
 		s += fmt.Sprintf("; the lowest score among them is %s (%s)", points(c.LowestScore), c.Lowest)

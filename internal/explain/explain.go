@@ -27,6 +27,10 @@ type Input struct {
 	DeletedAt *time.Time
 	// Claim on the template; nil for what cannot be placed, or does not exist.
 	Claim *Claim
+	// Policy that was asked about; nil: it was another object, or there is none.
+	Policy *Policy
+	// Barred: the object's namespace may place on no cluster.
+	Barred bool
 	// Bundles that hold the object, or are to hold it.
 	Bundles []Bundle
 	// MoreBundles that are not among them.
@@ -67,6 +71,14 @@ type Candidate struct {
 	Matched string `json:"matched,omitempty"`
 	// Lost says why it did not win.
 	Lost string `json:"lost,omitempty"`
+}
+
+// Policy that places objects.
+type Policy struct {
+	// Selects has a text for each resource selector, such as "Deployment web".
+	Selects []string `json:"selects,omitempty"`
+	// Problem why it does not place what it selects; empty: it does, or selects nothing.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Skipped is a template that its namespace's annotation leaves out.
@@ -113,6 +125,7 @@ type Explanation struct {
 	// Holding is why the whole hub issues nothing.
 	Holding string              `json:"holding,omitempty"`
 	Claim   *Claim              `json:"claim,omitempty"`
+	Policy  *Policy             `json:"policy,omitempty"`
 	Bundles []BundleExplanation `json:"bundles,omitempty"`
 	// MoreBundles of a policy are there and not explained.
 	MoreBundles int `json:"moreBundles,omitempty"`
@@ -120,7 +133,8 @@ type Explanation struct {
 	Annotation string    `json:"annotation,omitempty"`
 	Skipped    []Skipped `json:"skipped,omitempty"`
 
-	now time.Time
+	now    time.Time
+	barred bool
 }
 
 // BundleExplanation is about one Bundle.
@@ -168,6 +182,10 @@ type BundleExplanation struct {
 	PlanSince *time.Time    `json:"planSince,omitempty"`
 	// Short workloads: not all of their replicas have a place.
 	Short []Short `json:"short,omitempty"`
+	// Unweighed: no chosen cluster has a static weight, and each keeps the replicas it has.
+	Unweighed bool `json:"unweighed,omitempty"`
+	// Unknown clusters that the placement names: there are none that the asker may know of.
+	Unknown []string `json:"unknown,omitempty"`
 	// Clusters of the fleet, and rows of clusters that are gone, by name.
 	Clusters []ClusterExplanation `json:"clusters"`
 }
@@ -252,7 +270,8 @@ type RowExplanation struct {
 func Explain(in Input) Explanation {
 	e := Explanation{
 		Kind: in.Object.Kind, Group: in.Object.Group, Version: in.Version, Namespace: in.Object.Namespace, Name: in.Object.Name,
-		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, Claim: in.Claim, Annotation: in.Annotation, now: in.Now,
+		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, Claim: in.Claim, Policy: in.Policy, Annotation: in.Annotation,
+		now: in.Now, barred: in.Barred,
 	}
 	for _, s := range in.Skipped {
 		if in.sees(s.Key) {
@@ -330,6 +349,7 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 	if all {
 		out.WaitsFor = b.Status.WaitsFor
 	}
+	out.Unweighed, out.Unknown = b.Decision.Unweighed(), unknown(b)
 	out.WaitsSince, out.PlanSince = b.waitsSince(), b.planSince()
 	out.Unmet, out.Choice, out.Affinities = b.Decision.Unmet, choiceOf(b.Decision.Choice), b.Decision.Groups
 	for _, s := range b.Output.Short {

@@ -457,3 +457,42 @@ func TestGroupInUse(t *testing.T) {
 		}
 	}
 }
+
+// A policy says what it selects, and why it places nothing of that; an object whose policy
+// waits says so; and where a namespace may place nowhere, nobody is told to place there.
+func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
+	missing := "Placement shop/egde, which placementRef names, does not exist. Create it, or name another"
+	policy := Input{
+		Object: atoll.ItemKey{Group: "atoll.dev", Kind: "PropagationPolicy", Namespace: "shop", Name: "web"}, Exists: true, Now: now,
+		Policy: &Policy{Selects: []string{"Deployment web", "every Service with app=web"}, Problem: missing},
+	}
+	held := policy
+	held.Bundles = []Bundle{shop()}
+	well := held
+	well.Policy = &Policy{Selects: policy.Policy.Selects}
+	object := Input{Object: web, Version: "v1", Exists: true, Now: now}
+	waits, barred := object, object
+	waits.Claim = &Claim{Winner: &Candidate{Kind: "PropagationPolicy", Name: "web"}, Why: "only it selects the object", Waits: missing}
+	barred.Claim, barred.Barred = &Claim{Why: "no policy and no annotation selects it"}, true
+	for name, tc := range map[string]struct {
+		in     Input
+		has    []string
+		hasNot string
+	}{
+		"a policy":                 {policy, []string{"PropagationPolicy/web in namespace shop places nothing: " + missing + ".\n", "\nIt selects Deployment web, every Service with app=web.\n"}, "no object that exists"},
+		"a policy with a Bundle":   {held, []string{"\n  Not all of that is placed as it says: " + missing + ".\n"}, "places nothing"},
+		"a policy that is well":    {well, []string{"\nIt selects Deployment web"}, "Not all"},
+		"an object":                {waits, []string{"is not placed by PropagationPolicy web yet: " + missing}, "about to be"},
+		"a namespace without sets": {barred, []string{"Namespace shop may place on no cluster", "metadata: {name: SET, namespace: shop}"}, "kubectl annotate"},
+	} {
+		text := Explain(tc.in).Text(false)
+		for _, line := range tc.has {
+			if !strings.Contains(text, line) {
+				t.Errorf("%s lacks %q:\n%s", name, line, text)
+			}
+		}
+		if strings.Contains(text, tc.hasNot) {
+			t.Errorf("%s has %q:\n%s", name, tc.hasNot, text)
+		}
+	}
+}

@@ -32,6 +32,7 @@ func (e Explanation) Text(all bool) string {
 		fmt.Fprintf(&b, "The hub holds and sends nothing: %s. `atoll restore accept` ends that; to act: %s.\n", e.Holding, rollout.WhoHub)
 	}
 	e.claim(&b)
+	e.policy(&b)
 	for _, bundle := range e.Bundles {
 		e.bundle(&b, bundle, all)
 	}
@@ -40,6 +41,19 @@ func (e Explanation) Text(all bool) string {
 	}
 	e.leftOut(&b, all)
 	return b.String()
+}
+
+// policy that was asked about: what it selects, and what is wrong with that.
+func (e Explanation) policy(b *strings.Builder) {
+	if e.Policy == nil {
+		return
+	}
+	if len(e.Policy.Selects) > 0 {
+		fmt.Fprintf(b, "\nIt selects %s.\n", some(e.Policy.Selects, 10))
+	}
+	if e.Policy.Problem != "" && len(e.Bundles) > 0 {
+		fmt.Fprintf(b, "  Not all of that is placed as it says: %s.\n", strings.TrimSuffix(e.Policy.Problem, "."))
+	}
 }
 
 func (e Explanation) claim(b *strings.Builder) {
@@ -83,6 +97,17 @@ func (e Explanation) along() (out []string) {
 
 // invite says how an object is placed.
 func (e Explanation) invite(b *strings.Builder) {
+	if e.barred {
+		fmt.Fprintf(b, `
+Namespace %s may place on no cluster. Who may bind cluster sets, which kubectl get clustersets
+lists, has to bind it to one first:
+  apiVersion: atoll.dev/v1alpha1
+  kind: ClusterSetBinding
+  metadata: {name: SET, namespace: %s}
+  spec: {clusterSet: SET}
+`, e.Namespace, e.Namespace)
+		return
+	}
 	resource, n, policy := strings.ToLower(e.Kind), "", "ClusterPropagationPolicy"
 	if e.Group != "" {
 		resource += "." + e.Group
@@ -385,10 +410,13 @@ func notIn(b *strings.Builder, x BundleExplanation, folded int) {
 			by[reason] = append(by[reason], c.Cluster)
 		}
 	}
-	if len(by) == 0 {
+	if len(by)+len(x.Unknown) == 0 {
 		return
 	}
 	b.WriteString("  Not in:\n")
+	if len(x.Unknown) > 0 {
+		fmt.Fprintf(b, "    %s: named by the placement, and no cluster that you may know of\n", some(x.Unknown, folded))
+	}
 	reasons := slices.SortedFunc(maps.Keys(by), func(x, y string) int {
 		return cmp.Or(len(by[y])-len(by[x]), strings.Compare(x, y))
 	})

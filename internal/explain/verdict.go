@@ -104,6 +104,8 @@ func (e Explanation) verdict() string {
 func (e Explanation) unplaced() string {
 	c := e.Claim
 	switch {
+	case e.Policy != nil && e.Policy.Problem != "":
+		return "places nothing: " + strings.TrimSuffix(e.Policy.Problem, ".")
 	case e.Group == v1alpha1.GroupVersion.Group:
 		return "places nothing: no object that exists is selected by it, or others win them all"
 	case e.space() && e.Annotation != "":

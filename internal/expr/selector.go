@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +71,7 @@ func compile(text string) (*Selector, error) {
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, firstIssue(issues)
+		return nil, ofCluster(firstIssue(issues), issues, text, "properties")
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("gives a %s, and true or false is needed", t)
@@ -110,8 +111,34 @@ func firstIssue(issues *cel.Issues) error {
 	}
 	e := errs[0]
 	message, _, _ := strings.Cut(e.Message, "\n")
+	message = strings.TrimSuffix(message, " (in container '')")
 	return fmt.Errorf("line %d, column %d: %s", e.Location.Line(), e.Location.Column()+1, message)
 }
+
+// ofCluster names the field of a cluster that there is none of, where that is the first issue:
+// CEL calls cluster itself undeclared, since it has no value but its fields. There are those
+// that people set, and more.
+func ofCluster(first error, issues *cel.Issues, text string, more ...string) error {
+	errs := issues.Errors()
+	if len(errs) == 0 || !strings.HasPrefix(errs[0].Message, "undeclared reference to 'cluster'") {
+		return first
+	}
+	at := errs[0].Location
+	lines := strings.Split(text, "\n")
+	if at.Line() < 1 || at.Line() > len(lines) {
+		return first
+	}
+	rest := []rune(lines[at.Line()-1])
+	what := "is no value by itself"
+	if m := fieldOfCluster.FindStringSubmatch(string(rest[min(max(at.Column(), 0), len(rest)):])); m != nil {
+		what = fmt.Sprintf("has no field %q here", m[1])
+	}
+	fields := append([]string{"name", "labels", "region", "zone", "provider", "sets"}, more...)
+	return fmt.Errorf("line %d, column %d: cluster %s: it has %s and %s", at.Line(), at.Column()+1, what,
+		strings.Join(fields[:len(fields)-1], ", "), fields[len(fields)-1])
+}
+
+var fieldOfCluster = regexp.MustCompile(`^cluster\s*\.\s*(\w+)`)
 
 // Properties that the expression reads, sorted.
 func (s *Selector) Properties() []string { return s.properties }

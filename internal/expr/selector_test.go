@@ -64,9 +64,10 @@ func TestCompileRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"cluster.name":                             "gives a string",
 		"cluster.name ==":                          "line 1, column 16",
-		"cluster.age > 3":                          "undeclared reference to 'cluster'",
+		"cluster.age > 3":                          `line 1, column 1: cluster has no field "age" here: it has name, labels, region, zone, provider, sets and properties`,
+		"'a' == 'b' ||\n  cluster == 'x'":          "line 2, column 3: cluster is no value by itself: it has name",
 		"cluster.labels['env'] > 3":                "found no matching overload",
-		"cluster.taints.size() == 0":               "undeclared reference",
+		"cluster.taints.size() == 0":               `cluster has no field "taints" here`,
 		"secret.data == 'x'":                       "undeclared reference to 'secret'",
 		"cluster.properties[cluster.name] == 'x'":  "literal name",
 		"cluster.properties.all(k, k == 'x')":      "literal name",

@@ -62,7 +62,7 @@ func compileValue(text string) (*Value, error) {
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, firstIssue(issues)
+		return nil, ofCluster(firstIssue(issues), issues, text)
 	}
 	cost, err := env.EstimateCost(checked, sizes{})
 	if err != nil {

@@ -39,7 +39,7 @@ func TestValues(t *testing.T) {
 			want: strings.Repeat("x", 600)},
 		{text: `[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25].map(x, cluster.labels['long'])`, err: "gives more than 4096 bytes"},
 		{text: `duration('1s')`, err: "no value of JSON"},
-		{text: `cluster.properties['p']`, bad: "undeclared reference"},
+		{text: `cluster.properties['p']`, bad: `line 1, column 1: cluster has no field "properties" here: it has name, labels, region, zone, provider and sets`},
 		{text: `cluster.labels[`, bad: "line 1"},
 		{text: strings.Repeat("(", 100) + "1" + strings.Repeat(")", 100), bad: "recursion"},
 		{text: "'" + strings.Repeat("x", 2048) + "'", bad: "bytes long"},

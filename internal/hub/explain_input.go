@@ -104,15 +104,44 @@ func (x *explainer) ofAtoll(ctx context.Context, key atoll.ItemKey, in *explain.
 		}
 		return out
 	case v1alpha1.SourcePropagationPolicy:
-		in.Exists = slices.ContainsFunc(st.Policies.Propagation(key.Namespace), func(p *v1alpha1.PropagationPolicy) bool { return p.Name == key.Name })
+		if p, ok := st.Policies.PropagationPolicy(key.Namespace, key.Name); ok {
+			in.Exists, in.Policy = true, x.policy(key, p.Generation, &p.Spec, p.Status)
+		}
 	default:
-		in.Exists = slices.ContainsFunc(st.Policies.ClusterPropagation(), func(p *v1alpha1.ClusterPropagationPolicy) bool { return p.Name == key.Name })
+		if p, ok := st.Policies.ClusterPropagationPolicy(key.Name); ok {
+			in.Exists, in.Policy = true, x.policy(key, p.Generation, &p.Spec, p.Status)
+		}
 	}
 	for _, b := range st.Bundles.List() {
 		if b.Spec.Source.Kind == key.Kind && b.Spec.Source.Name == key.Name && x.mayKnow(ctx, key, b.Ref.Namespace, b.Ref.Name) &&
 			(key.Namespace == "" || b.Ref.Namespace == key.Namespace) {
 			out = append(out, b)
 		}
+	}
+	return out
+}
+
+// policy that was asked about: what it selects, and what its status says is wrong. That the
+// Placement that it refers to is missing is looked up, since the status comes later.
+func (x *explainer) policy(key atoll.ItemKey, generation int64, spec *v1alpha1.PropagationSpec, status v1alpha1.PropagationStatus) *explain.Policy {
+	out := &explain.Policy{}
+	for _, rs := range spec.ResourceSelectors {
+		what := "every " + rs.Kind
+		if rs.Name != "" {
+			what = rs.Kind + " " + rs.Name
+		} else if rs.LabelSelector != nil {
+			what += " with " + metav1.FormatLabelSelector(rs.LabelSelector)
+		}
+		if key.Namespace == "" && rs.Namespace != "" {
+			what += " in namespace " + rs.Namespace
+		}
+		out.Selects = append(out.Selects, what)
+	}
+	applied := meta.FindStatusCondition(status.Conditions, bind.ConditionApplied)
+	out.Problem = x.parts.bind.Unplaced(claim.BundleID{Namespace: key.Namespace}, v1alpha1.BundleSource{Kind: key.Kind, Name: key.Name})
+	if out.Problem == "" && applied != nil && applied.Status == metav1.ConditionFalse && applied.ObservedGeneration == generation &&
+		applied.Reason == bind.ReasonCannotSend {
+		out.Problem = applied.Message
 	}
 	return out
 }
@@ -167,6 +196,7 @@ func (x *explainer) ofTemplate(ctx context.Context, key atoll.ItemKey, in *expla
 	switch {
 	case key.Namespace != "":
 		x.scope(key.Namespace, in)
+		in.Barred = len(st.Sets.Bound(key.Namespace)) == 0
 	case isNamespace(key):
 		x.scope(key.Name, in)
 	}
@@ -193,7 +223,7 @@ func (x *explainer) claim(ctx context.Context, key atoll.ItemKey, why bind.Expla
 	c := &explain.Claim{Why: why.Why, Skipped: why.Skipped}
 	if why.Winner != nil {
 		winner := candidate(*why.Winner)
-		c.Winner, c.Waits = &winner, x.parts.bind.Homeless(why.Bundle)
+		c.Winner, c.Waits = &winner, cmp.Or(x.parts.bind.Homeless(why.Bundle), x.parts.bind.Unplaced(why.Bundle, why.Winner.Source))
 	}
 	for i, o := range why.Others {
 		other := candidate(o)

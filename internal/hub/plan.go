@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -254,6 +255,13 @@ func (x *explainer) change(ctx context.Context, f place.Foreseen, byID map[claim
 		ID: claim.BundleID{Namespace: ref.Namespace, Name: ref.Name}, Source: f.Bundle.Spec.Source,
 		Revision: f.Revision, Content: f.Content, Contents: map[string]*atoll.Content{},
 		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.Held, Waiting: f.Waits, Short: f.Short,
+		Placement: f.Bundle.Spec.Placement,
+	}
+	if latest, ok := x.parts.state.Revisions.Latest(ref.UID); !ok || latest.Name != f.Revision {
+		c.Anew = true
+	}
+	if b, ok := x.parts.state.Bundles.ByName(ref.Namespace, ref.Name); ok {
+		c.Edited = !apiequality.Semantic.DeepEqual(b.Spec.Placement, c.Placement)
 	}
 	if b, ok := byID[c.ID]; ok {
 		c.New, c.Problems = b.New, b.Problems

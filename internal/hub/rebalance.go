@@ -214,7 +214,9 @@ func (t *rebalanceTargets) object(ctx context.Context, o rebalanceObject) {
 			t.refuse(o, "the hub has none")
 		}
 	case v1alpha1.SourcePropagationPolicy, v1alpha1.SourceClusterPropagationPolicy:
-		if !t.policy(ctx, o) {
+		if !t.exists(o) {
+			t.refuse(o, "the hub has none")
+		} else if !t.policy(ctx, o) {
 			t.refuse(o, "it places nothing: `atoll explain` says why")
 		}
 	case "Placement", "ClusterPlacement":
@@ -222,6 +224,16 @@ func (t *rebalanceTargets) object(ctx context.Context, o rebalanceObject) {
 	default:
 		t.refuse(o, fmt.Sprintf("what is placed from scratch is a Bundle, or those of a policy or Placement: `atoll explain %s/%s` names them", strings.ToLower(o.Kind), o.Name))
 	}
+}
+
+// exists tells whether the hub has the policy.
+func (t *rebalanceTargets) exists(o rebalanceObject) (has bool) {
+	if o.Kind == v1alpha1.SourcePropagationPolicy {
+		_, has = t.parts.state.Policies.PropagationPolicy(o.Namespace, o.Name)
+	} else {
+		_, has = t.parts.state.Policies.ClusterPropagationPolicy(o.Name)
+	}
+	return has
 }
 
 // policy takes the Bundles that one makes.

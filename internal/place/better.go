@@ -122,6 +122,7 @@ func (r *Reconciler) workScores(_ context.Context, q workqueue.TypedDelayingInte
 			r.rescore(&cs[0])
 		}
 		q.Done(name)
+		r.awaitEnd(name)
 	}
 }
 

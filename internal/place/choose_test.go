@@ -293,13 +293,24 @@ func TestMovesOneAtATime(t *testing.T) {
 // memScores rate clusters: "namespace cluster measure".
 type memScores struct {
 	values map[string]int64
+	ends   map[string]time.Time // by cluster
 	fn     func(string)
 }
 
-func (s *memScores) Of(ns, cluster, measure string, _ time.Time) (int64, bool) {
+func (s *memScores) Of(ns, cluster, measure string, now time.Time) (int64, bool) {
 	v, ok := s.values[ns+" "+cluster+" "+measure]
+	if end, ends := s.ends[cluster]; ends && !now.Before(end) {
+		return 0, false
+	}
 	return v, ok
 }
+func (s *memScores) Ends(cluster string, now time.Time) time.Time {
+	if end := s.ends[cluster]; now.Before(end) {
+		return end
+	}
+	return time.Time{}
+}
+func (s *memScores) Ending() []string          { return slices.Sorted(maps.Keys(s.ends)) }
 func (s *memScores) Subscribe(fn func(string)) { s.fn = fn }
 
 // A tenant's scores count for the tenant's policies alone, the hub's for all.
@@ -328,7 +339,7 @@ func TestWhoRatesClusters(t *testing.T) {
 	}
 }
 
-// That a cluster is rated better moves what may move.
+// That a cluster is rated better, or that a rating ends, moves what may move.
 func TestRatedAnew(t *testing.T) {
 	m := newMemory()
 	fleet(m, "a")
@@ -353,6 +364,47 @@ func TestRatedAnew(t *testing.T) {
 		scores.values["shop b price"] = 700
 		scores.fn("b")
 		time.Sleep(2 * gatherScores)
+		m.settle("web")
+		want(t, m, "web", "b Active r1")
+
+		// Nobody tells that a rating ends; something else has the cluster looked at before.
+		scores.ends = map[string]time.Time{"b": time.Now().Add(time.Hour)}
+		scores.fn("b")
+		time.Sleep(time.Hour - time.Minute)
+		m.settle("web")
+		want(t, m, "web", "b Active r1")
+		time.Sleep(2 * time.Minute)
+		m.settle("web")
+		want(t, m, "web", "a Active r1")
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// The end of a rating that was there before the hub started counts as well.
+func TestARatingEndsAfterAStart(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	scores := &memScores{values: map[string]int64{"shop a price": 700, "shop b price": 500}}
+	cfg := m.config()
+	cfg.Scores = scores
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		scores.ends = map[string]time.Time{"a": time.Now().Add(time.Hour)}
+		r := New(cfg)
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		p := whenBetter(most(1))
+		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreCluster, Measure: "price"}}
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = p })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		want(t, m, "web", "a Active r1")
+		time.Sleep(time.Hour + time.Minute)
 		m.settle("web")
 		want(t, m, "web", "b Active r1")
 		cancel()

@@ -163,6 +163,10 @@ func (r *Reconciler) near(b state.Bundle) func(*v1alpha1.NearBundles) [][]atoll.
 // Scores is the table of ClusterScores.
 type Scores interface {
 	Of(namespace, cluster, measure string, now time.Time) (value int64, rated bool)
+	// Ends tells when the next of what rates the cluster stops to count, of which nobody
+	// else tells; zero: nothing will. Ending lists the clusters of which something does.
+	Ends(cluster string, now time.Time) time.Time
+	Ending() []string
 	Subscribe(fn func(cluster string))
 }
 
@@ -170,6 +174,8 @@ type Scores interface {
 type noScores struct{}
 
 func (noScores) Of(string, string, string, time.Time) (int64, bool) { return 0, false }
+func (noScores) Ends(string, time.Time) time.Time                   { return time.Time{} }
+func (noScores) Ending() []string                                   { return nil }
 func (noScores) Subscribe(func(string))                             {}
 
 // rated gives how clusters are rated for a Bundle of the namespace that such a source
@@ -179,7 +185,21 @@ func (r *Reconciler) rated(namespace, source string) func(c *schedule.Cluster, m
 }
 
 // ratedAnew: a cluster is rated otherwise; that matters to who may move.
-func (r *Reconciler) ratedAnew(cluster string) { r.scored(cluster) }
+func (r *Reconciler) ratedAnew(cluster string) {
+	r.scored(cluster)
+	r.awaitEnd(cluster)
+}
+
+// awaitEnd of what rates a cluster: then it is rated otherwise, and nobody says so.
+func (r *Reconciler) awaitEnd(cluster string) {
+	now := time.Now()
+	r.mu.Lock()
+	q := r.scores
+	r.mu.Unlock()
+	if at := r.Scores.Ends(cluster, now); q != nil && !at.IsZero() {
+		q.AddAfter(cluster, at.Sub(now))
+	}
+}
 
 // reserveAge is how long a reserve holds: scores move on, and what comes is to be the best
 // of a time that is not long ago.

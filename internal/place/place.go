@@ -185,6 +185,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	r.restoreRooms(ctx)
 	bundles, clusters, scores := r.open()
 	r.later(r.Bundles.List())
+	for _, cluster := range r.Scores.Ending() {
+		r.awaitEnd(cluster)
+	}
 	var done sync.WaitGroup
 	for range r.Workers {
 		done.Go(func() { r.workBundles(ctx, bundles) })

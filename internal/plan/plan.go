@@ -39,6 +39,11 @@ type Change struct {
 	ID     claim.BundleID
 	Source v1alpha1.BundleSource
 	New    bool
+	// Anew: the revision is none that the Bundle has.
+	Anew bool
+	// Placement that it would have, and whether it has another.
+	Placement v1alpha1.PlacementSpec
+	Edited    bool
 	// Revision that rows are to reach, and its content.
 	Revision string
 	Content  *atoll.Content
@@ -120,6 +125,16 @@ type Bundle struct {
 	Full []Full `json:"full,omitempty"`
 	// Short workloads: not all of their replicas would have a place.
 	Short []Short `json:"short,omitempty"`
+	// Unweighed: no cluster that would be chosen has a static weight, and each would keep
+	// the replicas that it has.
+	Unweighed bool `json:"unweighed,omitempty"`
+	// Unknown clusters that the placement would name: there are none.
+	Unknown []string `json:"unknown,omitempty"`
+	// Later lists clusters that would get other overrides with the next change of what is
+	// sent, and not now.
+	Later []string `json:"later,omitempty"`
+	// Frozen items would be placed by nobody any more, and stay at their last content.
+	Frozen []string `json:"frozen,omitempty"`
 	// Held removals would wait for a confirmation.
 	Held []string `json:"held,omitempty"`
 	// Problems with items that could not be sent.
@@ -197,7 +212,7 @@ func Of(in Input) Plan {
 		c := &in.Bundles[i]
 		b := (&comparing{in: &in, Change: c, known: map[string][]Item{}, renderers: map[*atoll.Content]*render.Renderer{}, rendered: map[string]side{}}).bundle()
 		switch {
-		case len(b.Rows)+len(b.Held)+len(b.Problems) == 0 && b.Waits == "" && !b.NoFit && !b.stays():
+		case len(b.Rows)+len(b.Held)+len(b.Problems)+len(b.Later)+len(b.Frozen) == 0 && !(c.Edited && (b.Unweighed || len(b.Unknown) > 0)) && b.Waits == "" && !b.NoFit && !b.stays():
 		case in.Known != nil && !in.Known(c.ID):
 			p.Hidden++
 			p.Changes = p.Changes || len(b.Rows) > 0
@@ -255,6 +270,7 @@ func (c *comparing) bundle() Bundle {
 		b.Held = c.held()
 	}
 	c.lacking(&b)
+	b.Unweighed, b.Unknown, b.Frozen = c.Decision.Unweighed(), c.unknown(), c.frozen()
 	waits := map[string]string{}
 	for _, w := range c.Waiting {
 		if waits[w.Cluster] = w.For; w.Who == rollout.WhoConfirm && c.Held != nil {
@@ -271,6 +287,9 @@ func (c *comparing) bundle() Bundle {
 		row, items, changes := c.row(cluster)
 		if !changes {
 			b.Unchanged++
+			if c.later(cluster) {
+				b.Later = append(b.Later, cluster)
+			}
 			continue
 		}
 		if seesAll {

@@ -141,6 +141,27 @@ func TestText(t *testing.T) {
   ! an object could not be sent: cannot be sent; an Event on it would say why
 Nothing would change in any cluster.
 `},
+		"a name that no cluster has": {func(c *Change, in *Input) {
+			c.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo", "toyko", "oslo"}}}
+			c.After = map[string]atoll.RowSpec{"oslo": c.Before["oslo"]}
+			in.ViewsAfter = map[string]atoll.ClusterView{"oslo": {Name: "oslo"}, "tokyo": {Name: "tokyo"}}
+		}, "Bundle shop/web (PropagationPolicy web)\n  There is no cluster toyko, which the placement names.\n  - tokyo\n1 Bundle: 0 added, 1 removed, 0 changed.\n"},
+		"an edit that only names what is not there": {func(c *Change, in *Input) {
+			c.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo", "toyko"}}}
+			c.Edited, in.ViewsAfter = true, map[string]atoll.ClusterView{"tokyo": {Name: "tokyo"}}
+		}, "Bundle shop/web (PropagationPolicy web)\n  There is no cluster toyko, which the placement names.\nNothing would change in any cluster.\n"},
+		"a name that is not there, and that nobody edits": {func(c *Change, _ *Input) {
+			c.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"toyko"}}}
+		}, "Nothing would change in any cluster.\n"},
+		"an item that nobody would place": {func(c *Change, _ *Input) {
+			*c = to(*c, content(c.Content.Items[0], c.Content.Items[1]))
+			c.Content.Items[1].State, c.Anew = atoll.ItemUnclaimed, true
+		}, "Bundle shop/web (PropagationPolicy web)\n  Deployment/web would be placed by nobody any more: what runs stays as it is, and edits would not be sent.\nNothing would change in any cluster.\n"},
+		"an item that nobody places already": {func(c *Change, _ *Input) {
+			c.Contents["r1"].Items[1].State = atoll.ItemUnclaimed
+			*c = to(*c, content(c.Content.Items...))
+			c.Anew = true
+		}, "Nothing would change in any cluster.\n"},
 		"no cluster fits": {func(c *Change, _ *Input) {
 			c.Decision = schedule.Decision{NoFit: true, Unmet: "3 regions are asked for"}
 		},
@@ -297,5 +318,62 @@ func TestAPlanOfManyIsSmall(t *testing.T) {
 	}
 	if got := p.Text(true); strings.Count(got, "Bundle shop/") != 300 || strings.Count(got, "? ConfigMap c was not checked") != 50 {
 		t.Error("--all leaves Bundles out")
+	}
+}
+
+// What newer overrides would make of a cluster with the next change is told, and only of
+// those clusters of which they would make something, when they are new.
+func TestOverridesThatWaitAreTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		anew bool
+		base int64
+		want string
+	}{
+		"new overrides":      {true, 1, "\n  oslo would keep their overrides until the next change of what is sent there: the newer ones are of a policy with apply: WithNextChange.\nNothing would change in any cluster.\n"},
+		"old ones":           {false, 1, "Nothing would change in any cluster.\n"},
+		"none that may wait": {true, 0, "Nothing would change in any cluster.\n"},
+	} {
+		c := shop()
+		first, second := atoll.RevisionName("u", 1, atoll.Hash([]byte("a"))), atoll.RevisionName("u", 2, atoll.Hash([]byte("b")))
+		row := atoll.RowSpec{UID: "u", Revision: first, Phase: atoll.RowActive}
+		c.Before = map[string]atoll.RowSpec{"oslo": row, "tokyo": row}
+		c.After, c.Contents = c.Before, map[string]*atoll.Content{first: c.Content}
+		next := content(c.Content.Items...)
+		next.Base = tc.base
+		next.Rules = []atoll.Rule{{Policy: "OverridePolicy/shop/o", Items: []atoll.ItemKey{web}, Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"oslo"}}},
+			Overriders: v1alpha1.Overriders{Plaintext: []v1alpha1.PlaintextOverrider{{Path: "/spec/containers", Operator: "remove"}}}}}
+		c.Revision, c.Content, c.Anew = second, next, tc.anew
+		views := map[string]atoll.ClusterView{"oslo": {Name: "oslo"}, "tokyo": {Name: "tokyo"}}
+		p := Of(Input{Bundles: []Change{c}, ViewsBefore: views, ViewsAfter: views})
+		if got := p.Text(false); !strings.HasSuffix(got, tc.want) || p.Changes || tc.want[0] != '\n' && got != tc.want {
+			t.Errorf("%s: changes %t, says\n%s\nwant\n%s", name, p.Changes, got, tc.want)
+		}
+	}
+}
+
+// What is divided no more has the replicas that its template states, and not none; what goes
+// has none.
+func TestWhatIsDividedNoMore(t *testing.T) {
+	of := func(object string, divide bool) atoll.Item {
+		i := item(web, object)
+		i.Divided = divide
+		return i
+	}
+	object := `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":9}}`
+	for name, tc := range map[string]struct {
+		items []atoll.Item
+		want  string
+	}{
+		"duplicated": {[]atoll.Item{of(object, false)}, "  ~ oslo: Deployment/web would be divided no more\n      ~ Deployment/web\n          /spec/replicas: 4 -> 9\n"},
+		"gone":       {nil, "  ~ oslo: Deployment/web 4 -> no replicas\n      - Deployment/web\n"},
+	} {
+		c := shop()
+		was := content(of(object, true))
+		c.Contents, c.Revision, c.Content = map[string]*atoll.Content{"r1": was}, "r2", content(tc.items...)
+		c.Before = map[string]atoll.RowSpec{"oslo": {UID: "u", Revision: "r1", Phase: atoll.RowActive, Assigned: map[string]int64{web.String(): 4}}}
+		c.After = map[string]atoll.RowSpec{"oslo": {UID: "u", Revision: "r2", Phase: atoll.RowActive}}
+		if got := text(Input{Bundles: []Change{c}}); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: says\n%s\nwant\n%s", name, got, tc.want)
+		}
 	}
 }

@@ -33,7 +33,9 @@ func (r *Rebalance) Add(more Rebalance) {
 	if r.Asked == "" {
 		r.Asked = more.Asked
 	}
-	r.Changes = r.Changes || more.Changes
+	if r.Changes = r.Changes || more.Changes; r.Bundles == nil {
+		r.Bundles = []Bundle{} // as of a plan: what reads the JSON finds a list
+	}
 	r.Bundles, r.Placements = append(r.Bundles, more.Bundles...), append(r.Placements, more.Placements...)
 	r.Refused, r.Hidden, r.Looked = append(r.Refused, more.Refused...), r.Hidden+more.Hidden, r.Looked+more.Looked
 	r.Holding, r.Next = more.Holding, more.Next
@@ -45,7 +47,9 @@ func (x Bundle) Moves() bool { return len(x.Rows)+len(x.Held) > 0 }
 // Text for people, the sum first.
 func (r Rebalance) Text(all bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Of %d that were looked at: %s\n", r.Looked, r.Summary())
+	if r.Looked > 0 || len(r.Refused) == 0 {
+		fmt.Fprintf(&b, "Of %d that were looked at: %s\n", r.Looked, r.Summary())
+	}
 	if n := len(r.Placements); n > 0 {
 		fmt.Fprintf(&b, "%s would publish other clusters.\n", count(n, "Placement"))
 	}

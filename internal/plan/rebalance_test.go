@@ -39,6 +39,11 @@ Bundle shop/api (PropagationPolicy api), moves from a to b
 	if got := none.Text(false); !strings.HasPrefix(got, "Of 4 that were looked at: Nothing would change in any cluster.\n") || strings.Count(got, "\n") != 1 {
 		t.Errorf("nothing: %q", got)
 	}
+	var refused Rebalance
+	refused.Add(Rebalance{Plan: Plan{Refused: []Refusal{{"Bundle shop/nosuch", "the hub has none"}}}})
+	if got, want := refused.Text(false), "! Bundle shop/nosuch would be refused: the hub has none\n"; got != want || refused.Bundles == nil {
+		t.Errorf("says %q, want %q; bundles are %v", got, want, refused.Bundles)
+	}
 	if (Bundle{NoFit: true}).Moves() || !(Bundle{Held: []string{"x"}}).Moves() {
 		t.Error("what is asked for is what would move")
 	}

@@ -158,6 +158,18 @@ func (x Bundle) lacking(b *strings.Builder, all bool) {
 		}
 		fmt.Fprintf(b, "  %s %s\n", some(by[line], all), line)
 	}
+	if len(x.Unknown) > 0 {
+		fmt.Fprintf(b, "  There is no cluster %s, which the placement names.\n", some(x.Unknown, all))
+	}
+	if x.Unweighed {
+		b.WriteString("  No entry of staticWeightList would match a cluster that is chosen: each would keep the replicas that it has.\n")
+	}
+	if len(x.Later) > 0 {
+		fmt.Fprintf(b, "  %s would keep their overrides until the next change of what is sent there: the newer ones are of a policy with apply: WithNextChange.\n", some(x.Later, all))
+	}
+	if len(x.Frozen) > 0 {
+		fmt.Fprintf(b, "  %s would be placed by nobody any more: what runs stays as it is, and edits would not be sent.\n", some(x.Frozen, all))
+	}
 	for _, s := range x.Short {
 		fmt.Fprintf(b, "  %d of %d replicas of %s would have no place.\n", s.Unplaced, s.Replicas, s.Item)
 	}
@@ -200,6 +212,10 @@ func (r Row) text(b *strings.Builder, all bool) {
 	fmt.Fprintf(b, "  %s %s", signs[r.Change], some(r.Clusters, all))
 	var notes []string
 	for _, item := range slices.Sorted(maps.Keys(r.Replicas)) {
+		if r.undivided(item) {
+			notes = append(notes, shortItem(item)+" would be divided no more")
+			continue
+		}
 		notes = append(notes, fmt.Sprintf("%s %s", shortItem(item), r.Replicas[item]))
 	}
 	if r.Why != "" {
@@ -218,6 +234,13 @@ func (r Row) text(b *strings.Builder, all bool) {
 	for _, i := range r.Items {
 		i.text(b, all)
 	}
+}
+
+// undivided tells whether an item that stays would have no share any more, but the replicas
+// that its template states.
+func (r Row) undivided(item string) bool {
+	return r.Change == Changed && r.Replicas[item].After == nil &&
+		!slices.ContainsFunc(r.Items, func(i Item) bool { return i.Change == Removed && i.Key.String() == item })
 }
 
 func (i Item) text(b *strings.Builder, all bool) {

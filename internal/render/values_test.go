@@ -154,7 +154,7 @@ func TestHopelessSourcesAreNamed(t *testing.T) {
 		{`{labelsOverrider: [{operator: add}]}`, "labelsOverrider[0].value", "names no key"},
 		{`{argsOverrider: [{containerName: a, operator: add}]}`, "argsOverrider[0].value", "names no value"},
 		{`{ordered: [{envOverrider: {operator: add, value: [{name: a, value: b, valueFrom: {cel: "cluster.name"}}]}}]}`, "ordered[0].envOverrider.value[0].valueFrom", "beside it"},
-		{`{plaintext: [{path: /spec/a, operator: add, valueFrom: {cel: "cluster.properties['x']"}}]}`, "plaintext[0].valueFrom.cel", "undeclared reference"},
+		{`{plaintext: [{path: /spec/a, operator: add, valueFrom: {cel: "cluster.properties['x']"}}]}`, "plaintext[0].valueFrom.cel", `cluster has no field "properties" here`},
 		{`{annotationsOverrider: [{operator: add, valueFrom: {atoll.dev/x: {cel: "cluster.name"}}}]}`, "annotationsOverrider[0].valueFrom[atoll.dev/x]", "Atoll's own"},
 	} {
 		problems := render.CheckOverriders(overriders(t, tc.over))

@@ -47,7 +47,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 		{"everything bound", cluster("a"), Terms{}, ""},
 		{"the expression is false", cluster("a"), Terms{Placement: asking("cluster.name == 'b'")}, "celSelector: not true of it: cluster.name == 'b'"},
 		{"the expression fails", cluster("a"), Terms{Placement: asking("cluster.labels['dns'] == 'b'")}, "celSelector: the expression fails on it: no such key: dns"},
-		{"the expression is malformed", cluster("a"), Terms{Placement: asking("cluster.nme == 'b'")}, "celSelector: celSelector is malformed: line 1, column 1: undeclared reference to 'cluster' (in container '')"},
+		{"the expression is malformed", cluster("a"), Terms{Placement: asking("cluster.nme == 'b'")}, "celSelector: celSelector is malformed: line 1, column 1: cluster has no field \"nme\" here: it has name, labels, region, zone, provider, sets and properties"},
 		{"an API", cluster("a", serving("/v1/Pod")), Terms{Placement: wanting("batch/v1", "Job")}, "apis: does not serve batch/v1/Job, which the placement asks for"},
 		{"an API of the core group", cluster("a", serving("apps/v1/Deployment")), Terms{Placement: wanting("v1", "")}, "apis: does not serve v1, which the placement asks for"},
 		{"APIs that are not known", cluster("a"), Terms{Placement: wanting("batch/v1", "Job"), Kinds: []string{"x/v1/Y"}}, ""},

@@ -18,15 +18,39 @@ type Ratings struct {
 	rated map[[2]string][]*v1alpha1.ClusterScore
 	// of an object: the cluster that it rates.
 	of map[[2]string]string
+	// ends are when objects that rate a cluster stop to count; lists are replaced, never
+	// changed.
+	ends map[string][]ending
+}
+
+// ending of the object of that namespace and name.
+type ending struct {
+	object [2]string
+	at     time.Time
 }
 
 // NewRatings of nothing.
 func NewRatings() Ratings {
-	return Ratings{rated: map[[2]string][]*v1alpha1.ClusterScore{}, of: map[[2]string]string{}}
+	return Ratings{rated: map[[2]string][]*v1alpha1.ClusterScore{}, of: map[[2]string]string{}, ends: map[string][]ending{}}
 }
 
 // Clone of it, which changes apart.
-func (r *Ratings) Clone() Ratings { return Ratings{rated: maps.Clone(r.rated), of: maps.Clone(r.of)} }
+func (r *Ratings) Clone() Ratings {
+	return Ratings{rated: maps.Clone(r.rated), of: maps.Clone(r.of), ends: maps.Clone(r.ends)}
+}
+
+// Ends tells when the next of what rates the cluster stops to count; zero: nothing will.
+func (r *Ratings) Ends(cluster string, now time.Time) (next time.Time) {
+	for _, e := range r.ends[cluster] {
+		if now.Before(e.at) && (next.IsZero() || e.at.Before(next)) {
+			next = e.at
+		}
+	}
+	return next
+}
+
+// Ending lists the clusters of which something that rates them has an end, sorted.
+func (r *Ratings) Ending() []string { return slices.Sorted(maps.Keys(r.ends)) }
 
 // Of a cluster by a measure, from 0 to 1000, as the objects of one namespace rate it at
 // that time; false where none does.
@@ -57,6 +81,10 @@ func (r *Ratings) Put(o *v1alpha1.ClusterScore) (was string) {
 	list := slices.Clone(r.rated[key])
 	at, _ := slices.BinarySearchFunc(list, o.Name, func(o *v1alpha1.ClusterScore, name string) int { return strings.Compare(o.Name, name) })
 	r.rated[key], r.of[[2]string{o.Namespace, o.Name}] = slices.Insert(list, at, o), o.Spec.ClusterName
+	if o.Spec.ValidUntil != nil {
+		name := o.Spec.ClusterName
+		r.ends[name] = append(slices.Clip(r.ends[name]), ending{[2]string{o.Namespace, o.Name}, o.Spec.ValidUntil.Time})
+	}
 	return was
 }
 
@@ -72,6 +100,13 @@ func (r *Ratings) Forget(namespace, name string) (cluster string) {
 	rest := slices.DeleteFunc(slices.Clone(r.rated[key]), func(o *v1alpha1.ClusterScore) bool { return o.Name == name })
 	if r.rated[key] = rest; len(rest) == 0 {
 		delete(r.rated, key)
+	}
+	if ends := r.ends[cluster]; len(ends) > 0 {
+		if ends = slices.DeleteFunc(slices.Clone(ends), func(e ending) bool { return e.object == id }); len(ends) > 0 {
+			r.ends[cluster] = ends
+		} else {
+			delete(r.ends, cluster)
+		}
 	}
 	return cluster
 }

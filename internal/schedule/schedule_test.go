@@ -380,6 +380,8 @@ func TestAssign(t *testing.T) {
 		workload Workload
 		held     []string
 		want     string
+		// unweighed: no chosen cluster has a weight.
+		unweighed bool
 	}{
 		{name: "by weight", in: Input{Placement: weights(weight(1, "a"), weight(2, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=3 b=6"},
 		{name: "entries that match add up", in: Input{Placement: weights(weight(1, "a", "b"), weight(1, "b")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}}, workload: web, want: "a=3 b=6"},
@@ -387,7 +389,7 @@ func TestAssign(t *testing.T) {
 		{name: "no entry matches at all: everybody keeps theirs", in: Input{
 			Placement: weights(weight(1, "z")), Clusters: []Cluster{a, b}, Workloads: []Workload{{Key: web.Key, Replicas: 9}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 5)},
-		}, workload: web, want: "a=5 b=0"},
+		}, workload: web, want: "a=5 b=0", unweighed: true},
 		{name: "a kept cluster keeps its share", in: Input{
 			Clusters: []Cluster{a, b, tainted}, Workloads: []Workload{{Key: web.Key, Replicas: 10}},
 			Rows: map[string]atoll.RowSpec{"a": running(a, web, 3), "b": running(b, web, 3), "c": running(c, web, 4)},
@@ -442,6 +444,9 @@ func TestAssign(t *testing.T) {
 			tc.in.Bundle, tc.in.Now = "bundle", now
 			if got := shares(Schedule(tc.in), tc.workload, tc.held...); got != tc.want {
 				t.Errorf("shares %s, want %s", got, tc.want)
+			}
+			if got := Schedule(tc.in).Unweighed(); got != tc.unweighed {
+				t.Errorf("unweighed is %t", got)
 			}
 		})
 	}

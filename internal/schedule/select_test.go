@@ -434,13 +434,15 @@ func BenchmarkChoose(b *testing.B) {
 // A chosen cluster is in the first group that matches it.
 func TestDecisionGroups(t *testing.T) {
 	for _, choose := range []string{"", ", maxClusters: 3, scores: [{name: ResourceAvailable, resource: cpu}]"} {
-		w := newWorld(cluster("a", label("env", "canary"), cpus(9, 9)), cluster("b", label("env", "prod"), cpus(9, 8)), cluster("c", cpus(9, 7)))
-		p := placement(t, "{decisionGroups: [{groupName: first, labelSelector: {matchLabels: {env: canary}}}, {groupName: second, labelSelector: {matchExpressions: [{key: env, operator: Exists}]}}]"+choose+"}")
-		for range 2 { // as newcomers, and as those that run it
-			d := w.decide(p)
-			for c, want := range map[string]string{"a": "first", "b": "second", "c": ""} {
-				if v, _ := d.Verdict(c); v.Outcome != Placed || v.Group != want {
-					t.Errorf("%s is %s in group %q, want %q", c, v, v.Group, want)
+		for rest, others := range map[string]string{"": "", ", {groupName: rest, labelSelector: {}}": "rest"} {
+			w := newWorld(cluster("a", label("env", "canary"), cpus(9, 9)), cluster("b", label("env", "prod"), cpus(9, 8)), cluster("c", cpus(9, 7)))
+			p := placement(t, "{decisionGroups: [{groupName: first, labelSelector: {matchLabels: {env: canary}}}, {groupName: second, labelSelector: {matchExpressions: [{key: env, operator: Exists}]}}"+rest+"]"+choose+"}")
+			for range 2 { // as newcomers, and as those that run it
+				d := w.decide(p)
+				for c, want := range map[string]string{"a": "first", "b": "second", "c": others} {
+					if v, _ := d.Verdict(c); v.Outcome != Placed || v.Group != want {
+						t.Errorf("%s is %s in group %q, want %q", c, v, v.Group, want)
+					}
 				}
 			}
 		}

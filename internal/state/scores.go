@@ -34,6 +34,20 @@ func (s *Scores) Knows(namespace, name string) bool {
 	return s.ratings.Knows(namespace, name)
 }
 
+// Ends tells when the next of what rates the cluster stops to count; zero: nothing will.
+func (s *Scores) Ends(cluster string, now time.Time) time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.ratings.Ends(cluster, now)
+}
+
+// Ending lists the clusters of which something that rates them has an end, sorted.
+func (s *Scores) Ending() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.ratings.Ending()
+}
+
 // Subscribe to names of clusters that are rated otherwise.
 func (s *Scores) Subscribe(fn func(cluster string)) { s.subscribe(fn) }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,12 +46,13 @@ what it waits for, since when and who must act), why the other clusters are left
 out, and which override rule set which field.
 
 KIND/NAME may be any object on the hub, by kind, plural or short name, a Namespace
-(what its annotation places and leaves out), a Bundle, or a PropagationPolicy (what
-it places). You are told of what you may get.`,
+(what its annotation places and leaves out), a Bundle, or a policy (what it selects and
+places). You are told of what you may get.`,
 		Example: `  atoll explain deployment/web -n shop
   atoll explain deploy web
   atoll explain deployments.apps/web --cluster tokyo-1
   atoll explain namespace/shop
+  atoll explain policy/web -n shop
   atoll explain bundle/web -n shop -o json`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,31 +75,11 @@ func (o *options) run(ctx context.Context, out io.Writer, argument string) error
 	if err != nil {
 		return err
 	}
-	object, err := c.ParseObject(argument)
+	answer, err := o.answer(ctx, c, argument)
 	if err != nil {
 		return err
 	}
-	request := c.Kube.CoreV1().RESTClient().Get().AbsPath(path).
-		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
-	if object.Namespace != "" {
-		request.Param("namespace", object.Namespace)
-	}
-	if o.cluster != "" {
-		request.Param("cluster", o.cluster)
-	}
-	structured := o.format.Is("json") || o.format.Is("yaml")
-	if !structured {
-		request.Param("output", "text").Param("all", strconv.FormatBool(o.all))
-	}
-	result := request.Do(ctx)
-	if err := result.Error(); err != nil {
-		return failure(c, object, argument, err)
-	}
-	answer, err := result.Raw()
-	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", c.Config.Host, err)
-	}
-	if !structured {
+	if !o.structured() {
 		_, err := out.Write(answer)
 		return err
 	}
@@ -108,6 +90,55 @@ func (o *options) run(ctx context.Context, out io.Writer, argument string) error
 	_, err = o.format.Structured(out, value)
 	return err
 }
+
+func (o *options) structured() bool { return o.format.Is("json") || o.format.Is("yaml") }
+
+// answer of the hub. A policy that is only called policy is one of the namespace, or else a
+// cluster policy.
+func (o *options) answer(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
+	name, short := strings.CutPrefix(argument, "policy/")
+	if !short {
+		return o.ask(ctx, c, argument)
+	}
+	answer, err := o.ask(ctx, c, "propagationpolicy/"+name)
+	if !errors.Is(err, errNone) {
+		return answer, err
+	}
+	if answer, cluster := o.ask(ctx, c, "clusterpropagationpolicy/"+name); !errors.Is(cluster, errNone) {
+		return answer, cluster
+	}
+	return nil, fmt.Errorf("%w policy %s: neither a PropagationPolicy in namespace %q nor a ClusterPropagationPolicy; another namespace is chosen with -n", errNone, name, c.Namespace)
+}
+
+func (o *options) ask(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
+	object, err := c.ParseObject(argument)
+	if err != nil {
+		return nil, err
+	}
+	request := c.Kube.CoreV1().RESTClient().Get().AbsPath(path).
+		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
+	if object.Namespace != "" {
+		request.Param("namespace", object.Namespace)
+	}
+	if o.cluster != "" {
+		request.Param("cluster", o.cluster)
+	}
+	if !o.structured() {
+		request.Param("output", "text").Param("all", strconv.FormatBool(o.all))
+	}
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, failure(c, object, argument, err)
+	}
+	answer, err := result.Raw()
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.Config.Host, err)
+	}
+	return answer, nil
+}
+
+// errNone: the hub has no such object.
+var errNone = errors.New("the hub has no")
 
 // failure says what to do about the hub's refusal.
 func failure(c *client.Cluster, object client.Object, argument string, err error) error {
@@ -120,7 +151,7 @@ func failure(c *client.Cluster, object client.Object, argument string, err error
 		if object.Namespace != "" {
 			where = fmt.Sprintf(" in namespace %q; another namespace is chosen with -n", object.Namespace)
 		}
-		return fmt.Errorf("the hub has no %s%s", argument, where)
+		return fmt.Errorf("%w %s%s", errNone, argument, where)
 	}
 	return fmt.Errorf("%s does not answer why: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -229,9 +230,37 @@ func (t *trial) judge(u *unstructured.Unstructured, err error) outcome {
 		return outcome{object: u}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err),
 		apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !client.NoHub(err), meta.IsNoMatchError(err):
-		return outcome{refused: err.Error()}
+		return outcome{refused: refusal(err)}
 	}
 	return outcome{err: t.cluster.Explain(err)}
+}
+
+// refusal is what the hub said. Of a patch that makes no object of its kind the API server
+// says the whole patch first: that is left out, since it tells nothing that the files do
+// not, and the values of Secrets.
+func refusal(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return err.Error()
+	}
+	for _, c := range status.Status().Details.Causes {
+		said, invalid := strings.CutPrefix(c.Message, "Invalid value: ")
+		if c.Field != "patch" || !invalid {
+			continue
+		}
+		if patch, err := strconv.QuotedPrefix(said); err == nil {
+			said = said[len(patch):]
+		} else if _, after, cut := strings.Cut(said, "]: "); cut {
+			said = after
+		} else {
+			said = ""
+		}
+		if said = strings.TrimPrefix(said, ": "); said == "" {
+			said = "it is malformed"
+		}
+		return said
+	}
+	return err.Error()
 }
 
 func (t *trial) offerDelete(ctx context.Context, u *unstructured.Unstructured) outcome {

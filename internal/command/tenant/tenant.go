@@ -103,6 +103,9 @@ type listed struct {
 	Sets      []string `json:"sets"`
 	// Subjects that may work in it, as Kind/name.
 	Subjects []string `json:"subjects"`
+	// State: Active, NoAccess once its access was taken away, or Terminating while its
+	// namespace is being deleted.
+	State string `json:"state"`
 }
 
 func listCommand(flags *client.Flags) *cobra.Command {
@@ -110,7 +113,11 @@ func listCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the tenants, where they may place, and who may work in them",
-		Args:  cobra.NoArgs,
+		Long: `Show the tenants, where they may place, and who may work in them.
+
+STATE is Active, NoAccess after "atoll tenant delete", which leaves the namespace and what
+runs, and Terminating while the namespace itself is being deleted.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -127,9 +134,9 @@ func listCommand(flags *client.Flags) *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no tenants; `atoll tenant create` makes one")
 				return err
 			}
-			table := output.NewTable(cmd.OutOrStdout(), "TENANT", "NAMESPACE", "SETS", "WHO")
+			table := output.NewTable(cmd.OutOrStdout(), "TENANT", "NAMESPACE", "STATE", "SETS", "WHO")
 			for _, t := range all {
-				table.Row(t.Name, t.Namespace, strings.Join(t.Sets, ","), strings.Join(t.Subjects, ","))
+				table.Row(t.Name, t.Namespace, t.State, strings.Join(t.Sets, ","), strings.Join(t.Subjects, ","))
 			}
 			return table.Flush()
 		},
@@ -168,6 +175,14 @@ func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
 			}
 		}
 		slices.Sort(t.Sets)
+		switch {
+		case ns.DeletionTimestamp != nil:
+			t.State = "Terminating"
+		case len(t.Subjects) == 0:
+			t.State = "NoAccess"
+		default:
+			t.State = "Active"
+		}
 		out = append(out, t)
 	}
 	return out, nil
