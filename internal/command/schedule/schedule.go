@@ -44,7 +44,8 @@ write what is not looked at. Among clusters of equal claims a hub may choose ano
 since it breaks ties by UIDs that files do not have.
 
 The exit code is 0 when all is decided, whether or not a cluster fits, and 1 when the
-files cannot be read or hold what a hub would refuse.`,
+files cannot be read or hold what the schemas, expressions and scripts of Atoll's kinds do
+not admit. What else a hub refuses, atoll plan tells.`,
 		Example: `  atoll schedule -f clusters.yaml -f shop/
   atoll schedule -f fleet/ -R | jq '.bundles[].clusters[] | select(.outcome == "Placed")'`,
 		Args: cobra.NoArgs,

@@ -4,7 +4,7 @@
 // Contract: while the hub is busy, heap and stacks may grow to roomBytes, or to clusterBytes
 // for each cluster and bundleBytes for each Bundle where that is more, but not for that
 // beyond half of the memory that its cgroup or machine has, before they are collected. The
-// heap may always grow by half of what lives; that of a quiet hub by a tenth. What a burst
+// heap may always grow by two fifths of what lives; that of a quiet hub by a fifth. What a burst
 // leaves, such as a fleet that joins, goes back to the system once the hub is quiet again;
 // one that has been quiet for long is left alone. Who sets GOGC decides for himself how much
 // garbage there may be.
@@ -34,8 +34,9 @@ const (
 
 	// roomBytes is what heap and stacks of a busy hub may always grow to. Collecting
 	// costs what lives, as often as the room above it is filled; but spans in which a
-	// burst has left something stay, so that room is not for nothing either.
-	roomBytes = 768 << 20
+	// burst has left something stay: of 10,000 agents that had joined 361 MB lived in spans of
+	// 635, with 768 MiB of room.
+	roomBytes = 640 << 20
 	// clusterBytes is what they may grow to for each cluster where that is more. A fleet
 	// makes garbage by its size, joins and check-ins, and has more that lives: with half of
 	// that as room, a quarter of what 100,000 clusters cost while they joined was
@@ -49,7 +50,7 @@ const (
 	bundleBytes = 320 << 10
 	// busyPercent is the least room of a busy hub, of what lives; quietPercent is that
 	// of a quiet one, which makes little garbage.
-	busyPercent, quietPercent = 50, 10
+	busyPercent, quietPercent = 40, 20
 	// mostPercent is the most room: a small heap is collected soon enough.
 	mostPercent = 400
 	// percentStep is the least change that is worth stopping the world for.

@@ -59,20 +59,20 @@ func TestABusyHubHasRoom(t *testing.T) {
 	}{
 		{0, 0, 0, 0, 0, false, mostPercent},
 		{100 * mib, 20 * mib, 10 * mib, 0, 0, false, mostPercent},
-		{200 * mib, 168 * mib, 0, 0, 0, false, 200},
-		{300 * mib, 68 * mib, 100 * mib, 0, 0, false, 100},
-		{400 * mib, 48 * mib, 100 * mib, 0, 0, false, 64},
+		{200 * mib, 168 * mib, 0, 0, 0, false, 136},
+		{300 * mib, 68 * mib, 100 * mib, 0, 0, false, 68},
+		{350 * mib, 48 * mib, 100 * mib, 0, 0, false, 53},
 		{400 * mib, 300 * mib, 100 * mib, 0, 0, false, busyPercent},
 		{5000 * mib, 0, 0, 0, 0, false, busyPercent},
 		{100 * mib, 0, 0, 0, 0, true, quietPercent},
 		{5000 * mib, 0, 0, 0, 0, true, quietPercent},
-		{600 * mib, 50 * mib, 50 * mib, 1000, 0, false, 50}, // a small fleet brings less than that
+		{600 * mib, 50 * mib, 50 * mib, 1000, 0, false, busyPercent}, // a small fleet brings less than that
 		{640 * mib, 0, 0, 40 * 1024, 0, false, 200},
 		{1500 * mib, 100 * mib, 100 * mib, 100 * 1024, 0, false, 200},
 		{4000 * mib, 400 * mib, 0, 100 * 1024, 0, false, busyPercent},
 		{200 * mib, 0, 0, 50 * 1024, 0, false, mostPercent},
 		{640 * mib, 0, 0, 50 * 1024, 0, true, quietPercent},
-		{300 * mib, 0, 0, 1000, 1000, false, 156},      // 1,000 applications are little
+		{300 * mib, 0, 0, 1000, 1000, false, 113},      // 1,000 applications are little
 		{800 * mib, 0, 0, 1024, 10 * 1024, false, 306}, // 48 and 3,200 MiB
 		{3000 * mib, 0, 0, 1024, 10 * 1024, false, busyPercent},
 		{800 * mib, 0, 0, 0, 10 * 1024, true, quietPercent},
@@ -95,7 +95,7 @@ func TestRoomEndsWhereMemoryDoes(t *testing.T) {
 		{1000 * mib, 16384 * mib, 220},
 		{1000 * mib, 4096 * mib, 104},
 		{1000 * mib, 2048 * mib, busyPercent},
-		{384 * mib, 1024 * mib, 100},
+		{384 * mib, 1024 * mib, 66},
 	} {
 		f := footprint{live: x.live, has: Holdings{Bundles: 10 * 1024}, own: x.own}
 		if got := f.percent(false); got != x.want {
