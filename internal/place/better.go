@@ -40,10 +40,51 @@ type movableKind struct {
 }
 
 type movableGroup struct {
-	standings map[string]*schedule.Standing // by Bundle UID
+	standings map[string]*standing // by Bundle UID
 	// worst that any of them was chosen with; stale: to be worked out again.
 	worst int64
 	stale bool
+	// rises of clusters since the standings were noted, which number counts.
+	rises  rises
+	number int64
+}
+
+// standing of a Bundle, as it was noted when so many had been.
+type standing struct {
+	schedule.Standing
+	number int64
+}
+
+// rises are what clusters came to score, each with the number of standings that had been
+// noted: those that a later one was as high as are left out, so that scores fall and numbers
+// grow.
+type rises []rise
+
+type rise struct{ score, number int64 }
+
+// mostRises are kept; of more the oldest two count as one, which may only let somebody look
+// in vain.
+const mostRises = 32
+
+func (l rises) with(r rise) rises {
+	for len(l) > 0 && l[len(l)-1].score <= r.score {
+		l = l[:len(l)-1]
+	}
+	if l = append(l, r); len(l) > mostRises {
+		l[1].score = l[0].score
+		l = l[1:]
+	}
+	return l
+}
+
+// since a number, the highest.
+func (l rises) since(number int64) int64 {
+	for _, r := range l {
+		if r.number >= number {
+			return r.score
+		}
+	}
+	return math.MinInt64
 }
 
 func newMovables() movables {
@@ -69,10 +110,19 @@ func (m *movables) note(uid string, kind movableKind, s *schedule.Standing) {
 	delete(m.coming, uid)
 	g := m.kinds[kind]
 	if g == nil {
-		g = &movableGroup{standings: map[string]*schedule.Standing{}}
+		g = &movableGroup{standings: map[string]*standing{}}
 		m.kinds[kind] = g
 	}
-	m.of[uid], g.standings[uid], g.stale = kind, s, true
+	g.number++
+	m.of[uid], g.standings[uid], g.stale = kind, &standing{*s, g.number}, true
+}
+
+// now is how a Bundle stands, with what clusters have come to score since.
+func (g *movableGroup) now(uid string) schedule.Standing {
+	s := g.standings[uid]
+	out := s.Standing
+	out.Other = max(out.Other, g.rises.since(s.number))
+	return out
 }
 
 // bar is how a cluster that none of them has must score at least to matter to any.
@@ -130,7 +180,7 @@ func (r *Reconciler) workScores(_ context.Context, q workqueue.TypedDelayingInte
 type candidate struct {
 	uid      string
 	kind     movableKind
-	standing *schedule.Standing
+	standing schedule.Standing
 }
 
 // rescore looks at the Bundles that may move now that a cluster scores otherwise: those
@@ -142,7 +192,11 @@ func (r *Reconciler) rescore(c *schedule.Cluster) {
 	}
 	var better []movableKind
 	for kind, bar := range r.index.bars() {
-		if kind.filter.Admits(c) && kind.filter.Moves(c, nil, rated(kind), bar) {
+		if !kind.filter.Admits(c) {
+			continue
+		}
+		moves, score := kind.filter.Weigh(c, nil, rated(kind), bar)
+		if r.index.rose(kind, score); moves {
 			better = append(better, kind)
 		}
 	}
@@ -151,13 +205,37 @@ func (r *Reconciler) rescore(c *schedule.Cluster) {
 		holds[row.Bundle.UID] = &row.Spec
 	}
 	for _, m := range r.index.candidates(better, holds) {
-		if m.kind.filter.Moves(c, holds[m.uid], rated(m.kind), m.standing) {
+		moves, score := m.kind.filter.Weigh(c, holds[m.uid], rated(m.kind), &m.standing)
+		switch {
+		case !moves && holds[m.uid] != nil:
+			r.index.sank(m.uid, score)
+		case moves:
 			if after, yes := r.index.pace(m.uid, time.Now()); yes {
 				r.index.touch(m.uid, c.Name)
 				r.add(m.uid, priorityAll, after)
 			}
 		}
 	}
+}
+
+// rose notes what a cluster came to score, for those that do not have it.
+func (x *index) rose(kind movableKind, score int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if g := x.movable.kinds[kind]; g != nil {
+		g.rises = g.rises.with(rise{score, g.number})
+	}
+}
+
+// sank notes what a cluster came to score that the Bundle has.
+func (x *index) sank(uid string, score int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	g := x.movable.kinds[x.movable.of[uid]]
+	if g == nil || g.standings[uid] == nil || g.standings[uid].Worst <= score {
+		return
+	}
+	g.standings[uid].Worst, g.worst = score, min(g.worst, score)
 }
 
 // bars of the kinds of Bundles that may move.
@@ -177,14 +255,14 @@ func (x *index) candidates(kinds []movableKind, holds map[string]*atoll.RowSpec)
 	defer x.mu.Unlock()
 	for uid := range holds {
 		if kind, ok := x.movable.of[uid]; ok {
-			out = append(out, candidate{uid, kind, x.movable.kinds[kind].standings[uid]})
+			out = append(out, candidate{uid, kind, x.movable.kinds[kind].now(uid)})
 		}
 	}
 	for _, kind := range kinds {
 		if g := x.movable.kinds[kind]; g != nil {
-			for uid, s := range g.standings {
+			for uid := range g.standings {
 				if holds[uid] == nil {
-					out = append(out, candidate{uid, kind, s})
+					out = append(out, candidate{uid, kind, g.now(uid)})
 				}
 			}
 		}

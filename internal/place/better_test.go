@@ -103,6 +103,55 @@ func TestReportsDecideNothingAnew(t *testing.T) {
 	})
 }
 
+// What matters to nobody by itself may matter together: one cluster that gets a little
+// better, and then another that gets much worse.
+func TestSmallChangesAddUp(t *testing.T) {
+	m := newMemory()
+	free := func(cpus int) func(*v1alpha1.Cluster) {
+		return func(c *v1alpha1.Cluster) {
+			c.Status.Resources.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpus), resource.DecimalSI)}
+		}
+	}
+	m.cluster("a", free(50))
+	m.cluster("b", free(1))
+	run(t, m, func(t *testing.T, _ *Reconciler) {
+		full := resource.MustParse("100")
+		p := whenBetter(most(1))
+		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Full: &full}}
+		m.bundle("web", func(b *state.Bundle) { b.Spec.Placement = p })
+		m.cut("web", &atoll.Content{})
+		m.settle("web")
+		want(t, m, "web", "a Active r1")
+		m.cluster("b", free(40)) // worse than where it is
+		time.Sleep(3 * gatherScores)
+		want(t, m, "web", "a Active r1")
+		m.cluster("a", free(2)) // no worse than b was when it was decided, within the cost of a move
+		time.Sleep(3 * gatherScores)
+		m.settle("web")
+		if got := m.show("web"); !strings.Contains(got, "b Active") {
+			t.Errorf("it stays where it is worse: %s", got)
+		}
+	})
+}
+
+func TestRisesSinceANumber(t *testing.T) {
+	var l rises
+	for i, score := range []int64{30, 50, 20, 40, 10} {
+		l = l.with(rise{score, int64(i)})
+	}
+	for number, want := range []int64{50, 50, 40, 40, 10, math.MinInt64} {
+		if got := l.since(int64(number)); got != want {
+			t.Errorf("since %d the highest is %d, want %d", number, got, want)
+		}
+	}
+	for i := range int64(10 * mostRises) {
+		l = l.with(rise{1000 - i, 10 + i})
+	}
+	if len(l) != mostRises || l.since(0) != 1000 || l.since(10*mostRises+9) != 1000-(10*mostRises-1) {
+		t.Errorf("%d are kept; %d, %d", len(l), l.since(0), l.since(10*mostRises+9))
+	}
+}
+
 // What a cluster was assigned weighs by its replicas, not by how many Bundles brought them.
 func TestBalanceWeighsReplicas(t *testing.T) {
 	m := newMemory()

@@ -41,7 +41,7 @@ func compileMoving(r *v1alpha1.Rescheduling) *moving {
 }
 
 // Standing of a decision that may move when scores change: the lowest score among the
-// clusters that were chosen, and the highest among those that were not.
+// clusters that were chosen, and the highest among those that were not, then or since.
 type Standing struct {
 	Worst, Other int64
 }
@@ -50,16 +50,25 @@ type Standing struct {
 // decision that stood so. row is what runs of the Bundle there, nil if nothing does. Of the
 // input of a decision Load and Rated count.
 func (f *Filter) Moves(c *Cluster, row *atoll.RowSpec, in *Input, s *Standing) bool {
+	moves, _ := f.Weigh(c, row, in, s)
+	return moves
+}
+
+// Weigh is Moves, and what the cluster scores now, of which a Standing that stays is to be
+// told: what matters to nobody by itself may matter beside what changes next.
+func (f *Filter) Weigh(c *Cluster, row *atoll.RowSpec, in *Input, s *Standing) (moves bool, score int64) {
 	if f.choice == nil || f.choice.moving == nil || s == nil {
-		return false
+		return false, 0
 	}
 	about := facts{holds: row != nil, avoid: f.avoided(c), rated: in.Rated}
 	about.load, about.own = in.load(c, row)
 	if row != nil {
-		return f.choice.scorer.score(c, about)+f.choice.moving.cost < s.Other
+		score = f.choice.scorer.score(c, about)
+		return score+f.choice.moving.cost < s.Other, score
 	}
 	about.anywhere = fullScore
-	return f.choice.scorer.score(c, about) > s.Worst+f.choice.moving.cost
+	score = f.choice.scorer.score(c, about)
+	return score > s.Worst+f.choice.moving.cost, score
 }
 
 // move of a Bundle between options.

@@ -49,8 +49,30 @@ func (p *Publisher) rescore(c *schedule.Cluster) {
 		if _, holds := s.chosen[c.Name]; holds {
 			row = &atoll.RowSpec{Phase: atoll.RowActive}
 		}
-		if f := p.filter(pl); (row != nil || f.Admits(c)) && f.Moves(c, row, &in, s.scores) {
-			p.look(pl.Key(), gatherScores)
+		f := p.filter(pl)
+		if row == nil && !f.Admits(c) {
+			continue
 		}
+		if moves, score := f.Weigh(c, row, &in, s.scores); moves {
+			p.look(pl.Key(), gatherScores)
+		} else {
+			p.drifted(pl.Key(), s, row != nil, score)
+		}
+	}
+}
+
+// drifted notes what a cluster came to score, which moves nothing by itself.
+func (p *Publisher) drifted(key types.NamespacedName, s standing, holds bool, score int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := *s.scores
+	if holds {
+		now.Worst = min(now.Worst, score)
+	} else {
+		now.Other = max(now.Other, score)
+	}
+	if is, ok := p.standings[key]; ok && is.scores == s.scores {
+		is.scores = &now
+		p.standings[key] = is
 	}
 }
