@@ -80,11 +80,12 @@ type task struct {
 	busy bool
 	// intended: that the object is to be made is stored.
 	intended bool
-	// check whether the object exists; correct it even though it was applied.
-	check, correct bool
-	failures       int
-	failure        *Failure
-	drift          drift
+	// check whether the object exists; judge it anew while at it; correct it even though it
+	// was applied.
+	check, judge, correct bool
+	failures              int
+	failure               *Failure
+	drift                 drift
 }
 
 // New gives an Engine that holds what was stored.
@@ -135,9 +136,9 @@ func (e *Engine) Upsert(ctx context.Context, m atoll.Manifest, at store.Position
 	for _, key := range e.fold(holding) {
 		e.due(key)
 	}
-	told, anew := e.book.Stirred(), e.judgedAnew(prev, &holding)
+	told, whole := e.book.Stirred(), e.judgeAnew(prev, &holding)
 	e.mu.Unlock()
-	for _, gk := range anew {
+	for _, gk := range whole {
 		e.o.Watch.Again(gk.Group, gk.Kind)
 	}
 	e.o.Changed(m.Bundle)

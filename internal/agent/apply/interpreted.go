@@ -27,8 +27,9 @@ func (e *Engine) learn(bundle string, interpreters []atoll.Interpreter) {
 	e.known[bundle] = script.Of(interpreters)
 }
 
-// judgedAnew lists the kinds of a Bundle's objects that other interpreters judge than before.
-func (e *Engine) judgedAnew(before, now *claims.Holding) (out []schema.GroupKind) {
+// judgeAnew looks again at each object of a Bundle that other interpreters judge than before.
+// It gives the kinds of which whole objects are to be watched from now on. The caller holds mu.
+func (e *Engine) judgeAnew(before, now *claims.Holding) (whole []schema.GroupKind) {
 	var were []atoll.Interpreter
 	if before != nil {
 		were = before.Manifest.Interpreters
@@ -37,14 +38,33 @@ func (e *Engine) judgedAnew(before, now *claims.Holding) (out []schema.GroupKind
 	if same {
 		return nil
 	}
-	then, is := script.Of(were), e.known[now.Manifest.Bundle]
-	for _, key := range e.book.ClaimedBy(now.Manifest.Bundle) {
+	bundle := now.Manifest.Bundle
+	then, is := script.Of(were), e.known[bundle]
+	for _, key := range e.book.ClaimedBy(bundle) {
 		gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
-		if (then.About(gk) || is.About(gk)) && !slices.Contains(out, gk) {
-			out = append(out, gk)
+		if !then.About(gk) && !is.About(gk) {
+			continue
+		}
+		if r, _ := e.book.Record(key); r.UID != "" { // else it is judged when it is made
+			e.task(key).judge = true
+			e.due(key)
+		}
+		if is.About(gk) && observe.MetadataOnly(gk.Group, gk.Kind) && !slices.Contains(whole, gk) && !e.judgedFor(gk, bundle) {
+			whole = append(whole, gk)
 		}
 	}
-	return out
+	return whole
+}
+
+// judgedFor tells whether interpreters of another Bundle judge objects of the kind. The caller
+// holds mu.
+func (e *Engine) judgedFor(gk schema.GroupKind, but string) bool {
+	for bundle, known := range e.known {
+		if bundle != but && known.About(gk) {
+			return true
+		}
+	}
+	return false
 }
 
 // Interpreters by which objects of a Bundle are judged.
@@ -58,12 +78,7 @@ func (e *Engine) Interpreters(bundle string) script.Interpreters {
 func (e *Engine) Interpreted(group, kind string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, known := range e.known {
-		if known.About(schema.GroupKind{Group: group, Kind: kind}) {
-			return true
-		}
-	}
-	return false
+	return e.judgedFor(schema.GroupKind{Group: group, Kind: kind}, "")
 }
 
 // observed is the View of an object in the member. The caller does not hold mu.

@@ -78,7 +78,7 @@ func (e *Engine) take(now time.Time) (keys []atoll.ItemKey, wait time.Duration) 
 
 // idle tells that nothing is to be done about the key. The caller holds mu.
 func (e *Engine) idle(key atoll.ItemKey, t *task) bool {
-	if t.check || t.correct || t.failure != nil {
+	if t.check || t.judge || t.correct || t.failure != nil {
 		return false
 	}
 	return !e.plan(key).acts()

@@ -23,17 +23,17 @@ type plan struct {
 	claims.Step
 	// left are the fields that the member owns.
 	left []string
-	// check and correct as in task.
-	check, correct bool
-	view           observe.View
-	hasView        bool
+	// check, judge and correct as in task.
+	check, judge, correct bool
+	view                  observe.View
+	hasView               bool
 	// intended as in task.
 	intended bool
 	// begun: its deletion was asked for already.
 	begun bool
 }
 
-func (p plan) acts() bool { return p.Verb != claims.Nothing || p.check || p.correct }
+func (p plan) acts() bool { return p.Verb != claims.Nothing || p.check || p.judge || p.correct }
 
 func (p plan) deletes() bool {
 	switch p.Verb {
@@ -61,7 +61,8 @@ func (e *Engine) plan(key atoll.ItemKey) plan {
 	}
 	if t := e.tasks[key]; t != nil {
 		p.begun = t.failure != nil && t.failure.Reason == ReasonTerminating
-		p.check, p.correct = t.check && r.UID != "", t.correct && r.UID != "" && p.Verb == claims.Nothing
+		p.check, p.judge = t.check && r.UID != "", t.judge && r.UID != ""
+		p.correct = t.correct && r.UID != "" && p.Verb == claims.Nothing
 	}
 	return p
 }
@@ -73,7 +74,7 @@ func (e *Engine) begin(key atoll.ItemKey) plan {
 	p := e.plan(key)
 	t := e.task(key)
 	p.intended = t.intended
-	t.check, t.correct = false, false
+	t.check, t.judge, t.correct = false, false, false
 	return p
 }
 
@@ -94,7 +95,7 @@ func (e *Engine) work(ctx context.Context, key atoll.ItemKey) *Failure {
 
 // step does one act. again: another may follow.
 func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool) {
-	if p.check {
+	if p.check || p.judge {
 		return e.check(ctx, p), true
 	}
 	switch p.Verb {
@@ -196,8 +197,15 @@ func (e *Engine) rediscover(ctx context.Context) error {
 	return err
 }
 
-// check looks whether a recorded object still exists.
-func (e *Engine) check(ctx context.Context, p plan) *Failure {
+// check looks whether a recorded object still exists, and judges it anew where that is asked.
+func (e *Engine) check(ctx context.Context, p plan) (failed *Failure) {
+	defer func() {
+		if p.judge && failed != nil {
+			e.mu.Lock()
+			e.task(p.Key).judge = true
+			e.mu.Unlock()
+		}
+	}()
 	res, failure := e.existing(ctx, p)
 	if failure != nil {
 		if failure.Reason == ReasonNotServed {
@@ -206,7 +214,7 @@ func (e *Engine) check(ctx context.Context, p plan) *Failure {
 		}
 		return failure
 	}
-	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	v, err := e.look(ctx, p, res)
 	switch {
 	case apierrors.IsNotFound(err):
 		e.gone(p)
@@ -217,7 +225,9 @@ func (e *Engine) check(ctx context.Context, p plan) *Failure {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	v := observe.OfMeta(m, p.Key.Group, p.Key.Kind)
+	if p.judge && v.UID == p.Record.UID {
+		e.took(v)
+	}
 	switch {
 	case v.UID != p.Record.UID:
 		e.lost(p)
@@ -225,6 +235,22 @@ func (e *Engine) check(ctx context.Context, p plan) *Failure {
 		e.task(p.Key).correct = true
 	}
 	return nil
+}
+
+// look at the plan's object: at all of it where it is judged.
+func (e *Engine) look(ctx context.Context, p plan, res member.Resource) (observe.View, error) {
+	if p.judge {
+		obj, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
+		if err != nil {
+			return observe.View{}, err
+		}
+		return e.observed(obj), nil
+	}
+	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	if err != nil {
+		return observe.View{}, err
+	}
+	return observe.OfMeta(m, p.Key.Group, p.Key.Kind), nil
 }
 
 // again asks for another check after a failed one.
