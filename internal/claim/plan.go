@@ -259,6 +259,12 @@ func (p *planner) take(key atoll.ItemKey, t *unstructured.Unstructured, dependen
 		p.stop(key, err)
 		return
 	}
+	if item.Interpreted != nil && p.in.Limits != nil {
+		if err := p.in.Limits.Storable(&item); err != nil {
+			p.stop(key, err)
+			return
+		}
+	}
 	hold(&item, t)
 	custom, replicated := interpret.Custom(t.GroupVersionKind().GroupKind()), Replicated(t)
 	if custom && replicated {

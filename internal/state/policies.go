@@ -65,15 +65,17 @@ func (p *Policies) Interpreters() *script.Library {
 	return p.library
 }
 
-// compile the interpreters anew. The caller holds mu.
+// compile the interpreters that changed. The caller holds mu.
 func (p *Policies) compile() {
 	var all []*v1alpha1.ResourceInterpreter
 	for _, o := range p.byNS[policyScope{kindInterpreter, ""}] {
 		all = append(all, o.(*v1alpha1.ResourceInterpreter))
 	}
-	if p.library = nil; len(all) > 0 {
-		p.library = script.NewLibrary(all)
+	if len(all) == 0 {
+		p.library = nil
+		return
 	}
+	p.library = p.library.Next(all)
 }
 
 const kindInterpreter = "ResourceInterpreter"
@@ -131,7 +133,7 @@ func (p *Policies) put(obj client.Object) {
 	old := p.byNS[scope][obj.GetName()]
 	p.byNS[scope][obj.GetName()] = obj
 	anew := old == nil || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration()
-	if anew && kind == kindInterpreter {
+	if kind == kindInterpreter { // one that is supposed may have the generation that there is
 		p.compile()
 	}
 	p.mu.Unlock()

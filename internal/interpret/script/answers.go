@@ -83,13 +83,14 @@ func (c *Customization) Components(object map[string]any) ([]Component, bool, er
 	if r == nil || err != nil {
 		return nil, r != nil, err
 	}
-	out := make([]Component, 0, len(list))
+	out, taken := make([]Component, 0, len(list)), make(map[string]bool, len(list))
 	for i, v := range list {
 		m, _ := v.(map[string]any)
 		name, ok := m["name"].(string)
-		if !ok || name == "" || slices.ContainsFunc(out, func(c Component) bool { return c.Name == name }) {
+		if !ok || name == "" || taken[name] {
 			return nil, true, r.nonsense("has at [%d] no name of its own", i)
 		}
+		taken[name] = true
 		needs := m["replicaRequirements"]
 		if needs == nil {
 			needs = m["requirements"]

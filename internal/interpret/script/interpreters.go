@@ -152,11 +152,18 @@ func (x Interpreters) Interpret(t *unstructured.Unstructured, before *atoll.Inte
 		}
 		out.Depends = true
 	}
+	if b, err := json.Marshal(out); err != nil || len(b) > MaxInterpreted {
+		return nil, fmt.Errorf("what interpreters say of it has %d bytes, and at most %d are kept: let them tell fewer components and dependencies", len(b), MaxInterpreted)
+	}
 	return out, nil
 }
 
+// MaxInterpreted is how many bytes of JSON the answers about one template may have, which lie
+// in every Revision that has it: some 1,000 dependencies.
+const MaxInterpreted = 128 << 10
+
 // stated is the object without what no script is to read of a template: what its members
-// report, and who wrote which field.
+// report, who wrote which field, and how often it was written.
 func stated(t *unstructured.Unstructured) map[string]any {
 	out := make(map[string]any, len(t.Object))
 	for k, v := range t.Object {
@@ -167,7 +174,7 @@ func stated(t *unstructured.Unstructured) map[string]any {
 	if meta, ok := out["metadata"].(map[string]any); ok {
 		bare := make(map[string]any, len(meta))
 		for k, v := range meta {
-			if k != "managedFields" {
+			if k != "managedFields" && k != "resourceVersion" {
 				bare[k] = v
 			}
 		}

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -269,5 +270,48 @@ func TestScriptsSeeNoSecrets(t *testing.T) {
 	rule.Target = v1alpha1.InterpreterTarget{APIVersion: "v1", Kinds: []string{"ConfigMap", "Secret"}}
 	if errs := script.Check(rule); len(errs) != 1 || !strings.Contains(errs[0].Error(), "scripts see no Secrets") {
 		t.Errorf("a target that names them: %v", errs)
+	}
+}
+
+// An edit compiles the interpreter that was edited, and no other, however many there are.
+func TestAnEditCompilesOneInterpreter(t *testing.T) {
+	const many = 400 // more than are remembered by their hashes
+	var list []*v1alpha1.ResourceInterpreter
+	for i := range many {
+		list = append(list, teaching(fmt.Sprintf("i%03d", i), trainers, v1alpha1.ResourceInterpreterSpec{Health: lua(fmt.Sprintf("return {status = 'Healthy', message = '%d'}", i))}))
+	}
+	l, edits := script.NewLibrary(list), 0
+	each := testing.AllocsPerRun(5, func() {
+		edits++
+		list[7] = teaching("i007", trainers, v1alpha1.ResourceInterpreterSpec{Health: lua(fmt.Sprintf("return {status = 'Suspended', message = '%d'}", edits))})
+		l = l.Next(list)
+	})
+	if each > 3000 {
+		t.Errorf("an edit makes %.0f allocations", each)
+	}
+	if l = l.Next(list[7:8]); l.ForContent([]schema.GroupVersionKind{gvk})[0].Name != "i007" {
+		t.Error("it is another one")
+	}
+	if h, _, _ := l.Health(trainer(nil)); h != atoll.Suspended {
+		t.Errorf("the object is %s by its interpreter's last edition", h)
+	}
+}
+
+// Whoever writes an object decides how long the lists are that a script makes of it.
+func TestAnswersAreBounded(t *testing.T) {
+	var names []any
+	for i := range 3000 {
+		names = append(names, fmt.Sprintf("%s%d", strings.Repeat("n", 60), i))
+	}
+	o := trainer(nil)
+	o.Object["spec"] = map[string]any{"names": names}
+	for _, spec := range []v1alpha1.ResourceInterpreterSpec{
+		{Components: cel("object.spec.names.map(n, {'name': n, 'replicas': 1})")},
+		{Dependencies: cel("object.spec.names.map(n, {'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'shop', 'name': n})")},
+	} {
+		x := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("x", trainers, spec)})
+		if told, err := x.Interpret(o, nil); err == nil || !strings.Contains(err.Error(), "131072") {
+			t.Errorf("%d components and %d dependencies, and the error %v", len(told.Pods), len(told.Dependencies), err)
+		}
 	}
 }

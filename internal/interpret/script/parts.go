@@ -46,14 +46,29 @@ type Library struct {
 
 // NewLibrary of ResourceInterpreters, which are not to be changed from then on.
 func NewLibrary(objects []*v1alpha1.ResourceInterpreter) *Library {
-	l := &Library{objects: slices.Clone(objects)}
-	slices.SortFunc(l.objects, func(a, b *v1alpha1.ResourceInterpreter) int { return strings.Compare(a.Name, b.Name) })
-	list := make([]atoll.Interpreter, 0, len(objects))
-	for _, o := range l.objects {
-		list = append(list, interpreter(o.Name, o.Spec))
+	return (*Library)(nil).Next(objects)
+}
+
+// Next library, of these ResourceInterpreters. Those that l has already are not compiled anew,
+// so that an edit costs the one that was edited, however many there are.
+func (l *Library) Next(objects []*v1alpha1.ResourceInterpreter) *Library {
+	had := map[*v1alpha1.ResourceInterpreter]*Customization{}
+	if l != nil {
+		for i, o := range l.objects {
+			had[o] = l.list[i]
+		}
 	}
-	l.Interpreters = Of(list)
-	return l
+	next := &Library{objects: slices.Clone(objects)}
+	slices.SortFunc(next.objects, func(a, b *v1alpha1.ResourceInterpreter) int { return strings.Compare(a.Name, b.Name) })
+	for _, o := range next.objects {
+		c := had[o]
+		if c == nil {
+			i := interpreter(o.Name, o.Spec)
+			c = compiled(&i)
+		}
+		next.list = append(next.list, c)
+	}
+	return next
 }
 
 // Sets tells whether an interpreter sets replicas of the kind.
