@@ -310,3 +310,26 @@ func matches(want, text string) bool {
 
 // suffixed is how long the suffixes of Bundles' names are.
 const suffixed = 10
+
+// A Bundle that takes an item over has what interpreters said of it where it was.
+func TestWhatIsTakenOverKeepsItsAnswers(t *testing.T) {
+	l, b := shop(t)
+	replicas := int64(4)
+	for i := range l.contents["b"].Items {
+		l.contents["b"].Items[i].Interpreted = &atoll.Interpreted{By: "gone", Replicas: &replicas}
+	}
+	next := l.clone()
+	p := pp("api", "api")
+	p.Spec.Priority, p.Spec.Preemption = 5, v1alpha1.PreemptAlways
+	next.policies = append(next.policies, p)
+	o := next.options()
+	got, err := b.Foresee(t.Context(), Supposed{
+		Templates: o.Templates, Namespaces: o.Namespaces, Policies: o.Policies, ChangedPolicies: []PolicyKey{{ppKind, "shop", "api"}},
+	})
+	if err != nil || len(got) != 2 || got[0].Bundle.Ref.Name != "api" {
+		t.Fatalf("foreseen %q: %v", told(got), err)
+	}
+	if it := got[0].Content.Items[0]; it.Interpreted == nil || *it.Interpreted.Replicas != 4 {
+		t.Errorf("it has %+v", it.Interpreted)
+	}
+}

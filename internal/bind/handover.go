@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -92,4 +93,42 @@ func (c *claims) awaiting(to claim.BundleID) []claim.BundleID {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(out), claim.BundleID.Compare)
+}
+
+// handed gives what other Bundles have of the claimed items that previous has not, where
+// interpreters said something of them.
+func (b *Binder) handed(ctx context.Context, id claim.BundleID, claimed []atoll.ItemKey, previous *atoll.Content) (map[atoll.ItemKey]*atoll.Item, error) {
+	var out map[atoll.ItemKey]*atoll.Item
+	for _, key := range claimed {
+		if itemOf(previous, key) != nil {
+			continue
+		}
+		for _, uid := range b.claims.holders(id, key) {
+			content, _, err := b.previous(ctx, uid)
+			if err != nil {
+				return nil, err
+			}
+			item := itemOf(content, key)
+			if item == nil || item.Interpreted == nil || out[key] != nil && out[key].Divided {
+				continue
+			}
+			if out == nil {
+				out = map[atoll.ItemKey]*atoll.Item{}
+			}
+			out[key] = item
+		}
+	}
+	return out, nil
+}
+
+// itemOf a content, which lists its items by key; nil: it has none of that key.
+func itemOf(content *atoll.Content, key atoll.ItemKey) *atoll.Item {
+	if content == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(content.Items, key, func(it atoll.Item, key atoll.ItemKey) int { return it.Key.Compare(key) })
+	if !ok {
+		return nil
+	}
+	return &content.Items[i]
 }

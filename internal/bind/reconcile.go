@@ -111,6 +111,10 @@ func (b *Binder) prepare(ctx context.Context, id claim.BundleID, bundle state.Bu
 		}
 		in.Confirmed = b.confirmed(bundle.Ref.UID)
 	}
+	var err error
+	if in.Handed, err = b.handed(ctx, id, claimed, in.Previous); err != nil {
+		return plan{}, fmt.Errorf("read what bundle %s takes over: %w", id, err)
+	}
 	return plan{in: in, from: from, intent: intent, namespaced: id.Namespace != ""}, nil
 }
 

@@ -9,13 +9,24 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
+// before is what the item was: in this Bundle, or in another one that hands it over.
+func (p *planner) before(item *atoll.Item) *atoll.Item {
+	if prev := p.prev[item.Key]; prev != nil {
+		return prev
+	}
+	if handed := p.in.Handed[item.Key]; handed != nil && handed.UID == item.UID {
+		return handed
+	}
+	return nil
+}
+
 // interpret asks the hub's interpreters about a template. That one is gone is no word about
 // what runs: the replicas that it told stay until a user edits the template, and what it
 // named stays until another interpreter tells what the object needs.
 func (p *planner) interpret(item *atoll.Item, t *unstructured.Unstructured) (err error) {
 	var before *atoll.Interpreted
 	same := false
-	if prev := p.prev[item.Key]; prev != nil {
+	if prev := p.before(item); prev != nil {
 		before, same = prev.Interpreted, prev.Source == item.Source
 	}
 	if p.in.Interpreters != nil {
@@ -58,7 +69,7 @@ func (p *planner) dividedByScript(item *atoll.Item, t *unstructured.Unstructured
 	if item.Interpreted == nil || item.Interpreted.Replicas == nil {
 		return false
 	}
-	prev := p.prev[item.Key]
+	prev := p.before(item)
 	return Replicated(t) || p.in.Interpreters.Sets(t.GroupVersionKind()) || prev != nil && prev.Source == item.Source && prev.Divided
 }
 

@@ -131,3 +131,35 @@ func TestAnInterpreterThatIsGoneTakesNothing(t *testing.T) {
 		t.Errorf("after an edit: divided %v, %+v", it.Divided, it.Interpreted)
 	}
 }
+
+// A Bundle that takes an item over goes on with what interpreters said of it, that are gone:
+// else each cluster would run all of it, and what it needs would go.
+func TestWhatIsHandedOverKeepsItsAnswers(t *testing.T) {
+	b, _ := trainer(t, interpreter("a", workers))
+	b.plan()
+	was := *b.item("Trainer")
+	next, o := trainer(t)
+	next.in.Handed = map[atoll.ItemKey]*atoll.Item{was.Key: &was}
+	next.want("with what it needs", "ConfigMap/pictures@2+ Trainer/cats@1", 1)
+	if it := next.item("Trainer"); !it.Divided || it.Interpreted == nil || *it.Interpreted.Replicas != 4 {
+		t.Errorf("divided %v, %+v", it.Divided, it.Interpreted)
+	}
+	// Another object of that name was never asked about.
+	other, _ := trainer(t)
+	was.UID = "9"
+	other.in.Handed = map[atoll.ItemKey]*atoll.Item{was.Key: &was}
+	other.want("alone", "Trainer/cats@1", 1)
+	if it := other.item("Trainer"); it.Divided || it.Interpreted != nil {
+		t.Errorf("another object: divided %v, %+v", it.Divided, it.Interpreted)
+	}
+	// Interpreters that are there say what they say.
+	more := workers
+	more.Replicas = lua(`function GetReplicas(obj) return obj.spec.workers + 1 end`)
+	asked, _ := trainer(t, interpreter("a", more))
+	was.UID = string(o.GetUID())
+	asked.in.Handed = map[atoll.ItemKey]*atoll.Item{was.Key: &was}
+	asked.plan()
+	if it := asked.item("Trainer"); *it.Interpreted.Replicas != 5 {
+		t.Errorf("%d replicas", *it.Interpreted.Replicas)
+	}
+}

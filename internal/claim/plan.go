@@ -79,6 +79,9 @@ type PlanInput struct {
 	Overrides        []*v1alpha1.OverridePolicy
 	// Interpreters of the hub; nil: none.
 	Interpreters *script.Library
+	// Handed has, by key, items of which interpreters answered something in another Bundle
+	// that has them still, for those of Claimed that Previous has not.
+	Handed map[atoll.ItemKey]*atoll.Item
 	// Confirmed tells whether all rows have carried a tombstone out.
 	Confirmed func(atoll.Tombstone) bool
 	Defaults  render.Defaulter

@@ -225,9 +225,9 @@ func dependencyKeys(list []Dependency, namespace string) ([]atoll.ItemKey, error
 		if d.LabelSelector != nil {
 			return nil, fmt.Errorf("%s by labels: a hub follows dependencies by name alone", d.Kind)
 		}
-		if namespace != "" && d.Namespace != namespace {
+		if d.Namespace != namespace {
 			// Whoever writes the object chooses what a script reads of it.
-			return nil, fmt.Errorf("%s %s is in namespace %q: only what is in the object's own namespace goes with it; what is in none is placed by a ClusterPropagationPolicy", d.Kind, d.Name, d.Namespace)
+			return nil, fmt.Errorf("%s %s is in namespace %q, and the object in %q: only what is in the object's own namespace goes with it, and what is in none with what is in none; a policy can place it", d.Kind, d.Name, d.Namespace, namespace)
 		}
 		gv, err := schema.ParseGroupVersion(d.APIVersion)
 		if err != nil {

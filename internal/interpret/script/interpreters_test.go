@@ -152,6 +152,21 @@ func TestDependenciesThatCannotBeFollowed(t *testing.T) {
 	}
 }
 
+// What is in no namespace does not reach into any.
+func TestDependenciesOfWhatIsInNoNamespace(t *testing.T) {
+	o := trainer(nil)
+	o.SetNamespace("")
+	for answer, ok := range map[string]bool{
+		"[{'apiVersion': 'v1', 'kind': 'Secret', 'namespace': 'kube-system', 'name': 'x'}]":     false,
+		"[{'apiVersion': 'scheduling.k8s.io/v1', 'kind': 'PriorityClass', 'name': 'training'}]": true,
+	} {
+		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{Dependencies: cel(answer)})})
+		if told, err := l.Interpret(o, nil); (err == nil) != ok || ok && len(told.Dependencies) != 1 {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
 func TestCheckNamesFieldLineAndColumn(t *testing.T) {
 	errs := script.Check(v1alpha1.ResourceInterpreterSpec{
 		Target: trainers, Health: &v1alpha1.InterpreterRule{Lua: "if obj then\nreturn {"}, Revise: cel("replicas +"),
