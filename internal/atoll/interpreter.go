@@ -30,8 +30,9 @@ type Interpreted struct {
 	By string `json:"by,omitempty"`
 	// Replicas of the object.
 	Replicas *int64 `json:"replicas,omitempty"`
-	// Pods of each replica, or of the whole object where Replicas is absent.
-	Pods []PodSet `json:"pods,omitempty"`
+	// Pods of each replica, or of the whole object where Replicas is absent; nil where
+	// neither replicas nor components were told, which is not the same as none.
+	Pods []PodSet `json:"pods"`
 	// Dependencies of the object. Depends: these are all; otherwise they were told by an
 	// interpreter that is gone, and stay beside those that Atoll knows.
 	Dependencies []ItemKey `json:"dependencies,omitempty"`

@@ -86,7 +86,8 @@ func (e *Engine) observed(obj *unstructured.Unstructured) observe.View {
 	return observe.Of(obj, e.Interpreters(obj.GetLabels()[atoll.LabelBundleUID]))
 }
 
-// retain what a script says that the member has set of an object that is there.
+// retain what a script says that the member has set of an object that is there. What is sent
+// then is refused if the object has changed since.
 func (e *Engine) retain(ctx context.Context, p plan, res member.Resource) (plan, *Failure) {
 	known, gvk := e.Interpreters(p.Owner), schema.FromAPIVersionAndKind(p.Item.APIVersion, p.Key.Kind)
 	if !known.Retains(gvk) {
@@ -104,6 +105,8 @@ func (e *Engine) retain(ctx context.Context, p plan, res member.Resource) (plan,
 	if err != nil {
 		return p, &Failure{Reason: script.ReasonFailed, Message: cut(err.Error())}
 	}
+	// What the member changes meanwhile is not to be undone with what was read before.
+	made.SetResourceVersion(live.GetResourceVersion())
 	item := *p.Item
 	if item.Object, err = json.Marshal(made.Object); err != nil {
 		return p, &Failure{Reason: script.ReasonFailed, Message: cut(err.Error())}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -135,6 +136,7 @@ type sending struct {
 
 // send applies the item and records what it made.
 func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sending) (failure *Failure) {
+	wanted := p.Item
 	if s.uid != "" {
 		if p, failure = e.retain(ctx, p, res); failure != nil {
 			return failure
@@ -149,7 +151,11 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 		Manager: atoll.FieldManager, Force: s.force, Body: body,
 	})
 	e.o.Metrics.applied(err)
-	if err != nil {
+	switch {
+	case err != nil && p.Item != wanted && isUID(err):
+		e.again(p.Key)
+		return &Failure{Reason: ReasonFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
+	case err != nil:
 		return e.refused(err, p, s)
 	}
 	if failure := e.takeBack(ctx, p, res, obj); failure != nil {
