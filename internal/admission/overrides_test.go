@@ -55,7 +55,7 @@ func TestOverridesOfDividedReplicas(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(overriders), &o); err != nil {
 			t.Fatal(err)
 		}
-		if got := notDivided(o, atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}, field.NewPath("o")).Error(); !strings.HasPrefix(got, want) {
+		if got := NotDivided(o, atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}, field.NewPath("o")).Error(); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", overriders, got, want)
 		}
 	}

@@ -247,19 +247,21 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 		}
 	}
 	errs = append(errs, checkMergeable(spec, *o, in)...)
-	if render.SetsReplicas(*o) {
+	// A plan asks once it knows what all of its files come to: one of them may hand replicas
+	// over.
+	if render.SetsReplicas(*o) && !(a.IsDryRun() && planned(a)) {
 		if hub, ok := p.Hub(); ok {
 			if key, divided := hub.Divided(a.GetNamespace(), spec.ResourceSelectors); divided {
-				errs = append(errs, notDivided(*o, key, in))
+				errs = append(errs, NotDivided(*o, key, in))
 			}
 		}
 	}
 	return errs
 }
 
-// notDivided says that overriders set the replicas of an object whose placement does that,
+// NotDivided says that overriders set the replicas of an object whose placement does that,
 // and what to write instead.
-func notDivided(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field.Error {
+func NotDivided(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field.Error {
 	rest, why := o, "so that no override can set them"
 	rest.NotHere = nil
 	switch {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // Supposed write of an object that nobody makes.
@@ -70,7 +72,7 @@ func (p *Plugin) Refusal(ctx context.Context, u user.Info, s Supposed) error {
 	} else if op == admission.Update && old == nil {
 		op = admission.Create // as strict as for who makes it anew
 	}
-	a := admission.NewAttributesRecord(obj, old, gvk, ns, name, schema.GroupVersionResource{Group: resource.Group, Version: gvk.Version, Resource: resource.Resource}, "", op, nil, true, u)
+	a := admission.NewAttributesRecord(obj, old, gvk, ns, name, schema.GroupVersionResource{Group: resource.Group, Version: gvk.Version, Resource: resource.Resource}, "", op, &metav1.CreateOptions{FieldManager: atoll.PlanManager}, true, u)
 	switch {
 	case p.Own(u):
 		return nil

@@ -126,6 +126,9 @@ func (x *explainer) plan(ctx context.Context, in planRequest, admitted bool) (pl
 		return plan.Plan{}, apierrors.NewBadRequest(err.Error())
 	}
 	foreseen, err := x.parts.bind.Foresee(ctx, s.binding())
+	if err == nil && s.refuseDivided(foreseen) {
+		foreseen, err = x.parts.bind.Foresee(ctx, s.binding())
+	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
