@@ -29,6 +29,8 @@ type Input struct {
 	Claim *Claim
 	// Policy that was asked about; nil: it was another object, or there is none.
 	Policy *Policy
+	// Chosen is what the Placement that was asked about chooses; nil: it was another object.
+	Chosen *Chosen
 	// Barred: the object's namespace may place on no cluster.
 	Barred bool
 	// Bundles that hold the object, or are to hold it.
@@ -126,6 +128,7 @@ type Explanation struct {
 	Holding string              `json:"holding,omitempty"`
 	Claim   *Claim              `json:"claim,omitempty"`
 	Policy  *Policy             `json:"policy,omitempty"`
+	Chosen  *ChosenExplanation  `json:"chosen,omitempty"`
 	Bundles []BundleExplanation `json:"bundles,omitempty"`
 	// MoreBundles of a policy are there and not explained.
 	MoreBundles int `json:"moreBundles,omitempty"`
@@ -270,7 +273,7 @@ type RowExplanation struct {
 func Explain(in Input) Explanation {
 	e := Explanation{
 		Kind: in.Object.Kind, Group: in.Object.Group, Version: in.Version, Namespace: in.Object.Namespace, Name: in.Object.Name,
-		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, Claim: in.Claim, Policy: in.Policy, Annotation: in.Annotation,
+		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, Claim: in.Claim, Policy: in.Policy, Chosen: in.chosen(), Annotation: in.Annotation,
 		now: in.Now, barred: in.Barred,
 	}
 	for _, s := range in.Skipped {
@@ -295,6 +298,12 @@ func (e Explanation) Only(cluster string) (Explanation, bool) {
 		found = found || len(bundles[i].Clusters) > 0
 	}
 	e.Bundles = bundles
+	if e.Chosen != nil {
+		one := *e.Chosen
+		one.Decision.Clusters = slices.DeleteFunc(slices.Clone(one.Decision.Clusters), func(c ClusterExplanation) bool { return c.Cluster != cluster })
+		found = found || len(one.Decision.Clusters) > 0
+		e.Chosen = &one
+	}
 	return e, found
 }
 

@@ -33,6 +33,7 @@ func (e Explanation) Text(all bool) string {
 	}
 	e.claim(&b)
 	e.policy(&b)
+	e.placement(&b, all)
 	for _, bundle := range e.Bundles {
 		e.bundle(&b, bundle, all)
 	}

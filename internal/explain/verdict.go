@@ -89,6 +89,8 @@ func (e Explanation) verdict() string {
 		return fmt.Sprintf("%s is being deleted: it goes once %s let go of it.", s, some(holders, 3))
 	case e.DeletedAt != nil:
 		return s + " is being deleted."
+	case e.Chosen != nil:
+		return s + " " + e.Chosen.chooses() + "."
 	case len(e.Bundles) == 0:
 		return s + " " + e.unplaced() + "."
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -32,9 +33,9 @@ const mostBundles = 20
 func (x *explainer) namespaced(key atoll.ItemKey) (namespaced, known bool) {
 	if key.Group == v1alpha1.GroupVersion.Group {
 		switch key.Kind {
-		case "Bundle", v1alpha1.SourcePropagationPolicy:
+		case "Bundle", v1alpha1.SourcePropagationPolicy, "Placement":
 			return true, true
-		case "ClusterBundle", v1alpha1.SourceClusterPropagationPolicy:
+		case "ClusterBundle", v1alpha1.SourceClusterPropagationPolicy, "ClusterPlacement":
 			return false, true
 		}
 		return false, false
@@ -50,10 +51,8 @@ func unexplained(key atoll.ItemKey) string {
 		return "override policies change what is placed: explain an object that it selects, and the answer says which rule set what"
 	case key.Group == v1alpha1.GroupVersion.Group && key.Kind == "Cluster":
 		return fmt.Sprintf("a Cluster is not placed: `atoll get clusters` says how it is, `atoll get rows -A --cluster %s` what it runs", key.Name)
-	case key.Group == v1alpha1.GroupVersion.Group && strings.HasSuffix(key.Kind, "Placement"):
-		return fmt.Sprintf("a %s places nothing by itself: `kubectl get %sdecisions -A -l %s=%s -o yaml` lists what it chose; of a policy that refers to it, explain the policy", key.Kind, strings.ToLower(key.Kind), v1alpha1.LabelPlacement, key.Name)
 	case key.Group == v1alpha1.GroupVersion.Group:
-		return fmt.Sprintf("a %s is not placed: explain an object, a policy or a Bundle", key.Kind)
+		return fmt.Sprintf("a %s is not placed: explain an object, a policy, a Placement or a Bundle", key.Kind)
 	case state.NeverTemplate(gk):
 		return fmt.Sprintf("objects of kind %s are made by machinery and are never placed", gk)
 	}
@@ -92,7 +91,7 @@ func (x *explainer) explain(ctx context.Context, key atoll.ItemKey) (explain.Exp
 	return explain.Explain(in), nil
 }
 
-// ofAtoll gives the Bundle that was asked about, or those of a policy.
+// ofAtoll gives the Bundle that was asked about, or those of a policy; of a Placement none.
 func (x *explainer) ofAtoll(ctx context.Context, key atoll.ItemKey, in *explain.Input) (out []state.Bundle) {
 	st := x.parts.state
 	switch key.Kind {
@@ -103,6 +102,12 @@ func (x *explainer) ofAtoll(ctx context.Context, key atoll.ItemKey, in *explain.
 			out = append(out, b)
 		}
 		return out
+	case "Placement", "ClusterPlacement":
+		pl, d, published, ok := x.parts.decisions.Explain(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+		if in.Exists = ok; ok {
+			in.Chosen = &explain.Chosen{UID: string(pl.Meta.UID), Spec: pl.Spec, Decision: d, Published: published}
+		}
+		return nil
 	case v1alpha1.SourcePropagationPolicy:
 		if p, ok := st.Policies.PropagationPolicy(key.Namespace, key.Name); ok {
 			in.Exists, in.Policy = true, x.policy(key, p.Generation, &p.Spec, p.Status)

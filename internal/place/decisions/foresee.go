@@ -36,7 +36,7 @@ type Foreseen struct {
 // Foresee what Placements would publish, by the function that publishes. One that would not
 // be there publishes nothing. Nothing is written.
 func (p *Publisher) Foresee(t Tables, keys []types.NamespacedName) (out []Foreseen) {
-	f := &Publisher{Config: p.Config, filters: map[types.NamespacedName]compiled{}, standings: map[types.NamespacedName]standing{}}
+	f := p.fork()
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters
 	}
@@ -73,6 +73,28 @@ func (p *Publisher) Foresee(t Tables, keys []types.NamespacedName) (out []Forese
 		out = append(out, one)
 	}
 	return out
+}
+
+// fork a Publisher that decides as p does, and writes nothing.
+func (p *Publisher) fork() *Publisher {
+	return &Publisher{Config: p.Config, filters: map[types.NamespacedName]compiled{}, standings: map[types.NamespacedName]standing{}}
+}
+
+// Explain what a Placement chooses, by the function that publishes, with a reason for every
+// cluster, and what is published, sorted; false where there is no such Placement.
+func (p *Publisher) Explain(key types.NamespacedName) (pl state.Placement, d schedule.Decision, published []string, ok bool) {
+	if pl, ok = p.Placements.Get(key); !ok {
+		return pl, d, nil, false
+	}
+	f := p.fork()
+	f.telling, f.standings[key] = true, p.stood(key)
+	now := slices.DeleteFunc(p.Decisions.OfPlacement(key), func(d state.Decision) bool { return !ownedBy(d, pl) })
+	for _, d := range now {
+		published = append(published, names(d.Status.Decisions)...)
+	}
+	slices.Sort(published)
+	_, d = f.choose(pl, now)
+	return pl, d, published, true
 }
 
 func names(list []v1alpha1.ClusterDecision) (out []string) {

@@ -97,6 +97,8 @@ var errMoved = errors.New("it changed since it was read")
 // Publisher of what Placements choose.
 type Publisher struct {
 	Config
+	// telling: decisions say of each cluster why.
+	telling bool
 
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil before Run
@@ -312,7 +314,7 @@ func (p *Publisher) choose(pl state.Placement, now []state.Decision) (map[string
 	f := p.filter(pl)
 	in := schedule.Input{
 		Bundle: string(pl.Meta.UID), Placement: pl.Spec, Filter: f, WhenUnfit: v1alpha1.UnfitRemove,
-		Terse: true, Rows: map[string]atoll.RowSpec{}, Now: time.Now(), Better: p.stood(pl.Key()).better,
+		Terse: !p.telling, Rows: map[string]atoll.RowSpec{}, Now: time.Now(), Better: p.stood(pl.Key()).better,
 	}
 	for _, c := range p.Clusters.List() {
 		in.Clusters = append(in.Clusters, p.Views.Of(c))
