@@ -46,8 +46,8 @@ what it waits for, since when and who must act), why the other clusters are left
 out, and which override rule set which field.
 
 KIND/NAME may be any object on the hub, by kind, plural or short name, a Namespace
-(what its annotation places and leaves out), a Bundle, or a policy (what it selects and
-places). You are told of what you may get.`,
+(what its annotation places and leaves out), a Bundle, a policy (what it selects and
+places), or a Placement (what it chooses). You are told of what you may get.`,
 		Example: `  atoll explain deployment/web -n shop
   atoll explain deploy web
   atoll explain deployments.apps/web --cluster tokyo-1
