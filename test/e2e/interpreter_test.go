@@ -9,27 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const trainers = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: trainers.$NS.example}
-spec:
-  group: $NS.example
-  scope: Namespaced
-  names: {plural: trainers, singular: trainer, kind: Trainer, listKind: TrainerList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
-          status: {type: object, x-kubernetes-preserve-unknown-fields: true}
-`
-
 // trainerInterpreter knows all that an operator's kind is asked; $HEALTH is its health.
 const trainerInterpreter = `
 apiVersion: atoll.dev/v1alpha1
@@ -154,7 +133,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 		afterwards(t, c, "delete crd trainers."+ns+".example --wait=false")
 	}
 	afterwards(t, "hub", "delete resourceinterpreter "+ns)
-	apply(t, ns, trainers)
+	apply(t, ns, definition("Trainer", "trainers"))
 	sh(t, "", "wait --for=condition=Established crd/trainers."+ns+".example --timeout=60s")
 
 	teach := func(health string) {

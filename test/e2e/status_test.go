@@ -230,14 +230,17 @@ func addresses(ns string, what []string) func(ctx context.Context) string {
 	}
 }
 
-const widgets = `
+// definition of a kind of the test's own group, whose objects may have any fields. plural is in
+// lower case.
+func definition(kind, plural string) string {
+	return strings.NewReplacer("$KIND", kind, "$PLURAL", plural).Replace(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: widgets.$NS.example}
+metadata: {name: $PLURAL.$NS.example}
 spec:
   group: $NS.example
   scope: Namespaced
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  names: {plural: $PLURAL, kind: $KIND, listKind: $KINDList}
   versions:
   - name: v1
     served: true
@@ -249,7 +252,10 @@ spec:
         properties:
           spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
           status: {type: object, x-kubernetes-preserve-unknown-fields: true}
----
+`)
+}
+
+const widget = `
 apiVersion: $NS.example/v1
 kind: Widget
 metadata: {name: w, namespace: $NS}
@@ -266,10 +272,9 @@ func TestStatusOfACustomResource(t *testing.T) {
 	for _, c := range append([]string{"hub"}, members...) {
 		afterwards(t, c, "delete crd widgets."+ns+".example --wait=false")
 	}
-	docs := strings.SplitN(widgets, "---\n", 2)
-	apply(t, ns, docs[0])
+	apply(t, ns, definition("Widget", "widgets"))
 	sh(t, "", "wait --for=condition=Established crd/widgets."+ns+".example --timeout=60s")
-	apply(t, ns, placed(ns+".example/v1 Widget")+"  propagateDeps: true\n---\n"+docs[1])
+	apply(t, ns, placed(ns+".example/v1 Widget")+"  propagateDeps: true\n---\n"+widget)
 	eventually(t, converge, "delivery, with the definition as a dependency", there(ns+".example/v1", "Widget", ns, "w", members...))
 	speak := func(cluster, status string, generation int64) {
 		t.Helper()
