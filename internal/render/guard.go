@@ -314,8 +314,11 @@ func (o *overriding) stand() standing {
 // dividedReplicas is where the object has the replicas that are the placement's alone;
 // nil: nowhere.
 func (o *overriding) dividedReplicas() []string {
-	if !o.shared() {
+	switch {
+	case !o.shared():
 		return nil
+	case o.scripted != nil:
+		return o.scripted
 	}
 	return replicasPath(o.obj)
 }

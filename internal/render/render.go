@@ -93,8 +93,11 @@ func (o *overriding) revise(n int64, known *script.Interpreters) error {
 	if err != nil {
 		return err
 	}
-	o.obj = made.Object
-	o.noteAt("replicas", n)
+	if o.obj = made.Object; o.scripted == nil {
+		o.noteAt("replicas", n)
+	} else {
+		o.note(n, o.scripted...)
+	}
 	return nil
 }
 
@@ -133,11 +136,14 @@ func autoscaled(content *atoll.Content) map[atoll.ItemKey]bool {
 	return out
 }
 
-// leaveReplicas gives the list of fields that are the member's. The object keeps its
-// replicas to start with only where they are this cluster's.
-func leaveReplicas(obj map[string]any, own bool) []string {
+// leaveReplicas gives the list of fields that are the member's; scripted is where a script
+// says that replicas are. The object keeps its replicas to start with only where they are
+// this cluster's.
+func leaveReplicas(obj map[string]any, scripted []string, own bool) []string {
 	_, path, ok := interpret.Replicas(&unstructured.Unstructured{Object: obj})
-	if !ok || interpret.Custom(kindOf(obj).GroupKind()) {
+	if scripted != nil {
+		path = scripted
+	} else if !ok || interpret.Custom(kindOf(obj).GroupKind()) {
 		path = []string{"spec", "replicas"}
 		if _, ok := interpret.Lookup(obj, path); !ok {
 			return nil

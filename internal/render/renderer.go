@@ -161,6 +161,8 @@ type base struct {
 	// replicas and ordinals are what the template states of them.
 	replicas int64
 	ordinals any
+	// scripted is the one field that a script sets replicas in; nil: no script does.
+	scripted []string
 	// failed is the rule that does not apply, if one does not.
 	failed *atoll.Rule
 	// whole is the result where all clusters have the same.
@@ -252,12 +254,12 @@ func (it *planned) work() *base {
 	err := utiljson.Unmarshal(it.item.Object, &o.obj)
 	if err != nil {
 		err = fmt.Errorf("content is not an object: %w", err)
-	} else if it.asks() {
+	} else if b.scripted, _ = it.known.ReplicasAt(&unstructured.Unstructured{Object: o.obj}); it.asks() {
 		b.replicas, _, _ = interpret.Replicas(&unstructured.Unstructured{Object: o.obj})
 		ordinals, _ := interpret.Lookup(o.obj, ordinalsPath)
 		b.ordinals = runtime.DeepCopyJSONValue(ordinals)
 	}
-	if err == nil {
+	if o.scripted = b.scripted; err == nil {
 		b.failed, err = o.applyAll(it.rules[:it.same])
 	}
 	if err == nil && it.asks() {
@@ -277,7 +279,7 @@ func (it *planned) render(in Input) (r atoll.Rendered, notes []Provenance, faile
 	if b.whole != nil {
 		return *b.whole, b.notes, b.failed
 	}
-	o := &overriding{item: it.item, obj: copied(b.obj), notes: slices.Grow(slices.Clone(b.notes), usualNotes), values: in.values}
+	o := &overriding{item: it.item, obj: copied(b.obj), notes: slices.Grow(slices.Clone(b.notes), usualNotes), values: in.values, scripted: b.scripted}
 	failed, err := o.applyAll(it.rules[it.same:])
 	if r = it.finish(o, b, in, err); r.Error == "" {
 		notes = o.notes
@@ -303,7 +305,7 @@ func (it *planned) finish(o *overriding, b *base, in Input, err error) atoll.Ren
 		err = o.begin(start, b.ordinals)
 	}
 	if err == nil && it.scaled {
-		r.Leave = leaveReplicas(o.obj, assigned || !it.item.Divided)
+		r.Leave = leaveReplicas(o.obj, o.scripted, assigned || !it.item.Divided)
 	}
 	if err == nil {
 		r.Object, err = encode(o.obj, len(it.item.Object)+len(it.item.Object)/4+64)

@@ -64,6 +64,8 @@ type overriding struct {
 	values valueSet
 	// overrider of the rule that is applied.
 	overrider string
+	// scripted is the field that a script sets replicas in; nil: no script does.
+	scripted []string
 }
 
 func (o *overriding) note(value any, path ...string) { o.noteAt(pointerTo(path...), value) }
@@ -423,7 +425,7 @@ func (o *overriding) plaintext(p v1alpha1.PlaintextOverrider) error {
 	if err != nil {
 		return err
 	}
-	if o.shared() && slices.Equal(path, replicasPath(o.obj)) {
+	if o.shared() && slices.Equal(path, o.dividedReplicas()) {
 		return errDivided
 	}
 	if _, err := patch(o.obj, p.Operator, path, value); err != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -253,6 +255,51 @@ func (x Interpreters) Revise(obj *unstructured.Unstructured, n int64) (*unstruct
 		return nil, err
 	}
 	return &unstructured.Unstructured{Object: made}, nil
+}
+
+// ReplicasAt is the field that a script sets to the number of replicas of the object; not ok
+// where there is no script, where it fails, and where it sets several fields or none.
+func (x Interpreters) ReplicasAt(obj *unstructured.Unstructured) (path []string, ok bool) {
+	if !x.Revises(obj.GroupVersionKind()) {
+		return nil, false
+	}
+	const one, other = 1_000_003, 1_000_033 // which nobody states
+	a, err := x.Revise(obj, one)
+	if err != nil {
+		return nil, false
+	}
+	b, err := x.Revise(obj, other)
+	if err != nil {
+		return nil, false
+	}
+	var found [][]string
+	differing(a.Object, b.Object, nil, func(path []string, was, is any) bool {
+		found = append(found, path)
+		return was == int64(one) && is == int64(other)
+	}, &ok)
+	if !ok || len(found) != 1 {
+		return nil, false
+	}
+	return found[0], true
+}
+
+// differing calls fn with the path and values of each field in which two objects differ, and
+// tells whether it returned true for all of them. What differs within lists is one field.
+func differing(a, b map[string]any, at []string, fn func(path []string, was, is any) bool, all *bool) {
+	if at == nil {
+		*all = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(b)) {
+		path := append(slices.Clone(at), key)
+		was, isMap := a[key].(map[string]any)
+		is, alsoMap := b[key].(map[string]any)
+		switch {
+		case isMap && alsoMap:
+			differing(was, is, path, fn, all)
+		case !reflect.DeepEqual(a[key], b[key]):
+			*all = fn(path, a[key], b[key]) && *all
+		}
+	}
 }
 
 // Retains tells whether what the member has set of objects of the kind is asked of a
