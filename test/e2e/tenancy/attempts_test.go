@@ -124,6 +124,11 @@ type onField struct {
 	attempt
 }
 
+// interpreting gives knowledge of the target's kinds.
+func interpreting(target string) string {
+	return "{apiVersion: atoll.dev/v1alpha1, kind: ResourceInterpreter, metadata: {name: try}, spec: {target: " + target + ", health: {cel: \"{'status': 'Degraded', 'message': string(object)}\"}}}"
+}
+
 // out of one's namespace, through the fields of policies.
 var outOfNamespace = []onField{
 	{"PropagationPolicy.spec.resourceSelectors[].namespace", attempt{"objects of another namespace", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap, namespace: rival}]"), `a policy in namespace "acme" selects only there`}},
@@ -212,6 +217,8 @@ var beyondRights = []onField{
 	{"", attempt{"data of Secrets by strategic merge", "mallory", "create", overridden("v1", "Secret", "strategicMerge: {data: {a: Yg==}}"), "data of Secrets"}},
 	{"", attempt{"data of Secrets as a document", "mallory", "create", overridden("v1", "Secret", "fieldOverrider: [{fieldPath: /data/a, yaml: [{subPath: /a, operator: add, value: b}]}]"), "data of Secrets"}},
 	{"", attempt{"data of Secrets in order", "mallory", "create", overridden("v1", "Secret", "ordered: [{mergePatch: {data: {a: Yg==}}}]"), "data of Secrets"}},
+	{"ResourceInterpreter.spec", attempt{"knowledge of everybody's kinds", "mallory", "create", interpreting("{apiVersion: apps/v1, kinds: [Deployment]}"), "forbidden"}},
+	{"", attempt{"knowledge of kinds, by who may write all of Atoll's", "ella", "create", interpreting("{apiVersion: v1, kinds: [Secret]}"), "scripts see no Secrets"}},
 	{"", attempt{"data of Secrets as an image", "mallory", "create", overridden("v1", "Secret", "imageOverrider: [{predicate: {path: /data/a}, component: Tag, operator: replace, value: b}]"), "data of Secrets"}},
 }
 
