@@ -89,7 +89,21 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 	if err := b.tell(ctx, bundle, from, unplaced, p.out.Problems); err != nil {
 		return err
 	}
-	return b.carryOut(ctx, id, bundle, exists, p)
+	if err := b.carryOut(ctx, id, bundle, exists, p); err != nil {
+		return err
+	}
+	if p.out.Cut && b.overtaken(id, in) {
+		b.touch(id)
+	}
+	return nil
+}
+
+// overtaken tells whether override policies or interpreters have changed since the plan was
+// made of them. Their news touches what a Bundle is known to have, which while its first
+// Revision is being written is nothing yet.
+func (b *Binder) overtaken(id claim.BundleID, in claim.PlanInput) bool {
+	return b.Policies.Interpreters() != in.Interpreters || !slices.Equal(b.Policies.ClusterOverrides(), in.ClusterOverrides) ||
+		id.Namespace != "" && !slices.Equal(b.Policies.Overrides(id.Namespace), in.Overrides)
 }
 
 // prepare what the plan of a Bundle follows from.
