@@ -78,20 +78,20 @@ func (e Explanation) placement(b *strings.Builder, all bool) {
 	}
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	more := 0
+	published := 0
 	for _, c := range x.Clusters {
 		if _, in := slices.BinarySearch(e.Chosen.Published, c.Cluster); !in {
 			continue
 		}
-		if more++; more <= rowsShown || all {
+		if published++; published <= rowsShown || all {
 			fmt.Fprintf(w, "  %s\t%s\n", c.Cluster, c.why())
 		}
 	}
-	if more > 0 {
+	if published > 0 {
 		w.Flush()
 		b.WriteString("\n  CLUSTER  WHY\n" + table.String())
 	}
-	if more -= rowsShown; more > 0 && !all {
+	if more := published - rowsShown; more > 0 && !all {
 		fmt.Fprintf(b, "  and %s more; %s\n", clusters(more), showAll)
 	}
 	for _, c := range x.Clusters {

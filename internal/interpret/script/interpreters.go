@@ -167,20 +167,13 @@ const MaxInterpreted = 128 << 10
 // stated is the object without what no script is to read of a template: what its members
 // report, who wrote which field, and how often it was written.
 func stated(t *unstructured.Unstructured) map[string]any {
-	out := make(map[string]any, len(t.Object))
-	for k, v := range t.Object {
-		if k != "status" {
-			out[k] = v
-		}
-	}
+	out := maps.Clone(t.Object)
+	delete(out, "status")
 	if meta, ok := out["metadata"].(map[string]any); ok {
-		bare := make(map[string]any, len(meta))
-		for k, v := range meta {
-			if k != "managedFields" && k != "resourceVersion" {
-				bare[k] = v
-			}
-		}
-		out["metadata"] = bare
+		meta = maps.Clone(meta)
+		delete(meta, "managedFields")
+		delete(meta, "resourceVersion")
+		out["metadata"] = meta
 	}
 	return out
 }
@@ -244,13 +237,9 @@ func dependencyKeys(list []Dependency, namespace string) ([]atoll.ItemKey, error
 // Revises tells whether replicas of the kind are set by a script.
 func (x Interpreters) Revises(gvk schema.GroupVersionKind) bool { return x.find(gvk, qRevise) != nil }
 
-// Revise gives the object with another number of replicas, where Revises.
+// Revise gives the object with another number of replicas, of a kind that Revises.
 func (x Interpreters) Revise(obj *unstructured.Unstructured, n int64) (*unstructured.Unstructured, error) {
-	c := x.find(obj.GroupVersionKind(), qRevise)
-	if c == nil {
-		return interpret.Revise(obj, n)
-	}
-	made, _, err := c.Revise(obj.Object, n)
+	made, _, err := x.find(obj.GroupVersionKind(), qRevise).Revise(obj.Object, n)
 	if err != nil {
 		return nil, err
 	}
@@ -272,47 +261,40 @@ func (x Interpreters) ReplicasAt(obj *unstructured.Unstructured) (path []string,
 	if err != nil {
 		return nil, false
 	}
-	var found [][]string
-	differing(a.Object, b.Object, nil, func(path []string, was, is any) bool {
-		found = append(found, path)
-		return was == int64(one) && is == int64(other)
-	}, &ok)
-	if !ok || len(found) != 1 {
+	found := differing(a.Object, b.Object, nil)
+	if len(found) != 1 {
 		return nil, false
 	}
-	return found[0], true
+	was, _ := interpret.Lookup(a.Object, found[0])
+	is, _ := interpret.Lookup(b.Object, found[0])
+	return found[0], was == int64(one) && is == int64(other)
 }
 
-// differing calls fn with the path and values of each field in which two objects differ, and
-// tells whether it returned true for all of them. What differs within lists is one field.
-func differing(a, b map[string]any, at []string, fn func(path []string, was, is any) bool, all *bool) {
-	if at == nil {
-		*all = true
-	}
+// differing lists the paths of the fields in which b differs from a. What differs within a
+// list is one field.
+func differing(a, b map[string]any, at []string) (paths [][]string) {
 	for _, key := range slices.Sorted(maps.Keys(b)) {
 		path := append(slices.Clone(at), key)
 		was, isMap := a[key].(map[string]any)
 		is, alsoMap := b[key].(map[string]any)
 		switch {
 		case isMap && alsoMap:
-			differing(was, is, path, fn, all)
+			paths = append(paths, differing(was, is, path)...)
 		case !reflect.DeepEqual(a[key], b[key]):
-			*all = fn(path, a[key], b[key]) && *all
+			paths = append(paths, path)
 		}
 	}
+	return paths
 }
 
 // Retains tells whether what the member has set of objects of the kind is asked of a
 // script.
 func (x Interpreters) Retains(gvk schema.GroupVersionKind) bool { return x.find(gvk, qRetain) != nil }
 
-// Retain gives the desired object with what the member has set of the observed one.
-func (x Interpreters) Retain(desired, observed *unstructured.Unstructured, left ...[]string) (*unstructured.Unstructured, error) {
-	c := x.find(desired.GroupVersionKind(), qRetain)
-	if c == nil {
-		return interpret.Retain(desired, observed, left...), nil
-	}
-	made, _, err := c.Retain(desired.Object, observed.Object)
+// Retain gives the desired object with what the member has set of the observed one, of a kind
+// that Retains.
+func (x Interpreters) Retain(desired, observed *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	made, _, err := x.find(desired.GroupVersionKind(), qRetain).Retain(desired.Object, observed.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -367,10 +349,7 @@ func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, 
 		if status, _, err = c.Reflect(obj.Object); err != nil {
 			return nil, err
 		}
-		made := make(map[string]any, len(obj.Object))
-		for k, v := range obj.Object {
-			made[k] = v
-		}
+		made := maps.Clone(obj.Object)
 		if made["status"] = status; status == nil {
 			delete(made, "status")
 		}
