@@ -142,14 +142,12 @@ func (b *Binder) policy(key policyKey) {
 			now = claim.Compile(key.kind, &p.ObjectMeta, &p.Spec)
 		}
 		b.propagation(key, now, append([]string{""}, b.Namespaces.List()...))
-	case kindInterpreter:
+	case script.Kind:
 		b.interpreted()
 	default:
 		b.overriding(key)
 	}
 }
-
-const kindInterpreter = "ResourceInterpreter"
 
 // interpreted touches the Bundles that have objects of kinds about which interpreters say
 // something else than before.

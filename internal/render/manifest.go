@@ -115,23 +115,13 @@ func NamespaceMeta(labels, annotations map[string]string) atoll.NamespaceMeta {
 	return atoll.NamespaceMeta{Labels: bare(labels), Annotations: bare(annotations)}
 }
 
-// contentHash is over all of the manifest but its generation; items and interpreters
-// count by their hashes.
+// contentHash is over all of the manifest but its generation; its parts count by their
+// hashes.
 func contentHash(key []byte, m atoll.Manifest) string {
+	m = m.Bare()
 	m.Generation, m.Content = 0, ""
-	items := make([]atoll.Rendered, len(m.Items))
-	for i, item := range m.Items {
-		item.Object = nil
-		items[i] = item
-	}
-	m.Items = items
-	interpreters := make([]atoll.Interpreter, len(m.Interpreters))
-	for i, x := range m.Interpreters {
-		x.Spec = nil
-		interpreters[i] = x
-	}
-	if m.Interpreters = interpreters; len(interpreters) == 0 {
-		m.Interpreters = nil
+	if m.Items == nil {
+		m.Items = []atoll.Rendered{} // none is none, however it was said
 	}
 	return atoll.KeyedHash(key, []byte(atoll.HashJSON(m)))
 }

@@ -14,9 +14,9 @@ import (
 type Parcel struct {
 	// Content hash of the manifest.
 	Content string
-	// Hashes of the items that have an object, and of interpreters.
+	// Hashes of the manifest's parts.
 	Hashes Hashes
-	// Objects in JSON by hash, and specs of interpreters.
+	// Objects are the parts by hash: objects of items, and specs of interpreters.
 	Objects map[string]json.RawMessage
 
 	manifest atoll.Manifest // without objects and generation
@@ -27,21 +27,12 @@ type Hashes map[string]struct{}
 
 // NewParcel of a manifest with its objects.
 func NewParcel(m atoll.Manifest) *Parcel {
-	p := &Parcel{Content: m.Content, Hashes: Hashes{}, Objects: map[string]json.RawMessage{}, manifest: m}
+	p := &Parcel{Content: m.Content, Hashes: Hashes{}, Objects: map[string]json.RawMessage{}, manifest: m.Bare()}
 	p.manifest.Generation = 0
-	p.manifest.Items = slices.Clone(m.Items)
-	for i := range p.manifest.Items {
-		item := &p.manifest.Items[i]
-		if hasObject(item.Object) {
-			p.Hashes[item.Hash] = struct{}{}
-			p.Objects[item.Hash] = item.Object
+	for hash, part := range m.Parts() {
+		if hasObject(*part) {
+			p.Hashes[hash], p.Objects[hash] = struct{}{}, *part
 		}
-		item.Object = nil
-	}
-	p.manifest.Interpreters = slices.Clone(m.Interpreters)
-	for i := range p.manifest.Interpreters {
-		x := &p.manifest.Interpreters[i]
-		p.Hashes[x.Hash], p.Objects[x.Hash], x.Spec = struct{}{}, x.Spec, nil
 	}
 	return p
 }
@@ -58,24 +49,14 @@ func (p *Parcel) Bytes() int {
 // Encode the manifest for an agent that holds the given objects: theirs are left
 // out, and so are those that would make the frame larger than InlineBytes.
 func (p *Parcel) Encode(held Hashes) ([]byte, error) {
-	m, room := p.manifest, InlineBytes
-	m.Items = slices.Clone(m.Items)
-	for i := range m.Items {
-		object := p.Objects[m.Items[i].Hash]
-		if _, ok := held[m.Items[i].Hash]; ok || len(object) > room {
+	m, room := p.manifest.Bare(), InlineBytes
+	for hash, part := range m.Parts() {
+		object := p.Objects[hash]
+		if _, ok := held[hash]; ok || len(object) > room {
 			continue
 		}
 		room -= len(object)
-		m.Items[i].Object = object
-	}
-	m.Interpreters = slices.Clone(m.Interpreters)
-	for i := range m.Interpreters {
-		spec := p.Objects[m.Interpreters[i].Hash]
-		if _, ok := held[m.Interpreters[i].Hash]; ok || len(spec) > room {
-			continue
-		}
-		room -= len(spec)
-		m.Interpreters[i].Spec = spec
+		*part = object
 	}
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -116,38 +97,22 @@ func decodeManifest(u *pb.Upsert) (atoll.Manifest, error) {
 	return m, nil
 }
 
-// fill puts objects into items, and specs into interpreters, that lack theirs and names
-// what is still missing, sorted.
+// fill puts the parts into the manifest that it lacks, and names those that are still
+// missing, sorted.
 func fill(m *atoll.Manifest, object func(hash string) (json.RawMessage, bool)) []string {
 	missing := map[string]struct{}{}
-	for i := range m.Items {
-		item := &m.Items[i]
-		if hasObject(item.Object) {
+	for hash, part := range m.Parts() {
+		if hasObject(*part) {
 			continue
 		}
-		if item.Object = nil; item.Error != "" {
+		if *part = nil; hash == "" {
 			continue
 		}
-		if o, ok := object(item.Hash); ok && hasObject(o) {
-			item.Object = o
+		if o, ok := object(hash); ok && hasObject(o) {
+			*part = o
 			continue
 		}
-		missing[item.Hash] = struct{}{}
-	}
-	for i := range m.Interpreters {
-		x := &m.Interpreters[i]
-		if hasObject(x.Spec) {
-			continue
-		}
-		if x.Spec = nil; x.Hash == "" {
-			continue
-		}
-		spec, ok := object(x.Hash)
-		if !ok || !hasObject(spec) {
-			missing[x.Hash] = struct{}{}
-			continue
-		}
-		x.Spec = spec
+		missing[hash] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(missing))
 }

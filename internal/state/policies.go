@@ -68,7 +68,7 @@ func (p *Policies) Interpreters() *script.Library {
 // compile the interpreters that changed. The caller holds mu.
 func (p *Policies) compile() {
 	var all []*v1alpha1.ResourceInterpreter
-	for _, o := range p.byNS[policyScope{kindInterpreter, ""}] {
+	for _, o := range p.byNS[policyScope{script.Kind, ""}] {
 		all = append(all, o.(*v1alpha1.ResourceInterpreter))
 	}
 	if len(all) == 0 {
@@ -77,8 +77,6 @@ func (p *Policies) compile() {
 	}
 	p.library = p.library.Next(all)
 }
-
-const kindInterpreter = "ResourceInterpreter"
 
 // Subscribe to policies whose spec changed, that came or went. What is written into
 // their status is in the table and not told.
@@ -118,7 +116,7 @@ func kindOf(obj client.Object) string {
 	case *v1alpha1.OverridePolicy:
 		return "OverridePolicy"
 	case *v1alpha1.ResourceInterpreter:
-		return kindInterpreter
+		return script.Kind
 	}
 	return "ClusterOverridePolicy"
 }
@@ -133,7 +131,7 @@ func (p *Policies) put(obj client.Object) {
 	old := p.byNS[scope][obj.GetName()]
 	p.byNS[scope][obj.GetName()] = obj
 	anew := old == nil || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration()
-	if kind == kindInterpreter { // one that is supposed may have the generation that there is
+	if kind == script.Kind { // one that is supposed may have the generation that there is
 		p.compile()
 	}
 	p.mu.Unlock()
@@ -146,7 +144,7 @@ func (p *Policies) drop(obj client.Object) {
 	kind := kindOf(obj)
 	p.mu.Lock()
 	delete(p.byNS[policyScope{kind, obj.GetNamespace()}], obj.GetName())
-	if kind == kindInterpreter {
+	if kind == script.Kind {
 		p.compile()
 	}
 	p.mu.Unlock()

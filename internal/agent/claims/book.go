@@ -103,18 +103,13 @@ func (b *Book) Holding(uid string) *Holding {
 	return nil
 }
 
-// Object finds an object's JSON by its item's hash, or an interpreter's spec by its own, in
-// anything that is held.
+// Object finds the part of that hash in any manifest that is held, and in what is kept of
+// older ones.
 func (b *Book) Object(hash string) (json.RawMessage, bool) {
 	for _, h := range b.bundles {
-		for _, it := range h.content {
-			if it.Hash == hash && len(it.Object) > 0 {
-				return it.Object, true
-			}
-		}
-		for _, x := range h.holding.Manifest.Interpreters {
-			if x.Hash == hash && len(x.Spec) > 0 {
-				return x.Spec, true
+		for _, m := range []*atoll.Manifest{&h.holding.Manifest, {Items: h.holding.Kept}} {
+			if part, ok := m.Part(hash); ok {
+				return part, true
 			}
 		}
 	}

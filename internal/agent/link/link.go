@@ -182,15 +182,8 @@ func (l *Link) begin() {
 // mu.
 func (l *Link) object(_, hash string) (json.RawMessage, bool) {
 	for i := range l.pending {
-		for j := range l.pending[i].Items {
-			if it := &l.pending[i].Items[j]; it.Hash == hash && len(it.Object) > 0 {
-				return it.Object, true
-			}
-		}
-		for _, x := range l.pending[i].Interpreters {
-			if x.Hash == hash && len(x.Spec) > 0 {
-				return x.Spec, true
-			}
+		if part, ok := l.pending[i].Part(hash); ok {
+			return part, true
 		}
 	}
 	return l.engine.Object(hash)

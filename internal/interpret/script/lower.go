@@ -73,7 +73,7 @@ func lowerDocument(name string, doc []byte) ([]*v1alpha1.ResourceInterpreter, er
 // made gives a ResourceInterpreter of that name.
 func made(name string, target v1alpha1.InterpreterTarget) *v1alpha1.ResourceInterpreter {
 	return &v1alpha1.ResourceInterpreter{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceInterpreter"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ResourceInterpreterSpec{Target: target},
 	}
 }

@@ -98,7 +98,7 @@ func readDocument(place string, doc []byte) ([]*Customization, error) {
 	var c *Customization
 	var err error
 	switch gvk.GroupKind() {
-	case schema.GroupKind{Group: "atoll.dev", Kind: "ResourceInterpreter"}:
+	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: Kind}:
 		var in v1alpha1.ResourceInterpreter
 		if err = decode(place, doc, &in); err == nil {
 			c, err = Compile(place, in.Spec)

@@ -9,6 +9,9 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
+// Kind of the objects in which users write what they know of kinds.
+const Kind = "ResourceInterpreter"
+
 // unseen is the kind whose objects no script sees, since what scripts say is shown to people
 // who may not read it.
 var unseen = schema.GroupKind{Kind: "Secret"}
