@@ -2,11 +2,13 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
 )
 
 // before is what the item was: in this Bundle, or in another one that hands it over.
@@ -61,6 +63,18 @@ func carried(before, now *atoll.Interpreted, same bool) *atoll.Interpreted {
 		return nil
 	}
 	return &out
+}
+
+// Needs lists what an object depends on: what interpreters told, and, where that is not all,
+// what Atoll knows.
+func Needs(told *atoll.Interpreted, obj *unstructured.Unstructured) (refs []atoll.ItemKey) {
+	if told != nil {
+		refs = slices.Clone(told.Dependencies)
+	}
+	if told == nil || !told.Depends {
+		refs = append(refs, interpret.Dependencies(obj)...)
+	}
+	return refs
 }
 
 // dividedByScript tells whether interpreters know how many replicas the object has and how

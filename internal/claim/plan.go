@@ -421,14 +421,7 @@ func (p *planner) references(key atoll.ItemKey) []atoll.ItemKey {
 			return nil
 		}
 	}
-	var refs []atoll.ItemKey
-	told := item.Interpreted
-	if told != nil {
-		refs = slices.Clone(told.Dependencies)
-	}
-	if told == nil || !told.Depends {
-		refs = append(refs, interpret.Dependencies(obj)...)
-	}
+	refs := Needs(item.Interpreted, obj)
 	if crd, ok := p.world.Definition(key); ok {
 		refs = append(refs, crd)
 	}

@@ -247,12 +247,12 @@ func DemandOf(content *atoll.Content) (*Demand, error) {
 			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
 		}
 		u := &unstructured.Unstructured{Object: obj}
-		n, sets := itemPods(item, u)
+		n, sets := PodsOf(item, u)
 		var each Use
 		for _, s := range sets {
 			each = each.With(podUse(s.Requests), s.Count)
 		}
-		if _, replicated := itemReplicas(item, u); item.Divided && replicated {
+		if _, replicated := ReplicasOf(item, u); item.Divided && replicated {
 			d.parts = append(d.parts, portion{key: item.Key.String(), replicas: max(n, 0), each: each})
 		} else {
 			d.fixed = d.fixed.With(each, n)

@@ -52,7 +52,7 @@ func FixedPods(content *atoll.Content) (n int64) {
 		}
 		u := &unstructured.Unstructured{Object: obj}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: item.Key.Group, Version: "any", Kind: item.Key.Kind})
-		times, sets := itemPods(item, u)
+		times, sets := PodsOf(item, u)
 		for _, s := range sets {
 			n = atoll.Plus(n, min(atoll.Times(times, s.Count), MaxWeight))
 		}
@@ -65,9 +65,9 @@ func interpreted(item *atoll.Item) bool {
 	return item.Interpreted != nil && (item.Interpreted.Replicas != nil || item.Interpreted.Pods != nil)
 }
 
-// itemPods of an item, whose content is the object: as its interpreter said, or as interpret.Pods
+// PodsOf an item, whose content is the object: as its interpreter said, or as interpret.Pods
 // knows them.
-func itemPods(item *atoll.Item, obj *unstructured.Unstructured) (n int64, each []atoll.PodSet) {
+func PodsOf(item *atoll.Item, obj *unstructured.Unstructured) (n int64, each []atoll.PodSet) {
 	if !interpreted(item) {
 		return interpret.Pods(obj)
 	}
@@ -77,8 +77,8 @@ func itemPods(item *atoll.Item, obj *unstructured.Unstructured) (n int64, each [
 	return 1, item.Interpreted.Pods
 }
 
-// itemReplicas of an item that can be shared out.
-func itemReplicas(item *atoll.Item, obj *unstructured.Unstructured) (n int64, ok bool) {
+// ReplicasOf an item that can be shared out.
+func ReplicasOf(item *atoll.Item, obj *unstructured.Unstructured) (n int64, ok bool) {
 	if interpreted(item) && item.Interpreted.Replicas != nil {
 		return *item.Interpreted.Replicas, true
 	}
@@ -100,7 +100,7 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 			return nil, fmt.Errorf("%s is not an object: %w", item.Key, err)
 		}
 		u := &unstructured.Unstructured{Object: obj}
-		n, ok := itemReplicas(item, u)
+		n, ok := ReplicasOf(item, u)
 		if !ok {
 			continue
 		}

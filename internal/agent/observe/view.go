@@ -46,17 +46,13 @@ type View struct {
 	Finished bool
 }
 
-// Of an object, judged by the interpreters. Where a script gives no status to report, the
-// object's health is not known.
+// Of an object, judged by the interpreters.
 func Of(obj *unstructured.Unstructured, known script.Interpreters) View {
 	gvk := obj.GroupVersionKind()
 	v := ofMeta(obj, gvk.Group, gvk.Kind)
 	v.Finished = interpret.Finished(obj)
-	v.Health, v.Reason, v.Message = known.Health(outcome(obj, v))
-	var err error
-	if v.Reflected, err = known.Reflect(obj); err != nil {
-		v.Health, v.Reason, v.Message = atoll.Unknown, script.ReasonFailed, err.Error()
-	}
+	j := known.Judge(outcome(obj, v))
+	v.Health, v.Reason, v.Message, v.Reflected = j.Health, j.Reason, j.Message, j.Reflected
 	return v
 }
 

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -20,6 +22,9 @@ import (
 type question struct {
 	object   *unstructured.Unstructured
 	observed *unstructured.Unstructured
+	known    script.Interpreters
+	// told of the template by interpreters; nil: nothing.
+	told     *atoll.Interpreted
 	items    []item
 	replicas *int64
 	// scaled: an autoscaler sets its replicas. divided: clusters share them.
@@ -60,14 +65,12 @@ type dependency struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	// LabelSelector of several, in place of Name; scripts alone give any.
-	LabelSelector map[string]any `json:"labelSelector,omitempty"`
+	Name      string `json:"name"`
 }
 
 func (q *question) answer() (*answer, error) {
 	a := &answer{}
-	for _, step := range []func(*answer) error{q.pods, q.fields, q.state, q.aggregate, q.references} {
+	for _, step := range []func(*answer) error{q.template, q.pods, q.fields, q.state, q.aggregate, q.references} {
 		if err := step(a); err != nil {
 			return nil, err
 		}
@@ -75,9 +78,19 @@ func (q *question) answer() (*answer, error) {
 	return a, nil
 }
 
+// template asks what a hub asks of a template when it reads it, all at once: where a script
+// fails the hub sends nothing new of the object.
+func (q *question) template(*answer) (err error) {
+	if q.asked["replicas"] || q.asked["requirements"] || q.asked["components"] || q.asked["dependencies"] {
+		q.told, err = q.known.Interpret(q.object, nil)
+	}
+	return err
+}
+
 func (q *question) pods(a *answer) error {
-	n, _, stated := interpret.Replicas(q.object)
-	times, each := interpret.Pods(q.object)
+	item := &atoll.Item{Interpreted: q.told}
+	n, stated := schedule.ReplicasOf(item, q.object)
+	times, each := schedule.PodsOf(item, q.object)
 	alike := len(each) == 1 && each[0].Name == ""
 	switch {
 	case !q.asked["replicas"]:
@@ -88,20 +101,25 @@ func (q *question) pods(a *answer) error {
 		a.Replicas = &total
 	}
 	if alike && q.asked["requirements"] {
-		a.Requirements = words(each[0].Requests)
+		a.Requirements = q.requirements(&each[0])
 	}
 	for i := range each {
 		if s := &each[i]; !alike && q.asked["components"] {
-			a.Components = append(a.Components, component{Name: s.Name, Replicas: atoll.Times(times, s.Count), Requirements: words(s.Requests)})
+			a.Components = append(a.Components, component{Name: s.Name, Replicas: atoll.Times(times, s.Count), Requirements: q.requirements(s)})
 		}
 	}
 	return nil
 }
 
-func words(requests map[corev1.ResourceName]int64) map[string]any {
-	out := make(map[string]any, len(requests))
-	for name, n := range requests {
+// requirements of each pod of the set. Which taints it tolerates is said where interpreters told
+// it, since the object does not show that.
+func (q *question) requirements(set *atoll.PodSet) map[string]any {
+	out := make(map[string]any, len(set.Requests))
+	for name, n := range set.Requests {
 		out[string(name)] = schedule.Measure{Name: string(name)}.Text(n)
+	}
+	if q.told != nil && q.told.Pods != nil && len(set.Tolerations) > 0 {
+		out["nodeClaim"] = map[string]any{"tolerations": set.Tolerations}
 	}
 	return out
 }
@@ -109,7 +127,7 @@ func words(requests map[corev1.ResourceName]int64) map[string]any {
 // fields that are set, kept, or cannot be changed.
 func (q *question) fields(a *answer) error {
 	if q.replicas != nil && q.asked["revised"] {
-		revised, err := interpret.Revise(q.object, *q.replicas)
+		revised, err := q.known.Revise(q.object, *q.replicas)
 		if err != nil {
 			return fmt.Errorf("--replicas: %w", err)
 		}
@@ -124,15 +142,33 @@ func (q *question) fields(a *answer) error {
 	if !q.asked["retained"] {
 		return nil
 	}
-	var left [][]string
-	if _, path, ok := interpret.Replicas(q.object); q.scaled && ok {
-		left = append(left, path)
-	} else if q.scaled {
-		left = append(left, []string{"spec", "replicas"})
+	wanted := q.object
+	if q.known.Retains(q.kind()) {
+		var err error
+		if wanted, err = q.known.Retain(q.object, q.observed); err != nil {
+			return err
+		}
 	}
-	a.Retained = interpret.Retain(q.object, q.observed, left...).Object
+	var left [][]string
+	if q.scaled {
+		left = append(left, q.scaledAt())
+	}
+	a.Retained = interpret.Retain(wanted, q.observed, left...).Object
 	return nil
 }
+
+// scaledAt is the field that an autoscaler of the object sets.
+func (q *question) scaledAt() []string {
+	if path, ok := q.known.ReplicasAt(q.object); ok {
+		return path
+	}
+	if _, path, ok := interpret.Replicas(q.object); ok {
+		return path
+	}
+	return []string{"spec", "replicas"}
+}
+
+func (q *question) kind() schema.GroupVersionKind { return q.object.GroupVersionKind() }
 
 // state of the object as the member has it, or as the file does.
 func (q *question) state(a *answer) error {
@@ -141,15 +177,21 @@ func (q *question) state(a *answer) error {
 		obj = q.observed
 	}
 	_, has := obj.Object["status"]
-	if q.asked["health"] && (has || q.one || q.observed != nil) {
-		h, reason, message := interpret.Health(obj)
-		a.Health = &health{Status: string(h), Reason: reason, Message: message}
+	j := q.known.Judge(obj)
+	if q.asked["health"] && (has || q.one || q.observed != nil || q.known.Judges(q.kind())) {
+		a.Health = &health{Status: string(j.Health), Reason: j.Reason, Message: j.Message}
 	}
 	if q.asked["finished"] && has && interpret.RunsOnce(obj.GroupVersionKind().GroupKind()) && !interpret.NeverEnds(obj) {
 		done := interpret.Finished(obj)
 		a.Finished = &done
 	}
 	if !q.asked["status"] || !has {
+		return nil
+	}
+	if _, err := q.known.Reflect(obj); err != nil && q.one {
+		return err // else it is told as the object's health
+	}
+	if a.Status = script.Whole(j.Reflected); a.Status != nil {
 		return nil
 	}
 	row, err := q.row(obj, item{cluster: "member", status: statusOf(obj)})
@@ -190,7 +232,10 @@ func (q *question) aggregate(a *answer) error {
 		}
 		rows = append(rows, row)
 	}
-	st, _ := interpret.Aggregate(template, q.divided, rows, observed)
+	st, _, err := q.known.Aggregate(template, q.divided, rows, observed)
+	if err != nil {
+		return err
+	}
 	a.Aggregated = timeless(st)
 	return nil
 }
@@ -216,7 +261,7 @@ func (q *question) references(a *answer) error {
 	if !q.asked["dependencies"] {
 		return nil
 	}
-	for _, k := range interpret.Dependencies(q.object) {
+	for _, k := range claim.Needs(q.told, q.object) {
 		a.Dependencies = append(a.Dependencies, dependency{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
 	}
 	return nil
@@ -245,11 +290,7 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 		line("finished", "%s", map[bool]string{true: "yes", false: "no"}[*a.Finished])
 	}
 	for _, d := range a.Dependencies {
-		name := d.Name
-		if d.LabelSelector != nil {
-			name = fmt.Sprint(d.LabelSelector)
-		}
-		line("dependency", "%s %s", d.Kind, strings.TrimPrefix(d.Namespace+"/"+name, "/"))
+		line("dependency", "%s %s", d.Kind, strings.TrimPrefix(d.Namespace+"/"+d.Name, "/"))
 	}
 	for _, field := range a.Immutable {
 		line("immutable", "%s differs, and a member would refuse that", field)

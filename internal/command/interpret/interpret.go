@@ -56,9 +56,11 @@ Without --op everything is told that the kind has and that the files allow:
   aggregated    the status that the template gets of the clusters in --items
   dependencies  that go along with it
 
-With --with an interpreter answers first, and what it does not know is answered as without
-it: a ResourceInterpreter, a ResourceInterpreterCustomization of Karmada's, or a health
-script of Argo CD's.
+With --with it is told as by a hub that has the interpreters of that file, and by its agents:
+each question goes to the interpreter that they would ask, what none answers is answered as
+without them, and a script that fails does what it would do there. They are
+ResourceInterpreters, ResourceInterpreterCustomizations of Karmada's, a ConfigMap with Argo
+CD's health scripts, or one such script.
 
 Beside these there are finished, of kinds that run to completion, and immutable, the fields
 that the member would refuse to change from what --observed has.`,
@@ -77,7 +79,7 @@ that the member would refuse to change from what --observed has.`,
 	o.files.AddTo(f)
 	o.observed.AddAs(f, "observed", "the object as a member has it")
 	f.StringVar(&o.items, "items", "", "what clusters say: a list of {cluster, status}, and as need be health, replicas, away, stale")
-	f.StringVar(&o.with, "with", "", "an interpreter that answers first: YAML, or a health script that ends in .lua")
+	f.StringVar(&o.with, "with", "", "interpreters that answer as on a hub that has them: YAML, or a health script that ends in .lua")
 	f.StringVar(&o.op, "op", "", "tell this alone: "+strings.Join(questions, ", "))
 	f.Int64Var(&o.replicas, "replicas", 0, "revise the object to so many replicas")
 	f.BoolVar(&o.divided, "divided", false, "the clusters in --items share the replicas, so that their counts are summed up (default: each has all, and the least finished one counts)")
@@ -122,18 +124,14 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("--items: %w", err)
 		}
 	}
-	var outcome map[string]any
 	if o.with != "" {
-		if outcome, err = q.interpreted(o.with, o.op); err != nil {
+		if q.known, err = interpreters(o.with, q.object); err != nil {
 			return fmt.Errorf("--with %s: %w", o.with, err)
 		}
 	}
 	a, err := q.answer()
 	if err != nil {
 		return err
-	}
-	if a, err = a.under(outcome); err != nil {
-		return fmt.Errorf("--with %s: %w", o.with, err)
 	}
 	if done, err := o.format.Structured(out, a); done || err != nil {
 		return err

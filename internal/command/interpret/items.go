@@ -126,16 +126,16 @@ func (q *question) row(template *unstructured.Unstructured, it item) (interpret.
 	if n, ok := it.status["replicas"].(int64); ok && told == nil && q.divided {
 		told = &n
 	}
-	if _, _, has := interpret.Replicas(member); has && told != nil {
+	if _, _, has := interpret.Replicas(member); told != nil && (has || q.known.Revises(q.kind())) {
 		var err error
-		if member, err = interpret.Revise(member, *told); err != nil {
+		if member, err = q.known.Revise(member, *told); err != nil {
 			return r, err
 		}
 	}
-	h, reason, message := interpret.Health(member)
-	if r.Health == "" || r.Health == h {
-		r.Health, r.Reason, r.Message = h, reason, message
+	j := q.known.Judge(member)
+	if r.Health == "" || r.Health == j.Health {
+		r.Health, r.Reason, r.Message = j.Health, j.Reason, j.Message
 	}
-	r.Reflected = interpret.Reflect(member)
+	r.Reflected = j.Reflected
 	return r, nil
 }

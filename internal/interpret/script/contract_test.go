@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
@@ -92,7 +93,7 @@ func TestKarmada(t *testing.T) {
 	observed["metadata"].(map[string]any)["finalizers"] = []any{"flink"}
 	observed["spec"].(map[string]any)["clusterIP"] = "10.0.0.1"
 	five := int64(5)
-	got, err := c.Outcome(script.Asking{Object: wc, Observed: observed, Replicas: &five, Items: []any{
+	got, err := script.Together([]*script.Customization{c}).Outcome(script.Asking{Object: wc, Observed: observed, Replicas: &five, Items: []any{
 		map[string]any{"clusterName": "a", "status": map[string]any{"replicas": int64(2), "list": []any{}, "conditions": []any{map[string]any{"type": "Ready"}}}},
 		map[string]any{"clusterName": "b", "status": map[string]any{"replicas": int64(3), "list": []any{}}},
 		map[string]any{"clusterName": "away"},
@@ -160,7 +161,7 @@ data:
   resource.customizations.ignoreDifferences.apps_Deployment: "x"
   resource.customizations: |
     "*.crossplane.io/*":
-      health.lua: return {status = "Healthy", message = obj.kind}
+      health.lua: return {status = "Degraded", message = obj.kind}
     "aws.crossplane.io/Bucket":
       health.lua: return {status = "Degraded", message = "bucket"}
 `))
@@ -170,20 +171,15 @@ data:
 	for gk, want := range map[schema.GroupVersionKind]string{
 		{Group: "example.com", Kind: "Exact"}:        "Suspended",
 		{Group: "aws.crossplane.io", Kind: "Bucket"}: "Degraded: bucket",
-		{Group: "aws.crossplane.io", Kind: "Queue"}:  "Healthy: Queue",
+		{Group: "aws.crossplane.io", Kind: "Queue"}:  "Degraded: Queue",
 		{Group: "crossplane.io", Kind: "Queue"}:      "",
 		{Group: "example.com", Kind: "Other"}:        "",
 	} {
-		found := script.Find(list, gk)
-		if found == nil {
-			if want != "" {
-				t.Errorf("%v: nothing is known", gk)
-			}
-			continue
-		}
-		h, _, err := found.Health(map[string]any{"kind": gk.Kind})
-		if err != nil || h.String() != want {
-			t.Errorf("%v: %v %v, want %q", gk, h, err, want)
+		known, o := script.Together(list), &unstructured.Unstructured{}
+		o.SetGroupVersionKind(gk)
+		h, _, message := known.Health(o)
+		if got := strings.TrimSuffix(string(h)+": "+message, ": "); known.Means(gk) != (want != "") || want != "" && got != want {
+			t.Errorf("%v: %s, want %q", gk, got, want)
 		}
 	}
 }
@@ -192,7 +188,7 @@ data:
 func TestResourceInterpreter(t *testing.T) {
 	c := read(t, "interpreter.yaml")
 	three := int64(3)
-	got, err := c.Outcome(script.Asking{Object: object(t, flink), Observed: object(t, flink), Replicas: &three, Items: []any{
+	got, err := script.Together([]*script.Customization{c}).Outcome(script.Asking{Object: object(t, flink), Observed: object(t, flink), Replicas: &three, Items: []any{
 		map[string]any{"clusterName": "a", "status": map[string]any{"replicas": int64(2)}},
 		map[string]any{"clusterName": "b", "status": map[string]any{"replicas": int64(3)}},
 	}})

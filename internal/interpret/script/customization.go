@@ -95,7 +95,7 @@ func newLuaRule(name string, q question, source string) (*rule, error) {
 	return out, nil
 }
 
-// Name of the customization, and where it was read.
+// Name that the customization has on a hub; of what has none there, where it was read.
 func (c *Customization) Name() string { return c.name }
 
 // Matches tells whether it means the kind.

@@ -39,6 +39,20 @@ func Of(list []atoll.Interpreter) Interpreters {
 	return x
 }
 
+// Together answers as a hub does that has the customizations, whose names decide who goes
+// first. Of several of one name the last is there, as when they are applied.
+func Together(list []*Customization) Interpreters {
+	named := map[string]*Customization{}
+	for _, c := range list {
+		named[c.name] = c
+	}
+	var x Interpreters
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		x.list = append(x.list, named[name])
+	}
+	return x
+}
+
 // mostCompiled interpreters are kept; a compiled one takes about 20 kB.
 const mostCompiled = 256
 
@@ -88,6 +102,11 @@ func (x Interpreters) find(gvk schema.GroupVersionKind, q question) *Customizati
 		}
 	}
 	return found
+}
+
+// Means tells whether one of them answers anything about objects of the kind.
+func (x Interpreters) Means(gvk schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(x.list, func(c *Customization) bool { return matches(&c.target, gvk) })
 }
 
 // About tells whether one of them answers anything about objects of the kind in some
@@ -237,9 +256,13 @@ func dependencyKeys(list []Dependency, namespace string) ([]atoll.ItemKey, error
 // Revises tells whether replicas of the kind are set by a script.
 func (x Interpreters) Revises(gvk schema.GroupVersionKind) bool { return x.find(gvk, qRevise) != nil }
 
-// Revise gives the object with another number of replicas, of a kind that Revises.
+// Revise as in interpret.Revise.
 func (x Interpreters) Revise(obj *unstructured.Unstructured, n int64) (*unstructured.Unstructured, error) {
-	made, _, err := x.find(obj.GroupVersionKind(), qRevise).Revise(obj.Object, n)
+	c := x.find(obj.GroupVersionKind(), qRevise)
+	if c == nil {
+		return interpret.Revise(obj, n)
+	}
+	made, _, err := c.Revise(obj.Object, n)
 	if err != nil {
 		return nil, err
 	}
@@ -329,6 +352,28 @@ func (x Interpreters) Health(obj *unstructured.Unstructured) (h atoll.Health, re
 	return atoll.Health(told.Status), ReasonInterpreted, told.Message
 }
 
+// Judges tells whether a script says how healthy objects of the kind are.
+func (x Interpreters) Judges(gvk schema.GroupVersionKind) bool { return x.find(gvk, qHealth) != nil }
+
+// Judgement of an object in a member, as its agent reports it.
+type Judgement struct {
+	Health          atoll.Health
+	Reason, Message string
+	// Reflected is what is reported of its status.
+	Reflected json.RawMessage
+}
+
+// Judge an object in a member. Where a script gives no status to report, the object's health
+// is not known.
+func (x Interpreters) Judge(obj *unstructured.Unstructured) (j Judgement) {
+	j.Health, j.Reason, j.Message = x.Health(obj)
+	var err error
+	if j.Reflected, err = x.Reflect(obj); err != nil {
+		j.Health, j.Reason, j.Message = atoll.Unknown, ReasonFailed, cut(err.Error(), interpret.MaxMessage)
+	}
+	return j
+}
+
 // MaxStatus is how many bytes of JSON a status may have that clusters report whole, since a
 // script on the hub joins it.
 const MaxStatus = 1 << 10
@@ -416,12 +461,20 @@ func generationOf(status map[string]any) int64 {
 	return n
 }
 
+// Whole is a status that was reported as it is; nil where it was not.
+func Whole(reflected json.RawMessage) map[string]any {
+	var w whole
+	if utiljson.Unmarshal(reflected, &w) != nil {
+		return nil
+	}
+	return w.Status
+}
+
 // itemOf a row, in Karmada's words.
 func itemOf(r *interpret.RowItem) map[string]any {
 	out := map[string]any{"clusterName": r.Cluster, "applied": !r.Stale, "health": string(r.Health)}
-	var w whole
-	if utiljson.Unmarshal(r.Reflected, &w) == nil && w.Status != nil {
-		out["status"] = w.Status
+	if st := Whole(r.Reflected); st != nil {
+		out["status"] = st
 	}
 	if r.Stale && r.Message != "" {
 		out["appliedMessage"] = r.Message

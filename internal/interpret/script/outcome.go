@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Asking is about one object: what is asked follows from what is given.
@@ -42,11 +44,12 @@ func Question(op string) (string, error) {
 	return "", fmt.Errorf("there is no op %q: it is one of %s", op, strings.Join(names, ", "))
 }
 
-// Outcome answers what is asked, by the keys replicas, requirements, components, revised,
-// retained, health (status, message), status, aggregated and dependencies; each only where
-// the customization answers it. The values are JSON's. An op that lacks what it is asked
-// about is an error.
-func (c *Customization) Outcome(a Asking) (map[string]any, error) {
+// Outcome is what scripts answer of what is asked, in their own words: by the keys replicas,
+// requirements, components, revised, retained, health (status, message), status, aggregated
+// and dependencies; each only where a script answers it, and by that script which hub and
+// agents ask. The values are JSON's. An op that lacks what it is asked about is an error, and
+// so is the first script that fails.
+func (x Interpreters) Outcome(a Asking) (map[string]any, error) {
 	only := ""
 	if a.Op != "" {
 		q, err := Question(a.Op)
@@ -59,32 +62,32 @@ func (c *Customization) Outcome(a Asking) (map[string]any, error) {
 	if observed == nil {
 		observed = a.Object
 	}
-	out := map[string]any{}
+	out, gvk := map[string]any{}, (&unstructured.Unstructured{Object: a.Object}).GroupVersionKind()
 	for _, step := range []struct {
 		q     question
 		lacks string // what is not given
-		ask   func() (bool, error)
+		ask   func(c *Customization) (bool, error)
 	}{
-		{qReplicas, "", func() (bool, error) { return c.putReplicas(out, a.Object) }},
-		{qComponents, "", func() (bool, error) { return c.putComponents(out, a.Object) }},
-		{qRevise, lacking(a.Replicas == nil, "a number of replicas"), func() (bool, error) {
+		{qReplicas, "", func(c *Customization) (bool, error) { return c.putReplicas(out, a.Object) }},
+		{qComponents, "", func(c *Customization) (bool, error) { return c.putComponents(out, a.Object) }},
+		{qRevise, lacking(a.Replicas == nil, "a number of replicas"), func(c *Customization) (bool, error) {
 			v, ok, err := c.Revise(a.Object, *a.Replicas)
 			return put(out, qRevise, v, ok, err)
 		}},
-		{qRetain, lacking(a.Observed == nil, "the observed object"), func() (bool, error) {
+		{qRetain, lacking(a.Observed == nil, "the observed object"), func(c *Customization) (bool, error) {
 			v, ok, err := c.Retain(a.Object, a.Observed)
 			return put(out, qRetain, v, ok, err)
 		}},
-		{qHealth, "", func() (bool, error) { return c.putHealth(out, observed) }},
-		{qStatus, "", func() (bool, error) {
+		{qHealth, "", func(c *Customization) (bool, error) { return c.putHealth(out, observed) }},
+		{qStatus, "", func(c *Customization) (bool, error) {
 			v, ok, err := c.Reflect(observed)
 			return put(out, qStatus, v, ok && v != nil, err)
 		}},
-		{qAggregate, lacking(a.Items == nil, "items"), func() (bool, error) {
+		{qAggregate, lacking(a.Items == nil, "items"), func(c *Customization) (bool, error) {
 			v, ok, err := c.Aggregate(a.Object, a.Items)
 			return put(out, qAggregate, v, ok && v != nil, err)
 		}},
-		{qDependencies, "", func() (bool, error) { return c.putDependencies(out, a.Object) }},
+		{qDependencies, "", func(c *Customization) (bool, error) { return c.putDependencies(out, a.Object) }},
 	} {
 		if only != "" && only != string(step.q) {
 			continue
@@ -95,8 +98,10 @@ func (c *Customization) Outcome(a Asking) (map[string]any, error) {
 			}
 			continue
 		}
-		if _, err := step.ask(); err != nil {
-			return nil, err
+		if c := x.find(gvk, step.q); c != nil {
+			if _, err := step.ask(c); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil

@@ -119,6 +119,9 @@ func readDocument(place string, doc []byte) ([]*Customization, error) {
 	if err != nil {
 		return nil, err
 	}
+	if u.GetName() != "" {
+		c.name = u.GetName()
+	}
 	return []*Customization{c}, nil
 }
 
@@ -236,7 +239,7 @@ func readArgo(place string, data map[string]string) ([]*Customization, error) {
 			bad = append(bad, err)
 			return
 		}
-		out = append(out, &Customization{name: place + ": " + key, target: v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
+		out = append(out, &Customization{name: objectName(kind, group), target: v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
 	}
 	if err := argoScripts(data, add); err != nil {
 		return nil, &Error{Script: place, Why: err.Error()}

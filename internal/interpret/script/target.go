@@ -16,10 +16,13 @@ const Kind = "ResourceInterpreter"
 // who may not read it.
 var unseen = schema.GroupKind{Kind: "Secret"}
 
+// Sees tells whether scripts may see objects of the kind at all.
+func Sees(gk schema.GroupKind) bool { return gk != unseen }
+
 // matches tells whether the kind is meant. A target without kinds means all, as a health
 // script of Argo CD's that stands alone does; Secrets none.
 func matches(t *v1alpha1.InterpreterTarget, gvk schema.GroupVersionKind) bool {
-	if gvk.GroupKind() == unseen {
+	if !Sees(gvk.GroupKind()) {
 		return false
 	}
 	if len(t.Kinds) == 0 {
@@ -42,22 +45,6 @@ func meansKind(t *v1alpha1.InterpreterTarget, gk schema.GroupKind) bool {
 // names tells whether the kind is meant without wildcards.
 func names(t *v1alpha1.InterpreterTarget, gvk schema.GroupVersionKind) bool {
 	return (t.APIVersion != "" || t.Group == gvk.Group) && slices.Contains(t.Kinds, gvk.Kind)
-}
-
-// Find the customization that means the kind: one that names it goes before one that means
-// it by a wildcard; among such, the first. nil if there is none.
-func Find(list []*Customization, gvk schema.GroupVersionKind) *Customization {
-	var found *Customization
-	for _, c := range list {
-		switch {
-		case !matches(&c.target, gvk):
-		case names(&c.target, gvk):
-			return c
-		case found == nil:
-			found = c
-		}
-	}
-	return found
 }
 
 // glob with * and ?, in time proportional to the product of lengths.
