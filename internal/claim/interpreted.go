@@ -31,14 +31,12 @@ func (p *planner) interpret(item *atoll.Item, t *unstructured.Unstructured) (err
 	if prev := p.before(item); prev != nil {
 		before, same = prev.Interpreted, prev.Source == item.Source
 	}
-	if p.in.Interpreters != nil {
-		asked := before
-		if !same {
-			asked = nil
-		}
-		if item.Interpreted, err = p.in.Interpreters.Interpret(t, asked); err != nil {
-			return fmt.Errorf("it stays as it was sent last, since it is not known what it needs: %w", err)
-		}
+	asked := before
+	if !same {
+		asked = nil
+	}
+	if item.Interpreted, err = p.in.Interpreters.Interpret(t, item.Source, asked); err != nil {
+		return fmt.Errorf("it stays as it was sent last, since it is not known what it needs: %w", err)
 	}
 	item.Interpreted = carried(before, item.Interpreted, same)
 	return nil

@@ -82,7 +82,7 @@ func (q *question) answer() (*answer, error) {
 // fails the hub sends nothing new of the object.
 func (q *question) template(*answer) (err error) {
 	if q.asked["replicas"] || q.asked["requirements"] || q.asked["components"] || q.asked["dependencies"] {
-		q.told, err = q.known.Interpret(q.object, nil)
+		q.told, err = q.known.Interpret(q.object)
 	}
 	return err
 }
@@ -178,7 +178,7 @@ func (q *question) state(a *answer) error {
 	}
 	_, has := obj.Object["status"]
 	j := q.known.Judge(obj)
-	if q.asked["health"] && (has || q.one || q.observed != nil || q.known.Judges(q.kind())) {
+	if q.asked["health"] && (has || q.one || q.observed != nil || q.known.Judges(obj.GroupVersionKind())) {
 		a.Health = &health{Status: string(j.Health), Reason: j.Reason, Message: j.Message}
 	}
 	if q.asked["finished"] && has && interpret.RunsOnce(obj.GroupVersionKind().GroupKind()) && !interpret.NeverEnds(obj) {

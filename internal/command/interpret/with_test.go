@@ -75,7 +75,7 @@ func TestWith(t *testing.T) {
 			want: "error: DIR/with: one: spec.status.cel: no such key: nothing"},
 		"a template that fails is not sent": {with: teaching("replicas: {cel: object.spec.nothing}"), want: "error: DIR/with: one: spec.replicas.cel: no such key: nothing"},
 		"what a hub does not follow": {with: teaching("dependencies: {cel: \"[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'labelSelector': {'matchLabels': {'a': 'b'}}}]\"}"),
-			want: "error: one: dependencies: ConfigMap by labels: a hub follows dependencies by name alone"},
+			want: "error: ResourceInterpreter one: dependencies: ConfigMap by labels: a hub follows dependencies by name alone"},
 		"dependencies": {with: teaching("dependencies: {cel: \"[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'shop', 'name': object.spec.data}]\"}"), flags: []string{"--op", "dependencies"},
 			want: `{"dependencies": [{"kind": "ConfigMap", "namespace": "shop", "name": "pictures"}]}`},
 		"scripts see no Secrets": {object: "{apiVersion: v1, kind: Secret, metadata: {name: x, namespace: shop}}", with: trainers, flags: []string{"--op", "health"},

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -37,10 +38,24 @@ type Dependency struct {
 	LabelSelector map[string]any
 }
 
+// stated is the object without what no script is to read of a template: what its members
+// report, who wrote which field, and how often it was written.
+func stated(object map[string]any) map[string]any {
+	out := maps.Clone(object)
+	delete(out, "status")
+	if meta, ok := out["metadata"].(map[string]any); ok {
+		meta = maps.Clone(meta)
+		delete(meta, "managedFields")
+		delete(meta, "resourceVersion")
+		out["metadata"] = meta
+	}
+	return out
+}
+
 // Replicas of the object. In CEL a number, or {replicas, requirements} or {replicas,
 // podTemplate}.
 func (c *Customization) Replicas(object map[string]any) (Replicas, bool, error) {
-	out, r, err := c.ask(qReplicas, nil, object)
+	out, r, err := c.ask(qReplicas, nil, stated(object))
 	if r == nil || err != nil {
 		return Replicas{}, r != nil, err
 	}
@@ -214,14 +229,16 @@ func (r *rule) status(v any) (map[string]any, error) {
 }
 
 // Aggregate gives the status of the template out of items {clusterName, status, ...}, one
-// for each member; nil for none. A script in Lua gives the object with that status.
+// for each member; nil for none. A script in Lua gives the object with that status. It sees
+// the object without the status that this is to replace, as before any member reported: what
+// it answers is written there, and would else change what it is asked.
 func (c *Customization) Aggregate(object map[string]any, items []any) (map[string]any, bool, error) {
+	object = stated(object)
 	like := merged(object, nil)
 	for _, item := range items { // an empty table is what a member has in its place
 		m, _ := item.(map[string]any)
 		if status, ok := m["status"].(map[string]any); ok {
-			own, _ := object["status"].(map[string]any)
-			like["status"] = merged(status, own)
+			like["status"] = status
 			break
 		}
 	}
@@ -273,7 +290,7 @@ func (c *Customization) Dependencies(object map[string]any) ([]Dependency, bool,
 
 // list that a question about the object gives; nothing is an empty one.
 func (c *Customization) list(q question, object map[string]any) ([]any, *rule, error) {
-	out, r, err := c.ask(q, nil, object)
+	out, r, err := c.ask(q, nil, stated(object))
 	if r == nil || err != nil {
 		return nil, r, err
 	}

@@ -7,11 +7,10 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/lru"
@@ -104,6 +103,18 @@ func (x Interpreters) find(gvk schema.GroupVersionKind, q question) *Customizati
 	return found
 }
 
+// Answerers tells who answers which question about objects of the kind: names of interpreters
+// by the keys of the answers, such as "health".
+func (x Interpreters) Answerers(gvk schema.GroupVersionKind) map[string]string {
+	out := map[string]string{}
+	for q := range questions {
+		if c := x.find(gvk, q); c != nil {
+			out[string(q)] = c.name
+		}
+	}
+	return out
+}
+
 // Means tells whether one of them answers anything about objects of the kind.
 func (x Interpreters) Means(gvk schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(x.list, func(c *Customization) bool { return matches(&c.target, gvk) })
@@ -113,144 +124,6 @@ func (x Interpreters) Means(gvk schema.GroupVersionKind) bool {
 // version.
 func (x Interpreters) About(gk schema.GroupKind) bool {
 	return slices.ContainsFunc(x.list, func(c *Customization) bool { return meansKind(&c.target, gk) })
-}
-
-// Interpret a template that becomes an item; nil where nothing is answered of what is asked
-// then: replicas and what they need, components, dependencies. before is what was answered
-// the last time, of the same template.
-func (x Interpreters) Interpret(t *unstructured.Unstructured, before *atoll.Interpreted) (*atoll.Interpreted, error) {
-	if len(x.list) == 0 {
-		return nil, nil
-	}
-	gvk := t.GroupVersionKind()
-	replicas, components, dependencies := x.find(gvk, qReplicas), x.find(gvk, qComponents), x.find(gvk, qDependencies)
-	by := ""
-	for _, c := range []*Customization{replicas, components, dependencies} {
-		if c != nil {
-			by += c.name + " " + c.hash + "\n"
-		}
-	}
-	if by == "" {
-		return nil, nil
-	}
-	if by = atoll.Hash([]byte(by)); before != nil && before.By == by {
-		return before, nil
-	}
-	out, object := &atoll.Interpreted{By: by}, stated(t)
-	if replicas != nil {
-		r, _, err := replicas.Replicas(object)
-		if err != nil {
-			return nil, err
-		}
-		set, err := podSet("", r.Requires)
-		if err != nil {
-			return nil, fmt.Errorf("%s: replicas: %w", replicas.name, err)
-		}
-		set.Count = 1
-		out.Replicas, out.Pods = &r.Count, []atoll.PodSet{set}
-	} else if components != nil {
-		list, _, err := components.Components(object)
-		if err != nil {
-			return nil, err
-		}
-		out.Pods = make([]atoll.PodSet, 0, len(list))
-		for _, c := range list {
-			set, err := podSet(c.Name, c.Requires)
-			if err != nil {
-				return nil, fmt.Errorf("%s: component %s: %w", components.name, c.Name, err)
-			}
-			set.Count = c.Count
-			out.Pods = append(out.Pods, set)
-		}
-	}
-	if dependencies != nil {
-		list, _, err := dependencies.Dependencies(object)
-		if err != nil {
-			return nil, err
-		}
-		if out.Dependencies, err = dependencyKeys(list, t.GetNamespace()); err != nil {
-			return nil, fmt.Errorf("%s: dependencies: %w", dependencies.name, err)
-		}
-		out.Depends = true
-	}
-	if b, err := json.Marshal(out); err != nil || len(b) > MaxInterpreted {
-		return nil, fmt.Errorf("what interpreters say of it has %d bytes, and at most %d are kept: let them tell fewer components and dependencies", len(b), MaxInterpreted)
-	}
-	return out, nil
-}
-
-// MaxInterpreted is how many bytes of JSON the answers about one template may have, which lie
-// in every Revision that has it: some 1,000 dependencies.
-const MaxInterpreted = 128 << 10
-
-// stated is the object without what no script is to read of a template: what its members
-// report, who wrote which field, and how often it was written.
-func stated(t *unstructured.Unstructured) map[string]any {
-	out := maps.Clone(t.Object)
-	delete(out, "status")
-	if meta, ok := out["metadata"].(map[string]any); ok {
-		meta = maps.Clone(meta)
-		delete(meta, "managedFields")
-		delete(meta, "resourceVersion")
-		out["metadata"] = meta
-	}
-	return out
-}
-
-// podSet of what each pod needs, in Karmada's words.
-func podSet(name string, requires map[string]any) (atoll.PodSet, error) {
-	out := atoll.PodSet{Name: name}
-	requests, isObject := requires["resourceRequest"].(map[string]any)
-	if requires["resourceRequest"] != nil && !isObject {
-		return out, fmt.Errorf("resourceRequest is %s, and an object is needed", kindOf(requires["resourceRequest"]))
-	}
-	for resource, v := range requests {
-		q, err := atoll.ParseQuantity(fmt.Sprint(v))
-		if err != nil {
-			return out, fmt.Errorf("resourceRequest.%s is %s, and a quantity is needed", resource, kindOf(v))
-		}
-		n := atoll.Units(q)
-		if resource == string(corev1.ResourceCPU) {
-			n = atoll.Thousandths(q)
-		}
-		if n > 0 {
-			if out.Requests == nil {
-				out.Requests = map[corev1.ResourceName]int64{}
-			}
-			out.Requests[corev1.ResourceName(resource)] = n
-		}
-	}
-	claim, _ := requires["nodeClaim"].(map[string]any)
-	if claim["tolerations"] == nil {
-		return out, nil
-	}
-	var pod corev1.PodSpec
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"tolerations": claim["tolerations"]}, &pod); err != nil {
-		return out, fmt.Errorf("nodeClaim.tolerations cannot be read: %w", err)
-	}
-	out.Tolerations = pod.Tolerations
-	return out, nil
-}
-
-// dependencyKeys names what an object in the namespace depends on.
-func dependencyKeys(list []Dependency, namespace string) ([]atoll.ItemKey, error) {
-	var out []atoll.ItemKey
-	for _, d := range list {
-		if d.LabelSelector != nil {
-			return nil, fmt.Errorf("%s by labels: a hub follows dependencies by name alone", d.Kind)
-		}
-		if d.Namespace != namespace {
-			// Whoever writes the object chooses what a script reads of it.
-			return nil, fmt.Errorf("%s %s is in namespace %q, and the object in %q: only what is in the object's own namespace goes with it, and what is in none with what is in none; a policy can place it", d.Kind, d.Name, d.Namespace, namespace)
-		}
-		gv, err := schema.ParseGroupVersion(d.APIVersion)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, atoll.ItemKey{Group: gv.Group, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name})
-	}
-	slices.SortFunc(out, atoll.ItemKey.Compare)
-	return slices.Compact(out), nil
 }
 
 // Revises tells whether replicas of the kind are set by a script.
@@ -400,7 +273,10 @@ func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, 
 		}
 		obj = &unstructured.Unstructured{Object: made}
 	}
-	if joins == nil && !slices.ContainsFunc(x.list, func(c *Customization) bool { return c.whole && matches(&c.target, gvk) }) {
+	if i := slices.IndexFunc(x.list, func(c *Customization) bool { return c.whole && matches(&c.target, gvk) }); joins == nil && i >= 0 {
+		joins = x.list[i]
+	}
+	if joins == nil {
 		return interpret.Reflect(obj), nil
 	}
 	if len(status) == 0 {
@@ -411,7 +287,7 @@ func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, 
 		return nil, fmt.Errorf("its status has no JSON: %w", err)
 	}
 	if len(b) > MaxStatus {
-		return nil, fmt.Errorf("its status has %d bytes, and at most %d are reported for a ResourceInterpreter that aggregates: let it answer status with the fields that it joins", len(b), MaxStatus)
+		return nil, fmt.Errorf("its status has %d bytes, and at most %d are reported for %s %s, which aggregates: let it answer status with the fields that it joins", len(b), MaxStatus, Kind, joins.name)
 	}
 	return b, nil
 }
@@ -420,25 +296,21 @@ func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, 
 func (x Interpreters) Joins(gvk schema.GroupVersionKind) bool { return x.find(gvk, qAggregate) != nil }
 
 // Aggregate as in interpret.Aggregate. A script is told of reachable clusters, each with its
-// own row.
+// own row, and of the template without its status.
 func (x Interpreters) Aggregate(template *unstructured.Unstructured, divided bool, rows []interpret.RowItem, observed int64) (status map[string]any, ok bool, err error) {
 	c := x.find(template.GroupVersionKind(), qAggregate)
 	if c == nil {
 		status, ok = interpret.Aggregate(template, divided, compact(rows), observed)
 		return status, ok, nil
 	}
-	var items []any
-	for i := range rows {
-		if r := &rows[i]; !r.Away && r.Health != "" {
-			items = append(items, itemOf(r))
-		}
-	}
-	if len(items) == 0 {
+	from := heard(rows)
+	if len(from) == 0 {
 		return nil, false, nil
 	}
-	slices.SortStableFunc(items, func(a, b any) int {
-		return strings.Compare(a.(map[string]any)["clusterName"].(string), b.(map[string]any)["clusterName"].(string))
-	})
+	items := make([]any, 0, len(from))
+	for _, r := range from {
+		items = append(items, itemOf(r))
+	}
 	status, _, err = c.Aggregate(template.Object, items)
 	if err != nil {
 		return nil, false, err
@@ -447,6 +319,45 @@ func (x Interpreters) Aggregate(template *unstructured.Unstructured, divided boo
 		status["observedGeneration"] = max(observed, generationOf(own))
 	}
 	return status, status != nil, nil
+}
+
+// heard are the rows that a script is told of, by cluster.
+func heard(rows []interpret.RowItem) (out []*interpret.RowItem) {
+	for i := range rows {
+		if r := &rows[i]; !r.Away && r.Health != "" {
+			out = append(out, r)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *interpret.RowItem) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// Question is a hash of all that Aggregate asks a script, and of observed: while it is equal,
+// so is the answer, but for an observedGeneration that the template's status has already. It
+// is empty where no script is asked.
+func (x Interpreters) Question(template *unstructured.Unstructured, rows []interpret.RowItem, observed int64) string {
+	c := x.find(template.GroupVersionKind(), qAggregate)
+	if c == nil {
+		return ""
+	}
+	object, err := json.Marshal(stated(template.Object))
+	if err != nil {
+		return "" // it is asked, and tells why that fails
+	}
+	told := make([]byte, 0, len(rows)*64)
+	for _, r := range heard(rows) {
+		message := ""
+		if r.Stale {
+			message = r.Message
+		}
+		told = strconv.AppendBool(framed(framed(framed(framed(told, r.Cluster), string(r.Health)), message), string(r.Reflected)), r.Stale)
+	}
+	return atoll.Hash([]byte(c.name), []byte(c.hash), object, strconv.AppendInt(nil, observed, 10), told)
+}
+
+// framed text behind others, so that no two lists of texts are one.
+func framed(b []byte, text string) []byte {
+	return append(append(strconv.AppendInt(b, int64(len(text)), 10), ':'), text...)
 }
 
 // observes tells whether a status says which generation it is of.

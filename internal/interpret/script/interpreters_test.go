@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -94,7 +95,7 @@ func TestStatusesThatAScriptJoins(t *testing.T) {
 	spec := v1alpha1.ResourceInterpreterSpec{Aggregate: lua(`function AggregateStatus(obj, items)
 		local n = 0
 		for _, i in ipairs(items) do n = n + i.status.ready end
-		obj.status.ready = n
+		obj.status = {ready = n}
 		return obj
 	end`)}
 	l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)})
@@ -103,7 +104,7 @@ func TestStatusesThatAScriptJoins(t *testing.T) {
 	if err != nil || string(reported) != `{"s":{"ready":2}}` {
 		t.Fatalf("reported %s: %v", reported, err)
 	}
-	if _, err := agent.Reflect(trainer(map[string]any{"noise": strings.Repeat("x", script.MaxStatus)})); err == nil || !strings.Contains(err.Error(), "answer status") {
+	if _, err := agent.Reflect(trainer(map[string]any{"noise": strings.Repeat("x", script.MaxStatus)})); err == nil || !strings.Contains(err.Error(), "ResourceInterpreter a, which aggregates: let it answer status") {
 		t.Errorf("too large: %v", err)
 	}
 	rows := []interpret.RowItem{
@@ -134,7 +135,7 @@ func TestAnInterpreterOfANewerHub(t *testing.T) {
 	if n, _, ok := interpret.Replicas(trainer(nil)); ok {
 		t.Errorf("replicas %d", n)
 	}
-	if out, err := x.Interpret(trainer(nil), nil); out != nil || err != nil {
+	if out, err := x.Interpret(trainer(nil)); out != nil || err != nil {
 		t.Errorf("what it does not answer: %v %v", out, err)
 	}
 }
@@ -146,7 +147,7 @@ func TestDependenciesThatCannotBeFollowed(t *testing.T) {
 		"in namespace":      `[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'other', 'name': 'x'}]`,
 	} {
 		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{Dependencies: cel(answer)})})
-		if _, err := l.Interpret(trainer(nil), nil); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := l.Interpreters.Interpret(trainer(nil)); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
@@ -161,7 +162,7 @@ func TestDependenciesOfWhatIsInNoNamespace(t *testing.T) {
 		"[{'apiVersion': 'scheduling.k8s.io/v1', 'kind': 'PriorityClass', 'name': 'training'}]": true,
 	} {
 		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{Dependencies: cel(answer)})})
-		if told, err := l.Interpret(o, nil); (err == nil) != ok || ok && len(told.Dependencies) != 1 {
+		if told, err := l.Interpreters.Interpret(o); (err == nil) != ok || ok && len(told.Dependencies) != 1 {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
@@ -221,10 +222,10 @@ func TestRulesInBothLanguages(t *testing.T) {
 				}
 				got[key] = v
 			}
-			is, err := x.Interpret(trainer(nil), nil)
+			is, err := x.Interpreters.Interpret(trainer(nil))
 			note("interpreted", is, err)
 			spec.Replicas = nil
-			parts, err := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)}).Interpret(trainer(nil), nil)
+			parts, err := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)}).Interpreters.Interpret(trainer(nil))
 			note("components", parts, err)
 			is.By, parts.By = "", ""
 			revised, err := x.Revise(trainer(nil), 9)
@@ -261,7 +262,7 @@ func TestRequestsOfScriptsDoNotRunOver(t *testing.T) {
 	x := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{
 		Replicas: cel(`{'replicas': 1, 'requirements': {'resourceRequest': {'cpu': '9223372036854775807', 'memory': '100E', 'example.com/gpu': '-1'}}}`),
 	})})
-	is, err := x.Interpret(trainer(nil), nil)
+	is, err := x.Interpreters.Interpret(trainer(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,8 +326,133 @@ func TestAnswersAreBounded(t *testing.T) {
 		{Dependencies: cel("object.spec.names.map(n, {'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'shop', 'name': n})")},
 	} {
 		x := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("x", trainers, spec)})
-		if told, err := x.Interpret(o, nil); err == nil || !strings.Contains(err.Error(), "131072") {
+		if told, err := x.Interpreters.Interpret(o); err == nil || !strings.Contains(err.Error(), "131072") {
 			t.Errorf("%d components and %d dependencies, and the error %v", len(told.Pods), len(told.Dependencies), err)
 		}
+	}
+}
+
+// What a script is asked when it joins statuses has one hash, which changes with all that it
+// sees, and with nothing else: above all not with what it answered last.
+func TestTheQuestionOfAJoin(t *testing.T) {
+	teach := func(source string) *script.Library {
+		return script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{Aggregate: cel(source)})})
+	}
+	rows := func(edit func([]interpret.RowItem)) []interpret.RowItem {
+		out := []interpret.RowItem{
+			{Cluster: "b", Health: atoll.Healthy, Reflected: json.RawMessage(`{"s":{"ready":2}}`)},
+			{Cluster: "a", Health: atoll.Healthy, Reflected: json.RawMessage(`{"s":{"ready":1}}`)},
+			{Cluster: "c", Health: atoll.Healthy, Away: true}, {Cluster: "d"},
+		}
+		if edit != nil {
+			edit(out)
+		}
+		return out
+	}
+	l := teach("{}")
+	first := l.Question(trainer(nil), rows(nil), 3)
+	if first == "" {
+		t.Fatal("there is no question")
+	}
+	written := trainer(map[string]any{"ready": int64(3)})
+	written.SetResourceVersion("7")
+	written.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "atoll"}})
+	for name, same := range map[string]string{
+		"another status and version":            l.Question(written, rows(nil), 3),
+		"rows in another order":                 l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[0], r[1] = r[1], r[0] }), 3),
+		"what a cluster says that is away":      l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[2].Health = atoll.Degraded }), 3),
+		"why, of what is applied":               l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[0].Message = "x" }), 3),
+		"the same interpreter in another place": teach("{}").Question(trainer(nil), rows(nil), 3),
+	} {
+		if same != first {
+			t.Errorf("%s is another question", name)
+		}
+	}
+	edited := trainer(nil)
+	edited.SetLabels(map[string]string{"a": "b"})
+	for name, other := range map[string]string{
+		"an edit":              l.Question(edited, rows(nil), 3),
+		"another script":       teach("{'a': 1}").Question(trainer(nil), rows(nil), 3),
+		"another generation":   l.Question(trainer(nil), rows(nil), 2),
+		"a status":             l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[0].Reflected = json.RawMessage(`{"s":{"ready":3}}`) }), 3),
+		"a health":             l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[0].Health = atoll.Progressing }), 3),
+		"older content":        l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[0].Stale = true }), 3),
+		"a cluster comes back": l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[2].Away = false }), 3),
+		"another cluster":      l.Question(trainer(nil), rows(func(r []interpret.RowItem) { r[0].Cluster = "e" }), 3),
+	} {
+		if other == first {
+			t.Errorf("%s is no other question", name)
+		}
+	}
+	if q := (script.Interpreters{}).Question(trainer(nil), rows(nil), 3); q != "" {
+		t.Errorf("where no script is asked, the question is %q", q)
+	}
+}
+
+// What is asked about a template sees what users stated, in either language: a script that
+// begins with the status that there is would be asked anew by its own answer.
+func TestScriptsSeeTemplatesAsStated(t *testing.T) {
+	o := trainer(map[string]any{"ready": int64(1)})
+	o.SetResourceVersion("7")
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "atoll"}})
+	rows := []interpret.RowItem{{Cluster: "a", Health: atoll.Healthy}}
+	const volatile = "has(object.status) || has(object.metadata.managedFields) || has(object.metadata.resourceVersion)"
+	for name, spec := range map[string]v1alpha1.ResourceInterpreterSpec{
+		"CEL": {Replicas: cel(volatile + " ? -1 : 1"), Dependencies: cel(volatile + " ? [1] : []"), Aggregate: cel("{'volatile': " + volatile + "}")},
+		"Lua": {Components: lua(`function GetComponents(obj) if obj.status ~= nil then error("no") end return {} end`),
+			Aggregate: lua(`function AggregateStatus(obj, items)
+				local sees = obj.status ~= nil or obj.metadata.managedFields ~= nil or obj.metadata.resourceVersion ~= nil
+				if obj.status == nil then obj.status = {} end
+				obj.status.volatile = sees
+				return obj
+			end`)},
+	} {
+		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)})
+		if _, err := l.Interpreters.Interpret(o); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		joined, ok, err := l.Aggregate(o, false, rows, 3)
+		if err != nil || !ok || joined["volatile"] != false {
+			t.Errorf("%s: %v %t %v", name, joined, ok, err)
+		}
+	}
+	if o.Object["status"] == nil || o.GetResourceVersion() != "7" {
+		t.Error("the template was changed")
+	}
+}
+
+// What is asked about a template is remembered also where a plan stores nothing: that other
+// interpreters answer the same, and that they fail.
+func TestTheSameIsNotAskedAgain(t *testing.T) {
+	o := trainer(nil)
+	o.SetUID("u")
+	teach := func(spec v1alpha1.ResourceInterpreterSpec) []*v1alpha1.ResourceInterpreter {
+		return []*v1alpha1.ResourceInterpreter{teaching("a", trainers, spec)}
+	}
+	l := script.NewLibrary(teach(v1alpha1.ResourceInterpreterSpec{Replicas: cel("object.spec.workers")}))
+	before, err := l.Interpret(o, "1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same, _ := (*script.Library)(nil).Next(teach(v1alpha1.ResourceInterpreterSpec{Replicas: cel("object.spec.workers")})).Interpret(o, "1", before); same != before {
+		t.Error("what answered before is asked again")
+	}
+	l = l.Next(teach(v1alpha1.ResourceInterpreterSpec{Replicas: cel("object.spec.workers + 0"), Health: cel("true")}))
+	first, _ := l.Interpret(o, "1", before)
+	if again, _ := l.Interpret(o, "1", before); again != first || again.By == before.By {
+		t.Error("another interpreter is asked twice about the same")
+	}
+	if other, _ := l.Interpret(o, "2", nil); other == first {
+		t.Error("an edit is not asked about")
+	}
+	another := trainer(nil)
+	another.SetUID("v")
+	if other, _ := l.Interpret(another, "1", nil); other == first {
+		t.Error("another template is not asked about")
+	}
+	l = l.Next(teach(v1alpha1.ResourceInterpreterSpec{Replicas: cel("object.spec.nothing")}))
+	_, failed := l.Interpret(o, "1", before)
+	if _, again := l.Interpret(o, "1", before); failed == nil || again != failed {
+		t.Errorf("what fails is asked again: %v", again)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -38,10 +39,12 @@ func only(s v1alpha1.ResourceInterpreterSpec, asked ...question) (_ v1alpha1.Res
 	return s, any
 }
 
-// Library is all ResourceInterpreters of a hub. Nil has none. It is immutable.
+// Library is all ResourceInterpreters of a hub. Nil has none. It is immutable, but for what it
+// remembers of answers.
 type Library struct {
 	Interpreters
 	objects []*v1alpha1.ResourceInterpreter // in the order of their names
+	told    *lru.Cache                      // by interpreters and template
 }
 
 // NewLibrary of ResourceInterpreters, which are not to be changed from then on.
@@ -59,6 +62,11 @@ func (l *Library) Next(objects []*v1alpha1.ResourceInterpreter) *Library {
 		}
 	}
 	next := &Library{objects: slices.Clone(objects)}
+	if l != nil {
+		next.told = l.told
+	} else {
+		next.told = lru.New(mostTold)
+	}
 	slices.SortFunc(next.objects, func(a, b *v1alpha1.ResourceInterpreter) int { return strings.Compare(a.Name, b.Name) })
 	for _, o := range next.objects {
 		c := had[o]
