@@ -19,6 +19,8 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -118,6 +120,9 @@ type Reconciler struct {
 	cluster map[string]string                 // Cluster UID by name
 	started time.Time
 
+	// aggregate is script.Interpreters.Aggregate; tests count what it is asked.
+	aggregate func(known script.Interpreters, template *unstructured.Unstructured, divided bool, rows []interpret.RowItem, observed int64) (map[string]any, bool, error)
+
 	upkeep *limit.Limiter
 	// unplacedPace is that of Events about what has no place.
 	unplacedPace *limit.Limiter
@@ -159,7 +164,8 @@ func New(cfg Config) *Reconciler {
 	}
 	r := &Reconciler{
 		Config: cfg, index: newIndex(), early: map[work]struct{}{},
-		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{}, upkeep: newUpkeep(), unplacedPace: newUnplacedPace(),
+		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{},
+		aggregate: script.Interpreters.Aggregate, upkeep: newUpkeep(), unplacedPace: newUnplacedPace(),
 	}
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Rows.Subscribe(r.rowsChanged)

@@ -31,6 +31,7 @@ type templateMemo struct {
 	asked  statesKey
 	states bool
 	said   said
+	joined joined
 }
 
 // said is what of a template was last found to be said in its status already, so that
@@ -151,41 +152,65 @@ type templateLook struct {
 
 func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l templateLook) error {
 	rows, observed, done := rowItems(s, l, r.states(l))
-	if l.memo.said.about(l, rows, observed) {
+	w := words{rows: rows, observed: observed}
+	if l.joins {
+		w.question = l.known.Question(l.template, rows, observed)
+	}
+	if l.settled(w) {
 		return nil
 	}
-	next, ok, err := l.known.Aggregate(l.template, l.item.Divided, rows, observed)
+	next, ok, err := r.status(l, w)
 	if err != nil {
-		l.memo.said.note(l, rows, observed)
+		l.settle(w)
 		r.refuse(m, refusal{l.item.Key, script.ReasonFailed}, err.Error(), time.Now())
 		return nil
 	}
 	old, _ := l.template.Object["status"].(map[string]any)
-	if !ok || interpret.Equal(old, next) || l.memo.isStuck(l.template, next) {
-		l.memo.said.note(l, rows, observed)
+	switch {
+	case !ok:
+		l.settle(w)
+		return nil
+	case interpret.Equal(old, next), l.memo.isStuck(l.template, next):
+		l.settle(w, l.template.GetResourceVersion())
 		return nil
 	}
-	now := time.Now()
-	says := done || news(old, next)
+	return r.send(ctx, s, m, l, change{w, old, next, done})
+}
+
+// change of a template's status. done: every reachable cluster is healthy at what the template
+// states.
+type change struct {
+	words
+	old, next map[string]any
+	done      bool
+}
+
+// send a template its status, if it is due.
+func (r *Reconciler) send(ctx context.Context, s *snapshot, m *memo, l templateLook, c change) error {
+	now, next := time.Now(), runtime.DeepCopyJSON(c.next)
+	says := c.done || news(c.old, next)
 	if !says {
 		if left := l.memo.due.wait(r.upkeep, templateEvery(s.total), now); left > 0 {
 			m.wake(left)
 			return nil
 		}
 	}
-	computed := runtime.DeepCopyJSON(next)
 	interpret.Stamp(next, now)
 	stored, err := r.Writer.TemplateStatus(ctx, l.template, next)
 	switch {
 	case err == nil:
 		l.memo.due = due{written: now, news: says}
-		l.memo.remember(stored, next, computed)
+		l.memo.remember(stored, next, c.next)
+		if c.question != "" {
+			l.settle(c.words, l.template.GetResourceVersion(), stored.GetResourceVersion())
+		}
 		return nil
 	case errors.Is(err, ErrNoStatus), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		if !errors.Is(err, ErrNoStatus) {
 			r.Log.Warn("a template cannot take the status that its clusters report", "template", l.item.Key.String(), "err", err)
 		}
-		l.memo.stuck, l.memo.version = computed, l.template.GetResourceVersion()
+		l.memo.stuck, l.memo.version = c.next, l.template.GetResourceVersion()
+		l.settle(c.words, l.template.GetResourceVersion())
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
