@@ -9,6 +9,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
@@ -43,6 +44,10 @@ type Input struct {
 	Skipped []Skipped
 	// Holding is why the hub holds after a rewind; empty: it does not.
 	Holding string
+	// Interpreters of the hub; nil: none.
+	Interpreters *script.Library
+	// Failures of scripts that the hub asks about the object.
+	Failures []Failure
 	// Visible tells what the asker may read; nil: everything.
 	Visible func(atoll.ItemKey) bool
 	Now     time.Time
@@ -130,6 +135,8 @@ type Explanation struct {
 	Policy  *Policy             `json:"policy,omitempty"`
 	Chosen  *ChosenExplanation  `json:"chosen,omitempty"`
 	Bundles []BundleExplanation `json:"bundles,omitempty"`
+	// Failures of scripts that the hub asks about the object.
+	Failures []Failure `json:"failures,omitempty"`
 	// MoreBundles of a policy are there and not explained.
 	MoreBundles int `json:"moreBundles,omitempty"`
 	// Annotation of the namespace, and what it leaves out, by key.
@@ -156,6 +163,8 @@ type BundleExplanation struct {
 	Items int `json:"items"`
 	// Item says what the object is to the Bundle: empty for a whole Bundle.
 	Item string `json:"item,omitempty"`
+	// Interpreters that say something of the object, by name.
+	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// WaitsFor is what the Bundle waits for and who is to act, and since when, as far as
 	// that is known.
 	WaitsFor   string     `json:"waitsFor,omitempty"`
@@ -274,7 +283,7 @@ func Explain(in Input) Explanation {
 	e := Explanation{
 		Kind: in.Object.Kind, Group: in.Object.Group, Version: in.Version, Namespace: in.Object.Namespace, Name: in.Object.Name,
 		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, Claim: in.Claim, Policy: in.Policy, Chosen: in.chosen(), Annotation: in.Annotation,
-		now: in.Now, barred: in.Barred,
+		Failures: in.Failures, now: in.Now, barred: in.Barred,
 	}
 	for _, s := range in.Skipped {
 		if in.sees(s.Key) {
@@ -336,7 +345,7 @@ func (in Input) bundle(b Bundle) BundleExplanation {
 		Namespace: b.Ref.Namespace, Name: b.Ref.Name, UID: b.Ref.UID, Source: b.Spec.Source,
 		Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit, Removal: b.Spec.Removal,
 		Revision: b.Latest, Number: b.Numbers[b.Latest], NoFit: b.Decision.NoFit, Item: in.item(b),
-		Rebalance: rebalance(b),
+		Rebalance: rebalance(b), Interpreters: in.interpreters(b),
 	}
 	out.Nowhere = atoll.IsNowhere(b.Spec.Placement)
 	out.Group, out.FailsBack, out.Better = b.Decision.Group, b.Decision.FailsBack, b.Decision.Better.Group

@@ -34,6 +34,7 @@ func (e Explanation) Text(all bool) string {
 	e.claim(&b)
 	e.policy(&b)
 	e.placement(&b, all)
+	e.failures(&b)
 	for _, bundle := range e.Bundles {
 		e.bundle(&b, bundle, all)
 	}
@@ -172,6 +173,7 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	if to := e.moves(x); to != "" {
 		fmt.Fprintf(b, "  It is to go to the Bundle of %s, and stays in this one until it is healthy there.\n", to)
 	}
+	x.interpreted(b)
 	e.waits(b, x)
 	e.rebalance(b, x.Rebalance)
 	if x.Plan != nil {

@@ -81,6 +81,10 @@ func (x *explainer) explain(ctx context.Context, key atoll.ItemKey) (explain.Exp
 		})
 		in.MoreBundles, bundles = len(bundles)-mostBundles, bundles[:mostBundles]
 	}
+	in.Interpreters = x.parts.state.Policies.Interpreters()
+	if len(bundles) > 0 || in.Claim != nil && in.Claim.Winner != nil {
+		in.Failures = x.failures(key, bundles)
+	}
 	for _, b := range bundles {
 		one, err := x.bundle(ctx, b)
 		if err != nil {

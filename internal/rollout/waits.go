@@ -127,7 +127,7 @@ func WaitOf(row Row) Wait {
 		return Wait{For: "the cluster to come back", Who: WhoMember, Since: since}
 	case behind:
 		return Wait{For: "the latest change to be applied" + NextCheckIn(row.CheckIn), Who: WhoAgent, Since: since}
-	case st.State == atoll.RowProgressing && slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Reason == atoll.InterpreterFailed }):
+	case unanswered(st):
 		return Wait{For: detail(st, "a ResourceInterpreter to answer"), Who: WhoHub, Since: since}
 	case st.State == atoll.RowProgressing:
 		return Wait{For: detail(st, "items to become healthy"), Who: WhoAtoll, Since: since}
@@ -140,6 +140,18 @@ func WaitOf(row Row) Wait {
 		return Wait{For: "capacity of the cluster: " + r.Text, Who: WhoHub, Since: since}
 	}
 	return Wait{}
+}
+
+// unanswered tells whether a script's failure is what is in the way.
+func unanswered(st *atoll.RowStatus) bool {
+	switch st.State {
+	case atoll.RowProgressing:
+		return slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Reason == atoll.InterpreterFailed })
+	case atoll.RowFailed: // what detail names
+		i := slices.IndexFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Health != atoll.Healthy })
+		return st.Reason == "" && i >= 0 && st.Items[i].Reason == atoll.InterpreterFailed
+	}
+	return false
 }
 
 // detail names what the agent reports, or the first item that is in the way.

@@ -321,6 +321,29 @@ func TestOverBudget(t *testing.T) {
 	}
 }
 
+// Where a script's failure is in the way, whoever administrates the hub acts; where something
+// else is, the application's owner does.
+func TestWhoActsWhereAScriptFails(t *testing.T) {
+	failed := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "Trainer", Name: "cats"}, Health: atoll.Unknown, Reason: atoll.InterpreterFailed, Message: "ResourceInterpreter a: spec.retain.lua, line 2: no"}
+	refused := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "Deployment", Name: "web"}, Health: atoll.Unknown, Reason: "AdmissionDenied", Message: "no"}
+	for _, tc := range []struct {
+		state atoll.RowState
+		items []atoll.ItemStatus
+		who   string
+	}{
+		{atoll.RowProgressing, []atoll.ItemStatus{failed}, WhoHub},
+		{atoll.RowFailed, []atoll.ItemStatus{failed, refused}, WhoHub},
+		{atoll.RowFailed, []atoll.ItemStatus{refused, failed}, WhoUser},
+		{atoll.RowDegraded, []atoll.ItemStatus{refused, failed}, WhoUser},
+	} {
+		spec := atoll.RowSpec{Generation: 2, Phase: atoll.RowActive}
+		w := WaitOf(Row{Spec: spec, Online: true, Status: &atoll.RowStatus{Generation: 2, State: tc.state, Items: tc.items}})
+		if w.Who != tc.who || !strings.Contains(w.For, tc.items[0].Message) {
+			t.Errorf("%s with %s: %+v, want %s", tc.state, tc.items[0].Reason, w, tc.who)
+		}
+	}
+}
+
 func TestWaitTexts(t *testing.T) {
 	spec := atoll.RowSpec{Generation: 2, Phase: atoll.RowActive}
 	status := func(state atoll.RowState, items ...atoll.ItemStatus) *atoll.RowStatus {

@@ -3,6 +3,7 @@ package summarise
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,6 +137,20 @@ func TestAScriptIsNotAskedAgainInVain(t *testing.T) {
 	j := newJoining(t, 9, `function AggregateStatus(obj, items) error("no") end`)
 	if n := j.look(4); n != 1 {
 		t.Errorf("a script that fails was asked %d times", n)
+	}
+	why, since, failed := j.Unjoined("b", "u1")
+	if !failed || since.IsZero() || !strings.Contains(why, "ResourceInterpreter web: spec.aggregate.lua, line 1") {
+		t.Errorf("it is said that it fails: %t, %q", failed, why)
+	}
+	j.ready(1, 5)
+	j.look(1)
+	if _, still, _ := j.Unjoined("b", "u1"); still != since {
+		t.Error("that it still fails began anew")
+	}
+	j.teach(sums)
+	j.look(1)
+	if why, _, failed := j.Unjoined("b", "u1"); failed {
+		t.Errorf("it is said to fail when it does not: %s", why)
 	}
 	j = newJoining(t, 9, `function AggregateStatus(obj, items)
 	local n = 0

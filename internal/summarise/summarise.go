@@ -394,6 +394,8 @@ type memo struct {
 	templates map[string]*templateMemo
 	// refused: since when a refusal is known.
 	refused map[refusal]time.Time
+	// failures of scripts that join, by the template's UID; the Reconciler's lock is over them.
+	failures map[string]failure
 	// unplaced: which Events told that something has no place.
 	unplaced untold
 	// collecting: since when rows wait to be collected.

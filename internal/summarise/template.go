@@ -104,6 +104,7 @@ func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) e
 		}
 	}
 	m.templates = live
+	r.forgetFailures(m)
 	return errors.Join(errs...)
 }
 
@@ -162,9 +163,11 @@ func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l 
 	next, ok, err := r.status(l, w)
 	if err != nil {
 		l.settle(w)
+		r.fail(m, l.item.UID, err, time.Now())
 		r.refuse(m, refusal{l.item.Key, script.ReasonFailed}, err.Error(), time.Now())
 		return nil
 	}
+	r.succeed(m, l.item.UID)
 	old, _ := l.template.Object["status"].(map[string]any)
 	switch {
 	case !ok:

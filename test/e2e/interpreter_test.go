@@ -159,6 +159,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 	eventually(t, converge, "health and one status of both", all(
 		shows([]string{"hub"}, cats, "status.ready", "6"), shows([]string{"hub"}, cats, "status.at", "member1=Running member2=Running "),
 		explains("trainer/cats -n "+ns, "ready in all of them"),
+		explains("trainer/cats -n "+ns, "ResourceInterpreter "+ns+" tells its replicas, .*judges its health, .* and joins its status"),
 	))
 
 	// What a member's operator sets of what Atoll applies stays, since the script says so.
@@ -183,7 +184,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 	// Without the interpreter what it said stays, until somebody edits the template.
 	sh(t, "", "delete resourceinterpreter "+ns)
 	eventually(t, converge, "nothing is scaled or taken away", all(
-		explains("trainer/cats -n "+ns, "cats"),
+		explains("trainer/cats -n "+ns, "A ResourceInterpreter that is gone tells its replicas"),
 		shows([]string{"member1"}, cats, "spec.workers", "6"), there("v1", "ConfigMap", ns, "pictures", "member1", "member2"),
 	))
 }

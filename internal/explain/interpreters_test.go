@@ -1,0 +1,97 @@
+package explain
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/rollout"
+)
+
+// flink is a hub's interpreters of Deployments: one that names them, and one that means them
+// by a wildcard and answers what is left.
+func flink() *script.Library {
+	cel := func(s string) *v1alpha1.InterpreterRule { return &v1alpha1.InterpreterRule{CEL: s} }
+	named := &v1alpha1.ResourceInterpreter{Spec: v1alpha1.ResourceInterpreterSpec{
+		Target:   v1alpha1.InterpreterTarget{APIVersion: "apps/v1", Kinds: []string{"Deployment"}},
+		Replicas: cel("1"), Health: cel("true"), Aggregate: cel("{}"),
+	}}
+	wild := &v1alpha1.ResourceInterpreter{Spec: v1alpha1.ResourceInterpreterSpec{
+		Target: v1alpha1.InterpreterTarget{Group: "*", Kinds: []string{"*"}}, Health: cel("false"), Status: cel("{}"),
+	}}
+	named.Name, wild.Name = "flink", "all"
+	return script.NewLibrary([]*v1alpha1.ResourceInterpreter{named, wild})
+}
+
+// taught is the shop whose Deployment interpreters speak of.
+func taught(l *script.Library) Bundle {
+	b := shop()
+	item := &b.Content.Items[0]
+	n := int64(2)
+	item.APIVersion, item.Interpreted = "apps/v1", &atoll.Interpreted{Replicas: &n}
+	b.Content.Interpreters = l.ForContent([]schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}})
+	return b
+}
+
+// Who answered is said by name, where an interpreter speaks of the object, and there alone.
+func TestInterpretersOfAnObject(t *testing.T) {
+	l := flink()
+	in := ask(web, taught(l))
+	in.Interpreters = l
+	e := Explain(in)
+	want := []Interpreter{{Name: "all", Answers: []string{"status"}}, {Name: "flink", Answers: []string{"replicas", "health", "aggregated"}}}
+	if got := e.Bundles[0].Interpreters; !reflect.DeepEqual(got, want) {
+		t.Errorf("interpreters %+v", got)
+	}
+	const says = "  ResourceInterpreter all picks the status that is reported.\n  ResourceInterpreter flink tells its replicas, judges its health and joins its status.\n"
+	if text := e.Text(false); !strings.Contains(text, says) || strings.Contains(text, "repeats what fails") {
+		t.Errorf("lacks %q, or says that something fails:\n%s", says, text)
+	}
+	for _, other := range []atoll.ItemKey{secret, {Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web-4f2a"}} {
+		if got := Explain(ask(other, taught(l))).Bundles[0].Interpreters; got != nil {
+			t.Errorf("of %s: %+v", other, got)
+		}
+	}
+	in.Interpreters = nil
+	if text := Explain(in).Text(false); !strings.Contains(text, "  A ResourceInterpreter that is gone tells its replicas, which stays as it was.\n") {
+		t.Errorf("it does not say that what was told stays:\n%s", text)
+	}
+}
+
+// What fails is said with interpreter, field and line, since when, who is to act and how.
+func TestInterpretersThatFail(t *testing.T) {
+	const why = "ResourceInterpreter flink: spec.health.lua, line 3, InterpretHealth: attempt to index a nil value"
+	l := flink()
+	b := taught(l)
+	oslo := b.Rows["oslo"]
+	oslo.Status.Items[0] = atoll.ItemStatus{Key: web, Health: atoll.Unknown, Reason: atoll.InterpreterFailed, Message: why}
+	b.Output = rollout.Advance(rollout.Input{Bundle: "b", Rows: b.Rows, Decision: b.Decision, Revision: "b-2", Removal: v1alpha1.RemoveDelete, Explain: true, Now: now})
+	in := ask(web, b)
+	in.Interpreters = l
+	since := now.Add(-5 * time.Minute)
+	in.Failures = []Failure{
+		{Asked: FailureSent, Message: "ResourceInterpreter flink: spec.replicas.cel: no such key: spec."},
+		{Asked: FailureJoined, Message: "ResourceInterpreter flink: spec.aggregate.lua, line 1, AggregateStatus: no", Since: &since},
+	}
+	text := Explain(in).Text(false)
+	for _, says := range []string{
+		"\nWhat users state now is not sent: ResourceInterpreter flink: spec.replicas.cel: no such key: spec; to act: the hub's administrator.\n  `atoll interpret -f OBJECT --with INTERPRETER` repeats what fails; kubectl edit resourceinterpreters mends it.\n",
+		"\nIts status is not joined, and stays as it was for 5m: ResourceInterpreter flink: spec.aggregate.lua, line 1, AggregateStatus: no; to act: the hub's administrator.\n",
+		"    - Deployment/web InterpreterFailed: " + why + "; for 60s; to act: the hub's administrator\n",
+		"judges its health and joins its status.\n  `atoll interpret -f OBJECT --with INTERPRETER` repeats",
+	} {
+		if !strings.Contains(text, says) {
+			t.Errorf("lacks %q:\n%s", says, text)
+		}
+	}
+	if b, err := json.Marshal(Explain(in)); err != nil || !strings.Contains(string(b), `"failures":[{"asked":"sent","message":"ResourceInterpreter flink: spec.replicas`) {
+		t.Errorf("as JSON: %s, %v", b, err)
+	}
+}
