@@ -16,6 +16,8 @@ var kueue = custom{
 	{Group: "kueue.x-k8s.io", Kind: "ResourceFlavor"}:        config,
 	{Group: "kueue.x-k8s.io", Kind: "WorkloadPriorityClass"}: config,
 	{Group: "kueue.x-k8s.io", Kind: "Topology"}:              config,
+	{Group: "kueue.x-k8s.io", Kind: "Cohort"}:                config,
+	{Group: "kueue.x-k8s.io", Kind: "MultiKueueCluster"}:     {health: judge(reading{must: []string{"Active"}})},
 	{Group: "kueue.x-k8s.io", Kind: "Workload"}: {health: admittedHealth, ended: endedBy("Finished"),
 		pods: []part{{list: at("spec.podSets"), key: "name", number: numberAt("count", 1), template: at("template")}}},
 }
@@ -65,9 +67,13 @@ var volcano = custom{
 	{Group: "scheduling.volcano.sh", Kind: "PodGroup"}: {
 		health: judge(reading{phase: phase, phases: map[string]atoll.Health{
 			"Pending": busy, "Inqueue": busy, "Running": good, "Completed": good, "Unknown": busy}})},
+	{Group: "flow.volcano.sh", Kind: "JobTemplate"}: config,
+	{Group: "flow.volcano.sh", Kind: "JobFlow"}: {phase: at("state.phase"),
+		health: judge(reading{phase: at("state.phase"), phases: map[string]atoll.Health{
+			"Pending": busy, "Running": busy, "Terminating": busy, "Succeed": good, "Failed": bad}})},
 }
 
-// kubernetesSIGs: sets of pods that come and go as groups, and sets of Jobs.
+// kubernetesSIGs: sets of pods that come and go as groups, sets of Jobs, and what sizes pods.
 var kubernetesSIGs = custom{
 	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}: {health: leaderWorkerHealth, replicas: specReplicas,
 		counts:  []string{"", "replicas", "updatedReplicas", "readyReplicas"},
@@ -79,6 +85,9 @@ var kubernetesSIGs = custom{
 	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {health: jobSetHealth, ended: endedBy("Completed", "Failed"),
 		pods:   []part{{list: at("spec.replicatedJobs"), key: "name", number: jobsPods, template: at("template.spec.template")}},
 		frozen: all("spec.replicatedJobs", "spec.managedBy")},
+	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}: {
+		health: judge(reading{bad: []string{"ConfigUnsupported"}, must: []string{"RecommendationProvided"}})},
+	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscalerCheckpoint"}: config,
 }
 
 func groupSize(m map[string]any) int64 {

@@ -19,6 +19,12 @@ var flink = custom{
 			{name: "taskmanager", number: taskManagers, requests: flinkRequests("taskManager")},
 		}},
 	{Group: "flink.apache.org", Kind: "FlinkSessionJob"}: {health: flinkHealth, phase: at("lifecycleState")},
+	{Group: "flink.apache.org", Kind: "FlinkStateSnapshot"}: {phase: at("state"),
+		health: judge(reading{phase: at("state"), message: at("error"), phases: map[string]atoll.Health{
+			"TRIGGER_PENDING": busy, "IN_PROGRESS": busy, "COMPLETED": good, "FAILED": bad, "ABANDONED": bad}})},
+	{Group: "flink.apache.org", Kind: "FlinkBlueGreenDeployment"}: {phase: at("blueGreenState"),
+		health: judge(reading{phase: at("blueGreenState"), message: at("error"), other: busy, phases: map[string]atoll.Health{
+			"ACTIVE_BLUE": good, "ACTIVE_GREEN": good}})},
 }
 
 var flinkStates = map[string]atoll.Health{
@@ -32,7 +38,10 @@ func flinkHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) 
 	st := status(obj)
 	if text(st, "lifecycleState") != "" || len(st) == 0 {
 		r := reading{phase: at("lifecycleState"), phases: flinkStates, message: at("error")}
-		return r.verdict(obj)
+		if h, reason, message := r.verdict(obj); h != atoll.Healthy {
+			return h, reason, message
+		}
+		return flinkRuns(obj)
 	}
 	switch state := text(child(st, "jobStatus"), "state"); state {
 	case "FAILED", "FAILING":
@@ -47,6 +56,27 @@ func flinkHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) 
 		return healthy()
 	}
 	return unreported()
+}
+
+// flinkRuns tells whether what is stable runs: the state of the resource's life is about its
+// spec, and stays what it is while the job restarts, or its managers are gone.
+func flinkRuns(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	st := status(obj)
+	job := text(child(st, "jobStatus"), "state")
+	switch {
+	case job == "FINISHED":
+		return healthy()
+	case job != "" && job != "RUNNING" && child(spec(obj), "job") != nil:
+		return atoll.Progressing, camel(job), orElse(text(st, "error"), "jobStatus.state is "+job)
+	}
+	switch managers := text(st, "jobManagerDeploymentStatus"); managers {
+	case "", "READY":
+		return healthy()
+	case "ERROR":
+		return atoll.Degraded, "Error", text(st, "error")
+	default:
+		return atoll.Progressing, camel(managers), orElse(text(st, "error"), "jobManagerDeploymentStatus is "+managers)
+	}
 }
 
 // taskManagers: as many as stated, or as the job's parallelism needs; of a session without
@@ -124,6 +154,7 @@ var ray = custom{
 	{Group: "ray.io", Kind: "RayCluster"}: {health: rayClusterHealth, phase: at("state"), pods: rayPods("spec")},
 	{Group: "ray.io", Kind: "RayJob"}: {health: rayJobHealth, phase: at("jobDeploymentStatus"), pods: rayPods("spec.rayClusterSpec"),
 		ended: rayJobEnded},
+	{Group: "ray.io", Kind: "RayCronJob"}: {health: judge(reading{paused: at("spec.suspend"), config: true, seen: true})},
 	{Group: "ray.io", Kind: "RayService"}: {health: rayServiceHealth, phase: at("serviceStatus"), pods: rayPods("spec.rayClusterConfig")},
 }
 
@@ -205,6 +236,9 @@ var spark = custom{
 	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: {phase: at("scheduleState"),
 		health: judge(reading{paused: at("spec.suspend"), phase: at("scheduleState"), message: at("reason"), phases: map[string]atoll.Health{
 			"Scheduled": good, "Validating": busy, "FailedValidation": bad}})},
+	{Group: "sparkoperator.k8s.io", Kind: "SparkConnect"}: {phase: at("state"),
+		health: judge(reading{phase: at("state"), phases: map[string]atoll.Health{
+			"Provisioning": busy, "NotReady": busy, "Ready": good, "Failed": bad}})},
 }
 
 var sparkEnded = endedIn(at("applicationState.state"), "COMPLETED", "FAILED")

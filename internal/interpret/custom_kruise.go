@@ -15,10 +15,64 @@ var openKruise = custom{
 		counts: deploymentCounts, volumes: at("spec.volumeClaimTemplates"), frozen: []path{selector}},
 	{Group: "apps.kruise.io", Kind: "StatefulSet"}: {health: kruiseStatefulHealth, replicas: specReplicas, together: true, pods: template,
 		counts: statefulSetCounts, frozen: all("spec.selector", "spec.serviceName")},
-	{Group: "apps.kruise.io", Kind: "DaemonSet"}:       {health: kruiseDaemonHealth, frozen: []path{selector}},
-	{Group: "apps.kruise.io", Kind: "BroadcastJob"}:    {health: broadcastHealth, ended: endedBy("Complete", "Failed"), endless: stays},
-	{Group: "apps.kruise.io", Kind: "SidecarSet"}:      {health: settles},
-	{Group: "apps.kruise.io", Kind: "AdvancedCronJob"}: {health: judge(reading{paused: at("spec.paused"), config: true, seen: true})},
+	{Group: "apps.kruise.io", Kind: "DaemonSet"}:        {health: kruiseDaemonHealth, frozen: []path{selector}},
+	{Group: "apps.kruise.io", Kind: "BroadcastJob"}:     {health: broadcastHealth, ended: endedBy("Complete", "Failed"), endless: stays},
+	{Group: "apps.kruise.io", Kind: "SidecarSet"}:       {health: settles},
+	{Group: "apps.kruise.io", Kind: "AdvancedCronJob"}:  {health: judge(reading{paused: at("spec.paused"), config: true, seen: true})},
+	{Group: "apps.kruise.io", Kind: "UnitedDeployment"}: {health: unitedHealth, frozen: []path{selector}},
+	{Group: "apps.kruise.io", Kind: "WorkloadSpread"}:   {health: settles},
+	{Group: "apps.kruise.io", Kind: "ContainerRecreateRequest"}: {
+		health: judge(reading{phase: phase, other: busy, phases: map[string]atoll.Health{"Completed": good}})},
+	{Group: "apps.kruise.io", Kind: "ImagePullJob"}:           {health: pullHealth},
+	{Group: "policy.kruise.io", Kind: "PodUnavailableBudget"}: {health: settles},
+	{Group: "rollouts.kruise.io", Kind: "Rollout"}:            {health: steppedHealth},
+}
+
+// unitedHealth of a set of workloads in parts of a cluster.
+func unitedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if late(obj) {
+		return unobserved()
+	}
+	if h, reason, message := enough(obj, "updatedReplicas", "replicas are updated"); h != atoll.Healthy {
+		return h, reason, message
+	}
+	return enough(obj, "readyReplicas", "replicas are ready")
+}
+
+// pullHealth of images that all nodes are to have; those that could not get them are named.
+func pullHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	st := status(obj)
+	failed := list(st, "failedNodes")
+	switch want, done := count(st, "desired"), count(st, "completed"); {
+	case len(st) == 0:
+		return unreported()
+	case text(st, "completionTime") == "" && done < want:
+		return atoll.Progressing, "Pulling", fmt.Sprintf("%d of %d nodes are done", done, want)
+	case len(failed) > 0:
+		return atoll.Degraded, "Failed", orElse(text(st, "message"), fmt.Sprintf("%d nodes could not get the image", len(failed)))
+	}
+	return healthy()
+}
+
+// steppedHealth of what takes a workload from one version to the next: a step that states no
+// duration waits for a person.
+func steppedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	for field, strategy := range map[string]string{"canaryStatus": "canary", "blueGreenStatus": "blueGreen"} {
+		now := child(status(obj), field)
+		if text(now, "currentStepState") != "StepPaused" || text(status(obj), "phase") != "Progressing" {
+			continue
+		}
+		steps, at := list(child(spec(obj), "strategy", strategy), "steps"), count(now, "currentStepIndex")-1
+		if at < 0 || at >= int64(len(steps)) {
+			continue
+		}
+		if step, _ := steps[at].(map[string]any); child(step, "pause")["duration"] == nil {
+			return atoll.Suspended, "StepPaused", orElse(text(now, "message"), "the rollout waits to be approved")
+		}
+	}
+	r := reading{phase: phase, message: at("message"), phases: map[string]atoll.Health{
+		"Healthy": good, "Disabled": still, "Initial": busy, "Progressing": busy, "Disabling": busy, "Terminating": busy}}
+	return r.verdict(obj)
 }
 
 // heldBack is how many replicas a partition, a number or a share, keeps at what they are.

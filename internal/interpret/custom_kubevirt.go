@@ -25,7 +25,14 @@ var kubevirt = custom{
 		pods:    []part{{requests: machineRequests("spec.virtualMachineTemplate.spec.template.spec.domain")}}},
 	{Group: "cdi.kubevirt.io", Kind: "DataVolume"}: {
 		health: judge(reading{phase: phase, other: busy, phases: map[string]atoll.Health{
-			"Succeeded": good, "Paused": still, "Failed": bad, "Unknown": atoll.Unknown}}), frozen: all("spec")},
+			"Succeeded": good, "Paused": still, "WaitForFirstConsumer": still, "PendingPopulation": still, // until a pod wants it
+			"Failed": bad, "Unknown": atoll.Unknown}}), frozen: all("spec")},
+	{Group: "cdi.kubevirt.io", Kind: "DataImportCron"}: {health: judge(reading{must: []string{"UpToDate"}})},
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceMigration"}: {
+		health: judge(reading{phase: phase, other: busy, phases: map[string]atoll.Health{"Succeeded": good, "Failed": bad}})},
+	{Group: "snapshot.kubevirt.io", Kind: "VirtualMachineSnapshot"}: {
+		health: judge(reading{phase: phase, phases: map[string]atoll.Health{
+			"InProgress": busy, "Succeeded": good, "Failed": bad, "Deleting": busy, "Unknown": atoll.Unknown}})},
 }
 
 var machineStates = map[string]atoll.Health{
@@ -41,12 +48,16 @@ func machineHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	if state == "Stopped" && (strategy == "Halted" || strategy == "Manual" || stated && !on) {
 		return atoll.Suspended, "Stopped", "the virtual machine is not to run"
 	}
+	// Its instance, which ended, is still there: before it began there was none.
+	if state == "Stopped" && (strategy == "Once" || strategy == "RerunOnFailure") && flag(status(obj), "created") {
+		return atoll.Suspended, "Stopped", "the virtual machine has run, and nothing starts it again"
+	}
 	// The generation that it says it has observed is the one that its instance was started
 	// of, which stays behind where a change takes a restart that nobody has asked for yet.
 	if c := find(conditionsOf(status(obj)), "RestartRequired"); c.is("True") {
 		return atoll.Progressing, "RestartRequired", orElse(c.message, "a change takes effect once the virtual machine is restarted")
 	}
-	r := reading{phase: at("printableStatus"), phases: machineStates, other: busy}
+	r := reading{phase: at("printableStatus"), phases: machineStates, other: busy, must: []string{"Ready"}}
 	return r.verdict(obj)
 }
 

@@ -13,7 +13,7 @@ var gatewayAPI = custom{
 	{Group: "gateway.networking.k8s.io", Kind: "GatewayClass"}: {
 		health: judge(reading{must: []string{"Accepted"}}), frozen: all("spec.controllerName")},
 	{Group: "gateway.networking.k8s.io", Kind: "Gateway"}: {addresses: true,
-		health: judge(reading{must: []string{"Accepted", "Programmed"}})},
+		health: gatewayHealth},
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}:        route,
 	{Group: "gateway.networking.k8s.io", Kind: "GRPCRoute"}:        route,
 	{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"}:         route,
@@ -21,6 +21,24 @@ var gatewayAPI = custom{
 	{Group: "gateway.networking.k8s.io", Kind: "UDPRoute"}:         route,
 	{Group: "gateway.networking.k8s.io", Kind: "BackendTLSPolicy"}: {health: attachedBy("ancestors")},
 	{Group: "gateway.networking.k8s.io", Kind: "ReferenceGrant"}:   config,
+	{Group: "gateway.networking.k8s.io", Kind: "ListenerSet"}:      {health: gatewayHealth},
+	{Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet"}:   {health: gatewayHealth},
+	{Group: "inference.networking.k8s.io", Kind: "InferencePool"}:  {health: attachedBy("parents")},
+}
+
+// gatewayHealth: what is not accepted needs another spec; but what a listener refers to, such
+// as a certificate, may be there later.
+func gatewayHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	cs := conditionsOf(status(obj))
+	outdate(cs, obj.GetGeneration())
+	switch c := find(cs, "Accepted"); {
+	case c.reason == "ListenersNotValid":
+		return atoll.Progressing, c.reason, orElse(c.message, "not all of its listeners are valid")
+	case c.is("False") && c.reason != "Pending" && c.reason != "NotReconciled":
+		return atoll.Degraded, orElse(c.reason, "NotAccepted"), c.message
+	}
+	r := reading{must: []string{"Accepted", "Programmed"}}
+	return r.verdict(obj)
 }
 
 var route = kind{health: attachedBy("parents")}
@@ -32,10 +50,13 @@ func attachedBy(field string) verdict {
 		if unreadable(obj) {
 			return atoll.Unknown, "UnreadableStatus", "the status is not an object"
 		}
-		parents := list(status(obj), field)
+		parents, accepted := list(status(obj), field), 0
 		for _, p := range parents {
 			m, _ := p.(map[string]any)
 			for _, c := range conditionsOf(m) {
+				if c.kind == "Accepted" {
+					accepted++
+				}
 				switch {
 				case c.kind != "Accepted" && c.kind != "ResolvedRefs":
 				case c.hasObserved && c.observed < obj.GetGeneration():
@@ -47,8 +68,8 @@ func attachedBy(field string) verdict {
 				}
 			}
 		}
-		if len(parents) == 0 {
-			return atoll.Progressing, "NotReported", "no gateway of the member has said anything of it yet"
+		if accepted == 0 || accepted < len(parents) {
+			return atoll.Progressing, "NotReported", "a gateway of the member has still to say whether it accepts it"
 		}
 		return healthy()
 	}
@@ -79,6 +100,11 @@ var istio = custom{
 func validatedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if unreadable(obj) {
 		return atoll.Unknown, "UnreadableStatus", "the status is not an object"
+	}
+	for _, c := range conditionsOf(status(obj)) { // of policies in a mesh without sidecars
+		if (c.kind == "WaypointAccepted" || c.kind == "ZtunnelAccepted") && c.is("False") {
+			return atoll.Progressing, orElse(c.reason, "Not"+c.kind), c.message
+		}
 	}
 	for _, m := range list(status(obj), "validationMessages") {
 		said, _ := m.(map[string]any)

@@ -20,12 +20,29 @@ var prometheus = custom{
 	{Group: "monitoring.coreos.com", Kind: "PrometheusAgent"}:    {health: monitored, pods: sized("prometheus", sharded)},
 	{Group: "monitoring.coreos.com", Kind: "Alertmanager"}:       {health: monitored, pods: sized("alertmanager", numberAt("spec.replicas", 1))},
 	{Group: "monitoring.coreos.com", Kind: "ThanosRuler"}:        {health: monitored, pods: sized("thanos-ruler", numberAt("spec.replicas", 1))},
-	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:     config,
-	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:         config,
-	{Group: "monitoring.coreos.com", Kind: "Probe"}:              config,
-	{Group: "monitoring.coreos.com", Kind: "ScrapeConfig"}:       config,
-	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:     config,
-	{Group: "monitoring.coreos.com", Kind: "AlertmanagerConfig"}: config,
+	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:     bound,
+	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:         bound,
+	{Group: "monitoring.coreos.com", Kind: "Probe"}:              bound,
+	{Group: "monitoring.coreos.com", Kind: "ScrapeConfig"}:       bound,
+	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:     bound,
+	{Group: "monitoring.coreos.com", Kind: "AlertmanagerConfig"}: bound,
+}
+
+// bound to what reads it, which newer versions of the operator may tell: one that was refused
+// is read by nobody, for as long as it stays what it is.
+var bound = kind{health: boundHealth}
+
+func boundHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	for _, b := range list(status(obj), "bindings") {
+		m, _ := b.(map[string]any)
+		switch c := find(conditionsOf(m), "Accepted"); {
+		case c.hasObserved && c.observed < obj.GetGeneration():
+			return unobserved()
+		case c.is("False"):
+			return atoll.Degraded, orElse(c.reason, "NotAccepted"), orElse(c.message, text(m, "resource")+" "+text(m, "name")+" does not accept it")
+		}
+	}
+	return healthy()
 }
 
 // sharded: each shard has all the replicas. Of agents that run on every node, none are
@@ -51,18 +68,35 @@ var strimzi = custom{
 	{Group: "kafka.strimzi.io", Kind: "KafkaConnector"}:    {health: kafkaHealth},
 	{Group: "kafka.strimzi.io", Kind: "KafkaTopic"}:        {health: kafkaHealth},
 	{Group: "kafka.strimzi.io", Kind: "KafkaUser"}:         {health: kafkaHealth},
-	{Group: "kafka.strimzi.io", Kind: "KafkaRebalance"}: {
-		health: judge(reading{held: []string{"ProposalReady", "ReconciliationPaused", "Stopped"},
-			busy: []string{"PendingProposal", "Rebalancing", "NotReady"}, must: []string{"Ready"}})},
+	{Group: "kafka.strimzi.io", Kind: "KafkaRebalance"}:    {health: rebalanceHealth},
+}
+
+// kafkaRefusals are reasons for not being ready that no further try gets over.
+var kafkaRefusals = map[string]bool{
+	"InvalidResourceException": true, "InvalidRequestException": true, "NotSupported": true, "ResourceConflict": true,
 }
 
 // kafkaHealth: NotReady, where it is there, is tried again every few minutes, unless what
 // is asked for cannot be.
 func kafkaHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
-	if c := find(conditionsOf(status(obj)), "NotReady"); c.is("True") && c.reason == "InvalidResourceException" {
-		return atoll.Degraded, c.reason, c.message
+	cs := conditionsOf(status(obj))
+	for _, c := range []condition{find(cs, "NotReady"), find(cs, "Ready")} {
+		if c.is(map[string]string{"NotReady": "True", "Ready": "False"}[c.kind]) && kafkaRefusals[c.reason] {
+			return atoll.Degraded, c.reason, c.message
+		}
 	}
 	r := reading{held: []string{"ReconciliationPaused"}, busy: []string{"NotReady"}, must: []string{"Ready"}}
+	return r.verdict(obj)
+}
+
+// rebalanceHealth: one that is not ready stays so until somebody asks for it again; one that is
+// a template of others never begins.
+func rebalanceHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	if obj.GetAnnotations()["strimzi.io/rebalance-template"] == "true" {
+		return healthy()
+	}
+	r := reading{held: []string{"ProposalReady", "ReconciliationPaused", "Stopped"}, bad: []string{"NotReady"},
+		busy: []string{"PendingProposal", "Rebalancing"}, must: []string{"Ready"}}
 	return r.verdict(obj)
 }
 
@@ -77,8 +111,20 @@ var cloudNativePG = custom{
 	{Group: "postgresql.cnpg.io", Kind: "ScheduledBackup"}: {health: judge(reading{paused: at("spec.suspend"), config: true, seen: true})},
 	{Group: "postgresql.cnpg.io", Kind: "Pooler"}: {health: existing, pods: []part{
 		{name: "pooler", number: numberAt("spec.instances", 1), template: at("spec.template")}}},
+	{Group: "postgresql.cnpg.io", Kind: "Database"}:            {health: appliedHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Publication"}:         {health: appliedHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Subscription"}:        {health: appliedHealth},
 	{Group: "postgresql.cnpg.io", Kind: "ImageCatalog"}:        config,
 	{Group: "postgresql.cnpg.io", Kind: "ClusterImageCatalog"}: config,
+}
+
+// appliedHealth of what is made within a database; what could not be is tried again.
+func appliedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	h, reason, message := (&reading{seen: true}).verdict(obj)
+	if st := status(obj); h == atoll.Healthy && !flag(st, "applied") {
+		return atoll.Progressing, "NotApplied", text(st, "message")
+	}
+	return h, reason, message
 }
 
 // elastic's operator tells by colours.
@@ -90,8 +136,14 @@ var elastic = custom{
 	{Group: "enterprisesearch.k8s.elastic.co", Kind: "EnterpriseSearch"}: coloured("enterprise-search"),
 	{Group: "maps.k8s.elastic.co", Kind: "ElasticMapsServer"}:            coloured("maps"),
 	{Group: "logstash.k8s.elastic.co", Kind: "Logstash"}:                 coloured("logstash"),
-	{Group: "beat.k8s.elastic.co", Kind: "Beat"}:                         {health: colours, phase: at("health")},
-	{Group: "agent.k8s.elastic.co", Kind: "Agent"}:                       {health: colours, phase: at("health")},
+	{Group: "packageregistry.k8s.elastic.co", Kind: "PackageRegistry"}:   coloured("package-registry"),
+	{Group: "autoscaling.k8s.elastic.co", Kind: "ElasticsearchAutoscaler"}: {
+		health: judge(reading{must: []string{"Active", "Healthy", "Online"}})},
+	{Group: "stackconfigpolicy.k8s.elastic.co", Kind: "StackConfigPolicy"}: {
+		health: judge(reading{phase: phase, phases: map[string]atoll.Health{
+			"Ready": good, "ApplyingChanges": busy, "Error": busy, "Invalid": bad, "Conflict": bad, "Unknown": atoll.Unknown}})},
+	{Group: "beat.k8s.elastic.co", Kind: "Beat"}:   {health: colours, phase: at("health")},
+	{Group: "agent.k8s.elastic.co", Kind: "Agent"}: {health: colours, phase: at("health")},
 }
 
 // colours of what has no data of its own: it is red while nothing of it runs yet.

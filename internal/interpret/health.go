@@ -252,6 +252,21 @@ func definitionHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	return healthy()
 }
 
+// signingHealth of a request for a certificate, which somebody has to approve.
+func signingHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	st := status(obj)
+	cs := conditionsOf(st)
+	for _, kind := range []string{"Denied", "Failed"} {
+		if c := find(cs, kind); c.is("True") {
+			return atoll.Degraded, orElse(c.reason, kind), c.message
+		}
+	}
+	if text(st, "certificate") == "" {
+		return atoll.Progressing, "NotIssued", "the certificate is not issued yet"
+	}
+	return healthy()
+}
+
 func orElse(s, other string) string {
 	if s == "" {
 		return other

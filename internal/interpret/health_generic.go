@@ -45,8 +45,11 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	if c := find(cs, "Reconciling"); c.is("True") {
 		return atoll.Progressing, orElse(c.reason, "Reconciling"), c.message
 	}
+	if c := find(cs, "Succeeded"); c.is("False") { // Unknown while it runs
+		return atoll.Degraded, orElse(c.reason, "NotSucceeded"), c.message
+	}
 	known := false
-	for _, kind := range []string{"Synced", "Ready", "Available"} {
+	for _, kind := range []string{"Synced", "Ready", "Available", "Healthy", "Succeeded"} {
 		c := find(cs, kind)
 		if c.kind == "" {
 			continue
@@ -65,7 +68,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	if builtinGroups[groupKind(obj).Group] {
 		return healthy()
 	}
-	return atoll.Unknown, "UnreadableStatus", "the status has none of the conditions Ready, Available, Synced, Progressing, Stalled, Reconciling"
+	return atoll.Unknown, "UnreadableStatus", "the status has none of the conditions Ready, Available, Synced, Healthy, Succeeded, Progressing, Stalled, Reconciling"
 }
 
 // unreadable tells whether the object has a status that is not what a status is.
@@ -78,5 +81,5 @@ func unreadable(obj *unstructured.Unstructured) bool {
 // customary conditions.
 var customary = map[string]bool{
 	"Ready": true, "Available": true, "Synced": true, "Progressing": true, "Stalled": true, "Reconciling": true, "Degraded": true, "Failed": true,
-	"LastAsyncOperation": true,
+	"LastAsyncOperation": true, "Healthy": true, "Succeeded": true,
 }

@@ -59,7 +59,7 @@ var upstream = map[schema.GroupKind]kind{
 	{Group: "coordination.k8s.io", Kind: "LeaseCandidate"}:      {health: existing},
 	{Group: "node.k8s.io", Kind: "RuntimeClass"}:                exists("handler"),
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:         exists("value", "preemptionPolicy"),
-	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}: {health: genericHealth},
+	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}: {health: judge(reading{config: true, busy: []string{"Dangling"}, seen: true})},
 	{Group: "flowcontrol.apiserver.k8s.io", Kind: "PriorityLevelConfiguration"}: {health: genericHealth},
 
 	{Kind: "PersistentVolumeClaim"}: {health: claimHealth, reflect: reflectClaim, aggregate: aggregateClaim,
@@ -90,15 +90,16 @@ var upstream = map[schema.GroupKind]kind{
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   {health: existing},
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {health: definitionHealth,
 		member: all("spec.conversion.webhook.clientConfig.caBundle"), frozen: all("spec.group", "spec.scope", "spec.names.plural", "spec.names.kind")},
-	{Group: "apiregistration.k8s.io", Kind: "APIService"}:               {health: genericHealth, member: all("spec.caBundle")},
-	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}:   {health: genericHealth, frozen: all("spec")},
-	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:          {health: existing, frozen: all("spec.signerName")},
-	{Group: "resource.k8s.io", Kind: "DeviceClass"}:                     {health: existing},
-	{Group: "resource.k8s.io", Kind: "ResourceClaim"}:                   {health: existing, frozen: all("spec")},
-	{Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}:           {health: existing, frozen: all("spec")},
-	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                   {health: existing},
-	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: {health: genericHealth},
-	{Group: "internal.apiserver.k8s.io", Kind: "StorageVersion"}:        {health: existing},
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             {health: genericHealth, member: all("spec.caBundle")},
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {health: signingHealth, frozen: all("spec")},
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        {health: existing, frozen: all("spec.signerName")},
+	{Group: "resource.k8s.io", Kind: "DeviceClass"}:                   {health: existing},
+	{Group: "resource.k8s.io", Kind: "ResourceClaim"}:                 {health: existing, frozen: all("spec")},
+	{Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}:         {health: existing, frozen: all("spec")},
+	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 {health: existing},
+	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: {
+		health: judge(reading{bad: []string{"Failed"}, must: []string{"Succeeded"}})},
+	{Group: "internal.apiserver.k8s.io", Kind: "StorageVersion"}: {health: existing},
 }
 
 // webhooks keep the CA that something in the member put into them.
