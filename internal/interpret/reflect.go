@@ -1,6 +1,7 @@
 package interpret
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -216,7 +217,7 @@ func reflectAddresses(obj *unstructured.Unstructured) (reflected, bool) {
 func reflectClaim(obj *unstructured.Unstructured) (reflected, bool) {
 	st := status(obj)
 	r := reflected{P: text(st, "phase")}
-	if size := text(child(st, "capacity"), "storage"); size != "" {
+	if size := text(child(st, "capacity"), "storage"); size != "" && len(size) <= maxReason {
 		r.L = []string{size}
 	}
 	return r, r.P != ""
@@ -279,12 +280,17 @@ func addressesOf(st map[string]any) []string {
 }
 
 func packConditions(cs []condition) []string {
-	out := make([]string, 0, len(cs))
-	for _, c := range cs {
+	// Where there is no room for all, what people and tools wait for goes before the others.
+	cs = slices.Clone(cs)
+	slices.SortFunc(cs, func(a, b condition) int {
+		return cmp.Or(-compareBool(customary[a.kind], customary[b.kind]), cmp.Compare(a.kind, b.kind))
+	})
+	out := make([]string, 0, maxConditions)
+	for _, c := range cs[:min(len(cs), maxConditions)] {
 		out = append(out, c.pack())
 	}
 	slices.Sort(out)
-	return out[:min(len(out), maxConditions)]
+	return out
 }
 
 func (c condition) pack() string {

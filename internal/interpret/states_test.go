@@ -1,6 +1,9 @@
 package interpret_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -127,4 +130,19 @@ func TestHealthOfWhatOperatorsMakeBeside(t *testing.T) {
 		{"scaled nodes", head("autoscaling.k8s.elastic.co/v1alpha1", "ElasticsearchAutoscaler") + conds(cond("Active", "True", ""), cond("Healthy", "True", ""), cond("Online", "True", ""), cond("Limited", "False", "")), healthy, ""},
 		{"settings that contradict others", head("stackconfigpolicy.k8s.elastic.co/v1alpha1", "StackConfigPolicy") + "status: {phase: Conflict}", degraded, "Conflict"},
 	})
+}
+
+// Of many conditions those are reported that people wait for.
+func TestReadyIsReportedAmongMany(t *testing.T) {
+	var all []string
+	for i := range 12 {
+		all = append(all, cond(fmt.Sprintf("Part%02dReady", i), "True", ""))
+	}
+	template := object(t, head("infrastructure.cluster.x-k8s.io/v1beta2", "AWSCluster"))
+	member := object(t, head("infrastructure.cluster.x-k8s.io/v1beta2", "AWSCluster")+conds(append(all, cond("Ready", "True", ""))...))
+	st, ok := interpret.Aggregate(template, false, []interpret.RowItem{report("oslo", member)}, 2)
+	text, err := json.Marshal(st)
+	if err != nil || !ok || !strings.Contains(string(text), `"type":"Ready"`) || strings.Count(string(text), `"type"`) != 8 {
+		t.Errorf("%v %s %v", ok, text, err)
+	}
 }
