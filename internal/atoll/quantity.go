@@ -11,6 +11,8 @@ import (
 const (
 	maxQuantity = 64
 	maxExponent = 3
+	// maxDigits of a number that apimachinery is given; a million take it seconds.
+	maxDigits = 1000
 )
 
 // ParseQuantity reads a Kubernetes quantity that costs little to read. Apimachinery's own
@@ -29,7 +31,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 func EndlessQuantity(v any) string {
 	switch v := v.(type) {
 	case string:
-		if hugeExponent.MatchString(v) {
+		if hugeExponent.MatchString(v) || digits(v) > maxDigits {
 			return v[:min(len(v), maxQuantity)]
 		}
 	case map[string]any:
@@ -46,6 +48,15 @@ func EndlessQuantity(v any) string {
 		}
 	}
 	return ""
+}
+
+// digits that a text begins with.
+func digits(text string) int {
+	if len(text) <= maxDigits {
+		return 0
+	}
+	text = strings.TrimLeft(strings.TrimSpace(text), "+-")
+	return len(text) - len(strings.TrimLeft(text, "0123456789."))
 }
 
 var hugeExponent = regexp.MustCompile(`^\s*[+-]?[0-9.]+[eE][+-]?[0-9]{3,}\s*$`)

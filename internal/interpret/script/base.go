@@ -62,7 +62,7 @@ var baseLibrary = libraryOf(map[string]lua.LGFunction{
 
 var ipairsStep, nextStep = &lua.LFunction{IsG: true, GFunction: baseIpairsStep}, &lua.LFunction{IsG: true, GFunction: baseNext}
 
-// mathLibrary is the virtual machine's, without chance.
+// mathLibrary is the virtual machine's, without chance, and with numerals read as elsewhere.
 var mathLibrary = func() library {
 	L := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer L.Close()
@@ -76,7 +76,10 @@ var mathLibrary = func() library {
 		case name == "huge":
 			out = append(out, entry{name, lua.LNumber(math.Inf(1))})
 		case isFunction:
-			out = append(out, entry{name, &lua.LFunction{IsG: true, GFunction: f.GFunction}})
+			if own := ownMath[name]; own != nil {
+				f.GFunction = own
+			}
+			out = append(out, entry{name, &lua.LFunction{IsG: true, GFunction: ofNumbers(f.GFunction)}})
 		default:
 			out = append(out, entry{name, v})
 		}
@@ -84,6 +87,27 @@ var mathLibrary = func() library {
 	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return out
 }()
+
+// ownMath are functions whose cost goes by their operands.
+var ownMath = map[string]lua.LGFunction{
+	"fmod": func(L *lua.LState) int { return push(L, remainder(L, operand(L, 1), operand(L, 2))) },
+	"mod":  opMod,
+}
+
+// ofNumbers reads texts among the arguments as numbers before f does, which reads them
+// however long they are.
+func ofNumbers(f lua.LGFunction) lua.LGFunction {
+	return func(L *lua.LState) int {
+		n := L.GetTop()
+		charge(L, int64(n)/4, 0)
+		for i := 1; i <= n; i++ {
+			if _, isText := L.Get(i).(lua.LString); isText {
+				L.Replace(i, lua.LNumber(operand(L, i)))
+			}
+		}
+		return f(L)
+	}
+}
 
 // open the libraries in a fresh state.
 func open(L *lua.LState) {
@@ -112,7 +136,7 @@ func tableArg(L *lua.LState, i int) *lua.LTable {
 
 // textArg is read from end to end, and paid for that.
 func textArg(L *lua.LState, i int) string {
-	s, ok := textual(L.Get(i))
+	s, ok := textual(L, L.Get(i))
 	if !ok {
 		L.RaiseError("argument %d is a %s, and a string is needed", i, described(L.Get(i)))
 	}
@@ -138,7 +162,7 @@ func pushText(L *lua.LState, s string) int {
 func baseAssert(L *lua.LState) int {
 	if lua.LVIsFalse(L.Get(1)) {
 		if L.GetTop() > 1 {
-			L.Error(L.Get(2), 1)
+			throw(L, L.Get(2), 1)
 		}
 		L.RaiseError("assertion failed")
 	}
@@ -147,8 +171,16 @@ func baseAssert(L *lua.LState) int {
 
 func baseError(L *lua.LState) int {
 	level := wholeArg(L, 2, 1)
-	L.Error(L.Get(1), max(0, min(level, maxCalls)))
+	throw(L, L.Get(1), max(0, min(level, maxCalls)))
 	return 0
+}
+
+// throw a value; a text is told anew with the place where it is thrown.
+func throw(L *lua.LState, v lua.LValue, level int) {
+	if s, isText := v.(lua.LString); isText {
+		charge(L, int64(len(s))/16, 3*int64(len(s)))
+	}
+	L.Error(v, level)
 }
 
 func baseIpairs(L *lua.LState) int {
@@ -279,7 +311,7 @@ func baseToNumber(L *lua.LState) int {
 		return 1
 	case lua.LString:
 		if base == 10 {
-			if n, ok := numeral(string(v)); ok {
+			if n, ok := numeral(L, string(v)); ok {
 				L.Push(n)
 				return 1
 			}

@@ -110,13 +110,17 @@ func (c *importer) list(v []any, nesting int) (lua.LValue, error) {
 }
 
 // exporter makes values of JSON of what a script answers.
-type exporter struct{ m *meter }
+type exporter struct {
+	m    *meter
+	made int64 // values
+}
 
 // left out: an empty table of which nothing says whether it is a list or an object.
 type leftOut struct{}
 
 // value of what a script answered; like is what an argument has in its place, or nil.
 func (c *exporter) value(v lua.LValue, like any, nesting int) (any, error) {
+	c.made++
 	switch v := v.(type) {
 	case *lua.LNilType:
 		return nil, nil
@@ -163,6 +167,10 @@ func (c *exporter) number(f float64, like any) (any, error) {
 }
 
 func (c *exporter) table(t *lua.LTable, like any, nesting int) (any, error) {
+	// Places that were emptied are searched too, each time that the table is met.
+	if why := c.m.pay(int64(places(t))/8, 0); why != "" {
+		return nil, &fault{why: why}
+	}
 	n, keys := t.MaxN(), 0
 	var odd lua.LValue // the first key that is neither a place of a list nor a text
 	if keysOf(t) > 0 {
@@ -172,7 +180,7 @@ func (c *exporter) table(t *lua.LTable, like any, nesting int) (any, error) {
 			}
 		}
 	}
-	if why := c.m.pay(int64(1+n/8+keysOf(t)), int64(128+n*placeBytes+keys*128)); why != "" {
+	if why := c.m.pay(int64(1+keysOf(t)), int64(128+n*placeBytes+keys*128)); why != "" {
 		return nil, &fault{why: why}
 	}
 	switch {
@@ -215,7 +223,7 @@ func (c *exporter) empty(t *lua.LTable, like any) any {
 
 func (c *exporter) list(t *lua.LTable, n int, like any, nesting int) (any, error) {
 	before, _ := like.([]any)
-	out := make([]any, 0, min(n, 4096))
+	out := make([]any, 0, n)
 	for i := range n {
 		e := t.RawGetInt(i + 1)
 		if e == lua.LNil {

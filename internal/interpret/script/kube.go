@@ -18,14 +18,19 @@ var kubeLibrary = libraryOf(map[string]lua.LGFunction{
 	"accuratePodRequirements": kubePodRequirements, "getPodDependencies": kubePodDependencies, "getResourceQuantity": kubeQuantity,
 })
 
-// kubeSteps are what reading a pod costs.
+// What reading a pod costs, and each value in it, which may be a quantity.
 const (
-	kubeSteps = 1000
-	kubeBytes = 16 << 10
+	kubeSteps      = 1000
+	kubeBytes      = 16 << 10
+	kubeValueSteps = 30
+	kubeValueBytes = 512
+	quantitySteps  = 100
+	quantityBytes  = 2 << 10
 )
 
 func kubeQuantity(L *lua.LState) int {
 	s := textArg(L, 1)
+	charge(L, quantitySteps, quantityBytes)
 	q, err := atoll.ParseQuantity(s)
 	if err != nil {
 		L.RaiseError("kube.getResourceQuantity(%q): it is no quantity", cut(s, 64))
@@ -36,7 +41,9 @@ func kubeQuantity(L *lua.LState) int {
 // podArg is a pod or a pod template.
 func podArg(L *lua.LState, i int) map[string]any {
 	charge(L, kubeSteps, kubeBytes)
-	v, err := (&exporter{m: meterOf(L)}).value(tableArg(L, i), nil, 0)
+	ex := &exporter{m: meterOf(L)}
+	v, err := ex.value(tableArg(L, i), nil, 0)
+	charge(L, ex.made*kubeValueSteps, ex.made*kubeValueBytes)
 	pod, ok := v.(map[string]any)
 	if err == nil && ok && pod["spec"] != nil {
 		return pod
@@ -79,7 +86,7 @@ func podRequirements(template map[string]any) (map[string]any, error) {
 	}
 	var spec corev1.PodSpec
 	if bad := atoll.EndlessQuantity(fields); bad != "" {
-		return nil, fmt.Errorf("the pod template has the quantity %q, whose exponent is too large", bad)
+		return nil, fmt.Errorf("the pod template has the quantity %q, which is too long or whose exponent is too large", bad)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
 		return nil, fmt.Errorf("the pod template cannot be read: %w", err)

@@ -41,6 +41,8 @@ func TestLua(t *testing.T) {
 		`return {math.floor(1.5), math.max(1, 3, 2), math.abs(-1), math.huge > 1, math.ceil(1.2), type(math.pi), math.random == nil}`:                                                                      `[1,3,1,true,2,"number",true]`,
 		`return {next({}) == nil, next({1}), rawget({a = 1}, "a"), rawequal(1, 1), unpack({1, 2})}`:                                                                                                        `[true,1,1,true,1,2]`,
 		`local t = {10, 20, 30, [2 + 2] = 40, ["x y"] = nil, [("k"):rep(2)] = 5} t.kk = nil return t`:                                                                                                      `[10,20,30,40]`,
+		`return {math.floor("1.5"), math.fmod(-7, 3), math.fmod(7, -3), math.mod(7, 3), math.max("2", 1), 5 % math.huge, 1e300 % 7, math.fmod("0x10", 7)}`:                                                 `[1,-1,1,1,2,5,1,2]`,
+		`return {("ÄB"):lower(), ("äß1"):upper(), ("\255A"):lower() == "\255a", #("\255\254"):upper()}`:                                                                                                    `["äb","Äß1",true,2]`,
 		`print("to nobody") local os = {time = 1} return {os.time, _VERSION, type(require("kube").getResourceQuantity), require("kube").getResourceQuantity("100m")}`:                                      `[1,"Lua 5.1","function",0.1]`,
 	} {
 		p, err := compileLua("t.lua", text)

@@ -14,6 +14,7 @@ const (
 	tableBytes    = 320
 	firstBytes    = 2600 // the first key of a table that was made without room for any
 	entryBytes    = 200
+	manyKeys      = 64 // of a table, from which on it grows by more than half of it
 	placeBytes    = 48
 	functionBytes = 512
 	tailBytes     = 192
@@ -33,10 +34,20 @@ func values(fs ...lua.LGFunction) []lua.LValue {
 	return out
 }
 
-// numeral of a text as Lua reads it; long texts are none.
-func numeral(s string) (lua.LNumber, bool) {
+// maxNumeral is the longest text that may be a number, spaces around it included, in bytes.
+const maxNumeral = 256
+
+// numeral of a text as Lua reads it; long texts are none. Where the last bit of a fraction is
+// hard to tell, it takes long to read.
+func numeral(L *lua.LState, s string) (lua.LNumber, bool) {
+	if len(s) > maxNumeral {
+		return 0, false
+	}
 	if s = strings.TrimSpace(s); len(s) > 64 || s == "" {
 		return 0, false
+	}
+	if len(s) > 19 || strings.ContainsAny(s, "eE") {
+		charge(L, 400, 256)
 	}
 	if n, err := strconv.ParseInt(s, 0, 64); err == nil && !strings.ContainsAny(s, "_oObB") {
 		if s[0] == '0' || strings.HasPrefix(s, "-0") {
@@ -59,7 +70,7 @@ func operand(L *lua.LState, i int) float64 {
 	case lua.LNumber:
 		return float64(v)
 	case lua.LString:
-		if n, ok := numeral(string(v)); ok {
+		if n, ok := numeral(L, string(v)); ok {
 			return float64(n)
 		}
 	}
@@ -92,18 +103,26 @@ func opUnm(L *lua.LState) int { return push(L, -operand(L, 1)) }
 
 func opMod(L *lua.LState) int {
 	a, b := operand(L, 1), operand(L, 2)
-	v := math.Mod(a, b)
+	v := remainder(L, a, b)
 	if b > 0 && v < 0 || b < 0 && v > 0 {
 		v += b
 	}
 	return push(L, v)
 }
 
+// remainder of a division, found bit by bit: it takes as long as the exponents are apart.
+func remainder(L *lua.LState, a, b float64) float64 {
+	_, x := math.Frexp(a)
+	_, y := math.Frexp(b)
+	charge(L, int64(max(0, x-y))/4, 0)
+	return math.Mod(a, b)
+}
+
 func opConcat(L *lua.LState) int {
 	n := L.GetTop()
 	parts, size := make([]string, 0, 8), 0
 	for i := 1; i <= n; i++ {
-		s, ok := textual(L.Get(i))
+		s, ok := textual(L, L.Get(i))
 		if !ok {
 			L.RaiseError("a %s is joined to a text", described(L.Get(i)))
 		}
@@ -114,12 +133,13 @@ func opConcat(L *lua.LState) int {
 	return 1
 }
 
-// textual value: a text or a number.
-func textual(v lua.LValue) (string, bool) {
+// textual value: a text or a number, whose digits are to be found.
+func textual(L *lua.LState, v lua.LValue) (string, bool) {
 	switch v := v.(type) {
 	case lua.LString:
 		return string(v), true
 	case lua.LNumber:
+		charge(L, 10, textBytes)
 		return v.String(), true
 	}
 	return "", false
@@ -181,8 +201,10 @@ func set(L *lua.LState, t *lua.LTable, key, value lua.LValue) {
 				return // it is nil already; setting it would make the places before it
 			case gap == 0 && have == 0:
 				charge(L, 1, firstBytes)
-			case gap >= 0:
-				charge(L, 1+gap/16, (gap+1)*placeBytes)
+			case gap == 0:
+				charge(L, 1, placeBytes)
+			case gap > 0: // the list grows place by place
+				charge(L, 1+gap/16, 2*(gap+1)*placeBytes)
 				m.holes += gap
 			}
 			t.RawSet(key, value)
@@ -198,8 +220,10 @@ func set(L *lua.LState, t *lua.LTable, key, value lua.LValue) {
 		m.holes++
 	case old == lua.LNil && keysOf(t) == 0:
 		charge(L, 1, firstBytes)
-	case old == lua.LNil:
+	case old == lua.LNil && keysOf(t) < manyKeys:
 		charge(L, 1, entryBytes)
+	case old == lua.LNil:
+		charge(L, 1, 2*entryBytes)
 	}
 	t.RawSet(key, value)
 }

@@ -21,7 +21,7 @@ func tableConcat(L *lua.LState) int {
 	from, to := wholeArg(L, 3, 1), wholeArg(L, 4, t.Len())
 	size := 0
 	for i := from; i <= to; i++ {
-		s, ok := textual(t.RawGetInt(i))
+		s, ok := textual(L, t.RawGetInt(i))
 		if !ok {
 			L.RaiseError("table.concat: item %d is a %s", i, described(t.RawGetInt(i)))
 		}
@@ -35,7 +35,7 @@ func tableConcat(L *lua.LState) int {
 		if i > from {
 			out.WriteString(sep)
 		}
-		s, _ := textual(t.RawGetInt(i))
+		s, _ := textual(L, t.RawGetInt(i))
 		out.WriteString(s)
 	}
 	L.Push(lua.LString(out.String()))

@@ -3,7 +3,10 @@ package script
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	lua "github.com/yuin/gopher-lua"
 )
@@ -30,9 +33,26 @@ func between(n, i, j int) (from, to int) {
 
 func textLen(L *lua.LState) int { return push(L, float64(len(textArg(L, 1)))) }
 
-func textLower(L *lua.LState) int { return pushText(L, strings.ToLower(textArg(L, 1))) }
+func textLower(L *lua.LState) int { return cased(L, unicode.ToLower) }
 
-func textUpper(L *lua.LState) int { return pushText(L, strings.ToUpper(textArg(L, 1))) }
+func textUpper(L *lua.LState) int { return cased(L, unicode.ToUpper) }
+
+// cased text. Letters are Unicode's, as in the virtual machine's own library; bytes that are
+// no UTF-8 stay what they are. What is made may grow, which is paid for beforehand.
+func cased(L *lua.LState, letter func(rune) rune) int {
+	s := textArg(L, 1)
+	charge(L, int64(len(s))/8, 4*int64(len(s)))
+	out := make([]byte, 0, len(s))
+	for i, n := 0, 0; i < len(s); i += n {
+		var r rune
+		if r, n = utf8.DecodeRuneInString(s[i:]); r == utf8.RuneError {
+			out = append(out, s[i:i+n]...)
+		} else {
+			out = utf8.AppendRune(out, letter(r))
+		}
+	}
+	return pushText(L, string(out))
+}
 
 func textSub(L *lua.LState) int {
 	s := textArg(L, 1)
@@ -215,7 +235,7 @@ func (m *matcher) replacement(s, e int, with lua.LValue) string {
 	if lua.LVIsFalse(v) {
 		return m.src[s:e]
 	}
-	text, ok := textual(v)
+	text, ok := textual(L, v)
 	if !ok {
 		L.RaiseError("a %s stands for what matched, and a string is needed", described(v))
 	}
@@ -227,7 +247,9 @@ func (m *matcher) expand(s, e int, with string) string {
 	if !strings.Contains(with, "%") {
 		return with
 	}
+	charge(m.L, int64(len(with))/32, int64(len(with)))
 	var out strings.Builder
+	out.Grow(len(with))
 	for i := 0; i < len(with); i++ {
 		c := with[i]
 		if c != '%' || i+1 == len(with) {
@@ -257,7 +279,9 @@ func (m *matcher) expand(s, e int, with string) string {
 // textFormat knows C's formats as far as Lua does; width and precision have two digits.
 func textFormat(L *lua.LState) int {
 	format := textArg(L, 1)
+	charge(L, int64(len(format))/32, int64(len(format)))
 	var out strings.Builder
+	out.Grow(len(format))
 	arg := 1
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' {
@@ -283,6 +307,9 @@ func textFormat(L *lua.LState) int {
 	return pushText(L, out.String())
 }
 
+// quoted texts are what Lua reads as the text itself.
+var quoted = strings.NewReplacer("\\", "\\\\", `"`, `\"`, "\n", "\\\n", "\r", "\\r", "\x00", "\\000")
+
 func formatted(L *lua.LState, flags string, verb byte, arg int) string {
 	for digits, i := 0, 0; i < len(flags); i++ {
 		if digits++; flags[i] < '0' || flags[i] > '9' {
@@ -302,9 +329,12 @@ func formatted(L *lua.LState, flags string, verb byte, arg int) string {
 	case 'c':
 		return fmt.Sprintf(spec+"s", string([]byte{byte(wholeArg(L, arg, 0))}))
 	case 'e', 'E', 'f', 'g', 'G':
-		return fmt.Sprintf(spec+string(verb), operand(L, arg))
+		f := operand(L, arg)
+		_, far := math.Frexp(f) // digits are found by shifting
+		charge(L, 10+int64(max(far, -far))/4, 128)
+		return fmt.Sprintf(spec+string(verb), f)
 	case 'q', 's':
-		s, ok := textual(L.Get(arg))
+		s, ok := textual(L, L.Get(arg))
 		if !ok {
 			s = L.Get(arg).Type().String()
 			if b, isBool := L.Get(arg).(lua.LBool); isBool {
@@ -313,7 +343,7 @@ func formatted(L *lua.LState, flags string, verb byte, arg int) string {
 		}
 		charge(L, int64(len(s))/64, int64(len(s)))
 		if verb == 'q' {
-			return `"` + strings.NewReplacer("\\", "\\\\", `"`, `\"`, "\n", "\\\n", "\r", "\\r", "\x00", "\\000").Replace(s) + `"`
+			return `"` + quoted.Replace(s) + `"`
 		}
 		return fmt.Sprintf(spec+"s", s)
 	}
