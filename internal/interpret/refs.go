@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,7 +54,8 @@ func isPodSpec(m map[string]any) bool {
 	return len(containers) > 0
 }
 
-// Dependencies lists what the object's pods and TLS settings refer to by name:
+// Dependencies lists what the object's pods and TLS settings, and the fields that custom kinds
+// have for it, refer to by name:
 // ConfigMaps, Secrets, ServiceAccounts (but not "default", which every namespace
 // has), PersistentVolumeClaims, image pull secrets. Optional references are listed
 // too. Sorted, without doubles; all are in the object's own namespace.
@@ -64,6 +66,7 @@ func Dependencies(obj *unstructured.Unstructured) []atoll.ItemKey {
 			r.podSpec(v.(map[string]any))
 		}
 	}
+	r.referred(obj.Object, referring[groupKind(obj)])
 	switch groupKind(obj) {
 	case schema.GroupKind{Kind: "ServiceAccount"}:
 		r.named(list(obj.Object, "imagePullSecrets"), "Secret", "name")
@@ -75,14 +78,15 @@ func Dependencies(obj *unstructured.Unstructured) []atoll.ItemKey {
 			r.certificates(list(child(lm, "tls"), "certificateRefs"))
 		}
 	}
-	out := make([]atoll.ItemKey, 0, len(r.seen))
-	for k := range r.seen {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, func(a, b atoll.ItemKey) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	return out
+	return r.sorted()
+}
+
+// PodDependencies lists what a pod of that namespace refers to by name, whether or not it says
+// what it runs; as Dependencies does of pods that do.
+func PodDependencies(pod map[string]any, namespace string) []atoll.ItemKey {
+	r := refs{namespace: namespace, seen: map[atoll.ItemKey]bool{}}
+	r.podSpec(pod)
+	return r.sorted()
 }
 
 type refs struct {
@@ -91,9 +95,20 @@ type refs struct {
 }
 
 func (r refs) add(kind, name string) {
-	if name != "" {
+	if name != "" && !strings.Contains(name, "{{") { // which a Workflow fills in when it runs
 		r.seen[atoll.ItemKey{Kind: kind, Namespace: r.namespace, Name: name}] = true
 	}
+}
+
+func (r refs) sorted() []atoll.ItemKey {
+	out := make([]atoll.ItemKey, 0, len(r.seen))
+	for k := range r.seen {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b atoll.ItemKey) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // named adds the name that each element of l has under key.

@@ -41,8 +41,9 @@ func kubeQuantity(L *lua.LState) int {
 // podArg is a pod or a pod template.
 func podArg(L *lua.LState, i int) map[string]any {
 	charge(L, kubeSteps, kubeBytes)
+	like := map[string]any{"spec": map[string]any{}} // which may be empty
 	ex := &exporter{m: meterOf(L)}
-	v, err := ex.value(tableArg(L, i), nil, 0)
+	v, err := ex.value(tableArg(L, i), like, 0)
 	charge(L, ex.made*kubeValueSteps, ex.made*kubeValueBytes)
 	pod, ok := v.(map[string]any)
 	if err == nil && ok && pod["spec"] != nil {
@@ -129,11 +130,9 @@ func kubePodDependencies(L *lua.LState) int {
 	if L.Get(2) != lua.LNil {
 		namespace = textArg(L, 2)
 	}
-	pod := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": namespace}, "spec": template["spec"],
-	}}
+	spec, _ := template["spec"].(map[string]any)
 	list := []any{}
-	for _, key := range interpret.Dependencies(pod) {
+	for _, key := range interpret.PodDependencies(spec, namespace) {
 		list = append(list, map[string]any{"apiVersion": "v1", "kind": key.Kind, "namespace": namespace, "name": key.Name})
 	}
 	return importerOf(L).give(list)
