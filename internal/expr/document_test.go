@@ -1,7 +1,9 @@
 package expr_test
 
 import (
+	"cmp"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ func TestDocument(t *testing.T) {
 		"spec":   map[string]any{"replicas": int64(3), "big": int64(9007199254740993), "half": 0.5, "none": nil},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
 		"long":   strings.Repeat("a", 1000),
+		"ones":   strings.Repeat(".1", 200),
 		"list":   make([]any, 2000),
 	}
 	for i := range object["list"].([]any) {
@@ -24,6 +27,7 @@ func TestDocument(t *testing.T) {
 		want any
 		err  string // when asked
 		bad  string // when compiled
+		made uint64 // bytes at most; 0: 16 MiB
 	}{
 		{text: "object.spec.replicas", want: int64(3)},
 		{text: "object.spec.big", want: int64(9007199254740993)},
@@ -36,6 +40,13 @@ func TestDocument(t *testing.T) {
 		{text: "versionAtLeast('1.30', '1.29')", want: true},
 		{text: "quantity('1e-3') + quantity('12E')", want: 12e18 + 1e-3},
 		{text: "quantity('1e-1000000000')", err: "it is none"},
+		{text: "quantity(object.long)", err: "quantity(\"" + strings.Repeat("a", 64) + "\"): it is none"},
+		{text: "versionAtLeast('1.' + object.long, '1.0')", err: "\"1." + strings.Repeat("a", 62) + "\" is no version"},
+		{text: "versionAtLeast('1.0', '1' + string(1) + object.ones)", err: "is no version"},
+		// What does much with little costs as much.
+		{text: "object.list.all(a, timestamp('2026-01-01T00:00:00Z').getFullYear('Europe/Berlin') > 0)", err: "cost limit exceeded"},
+		{text: "object.list.all(a, object.list.all(b, versionAtLeast('1.30', '1.29')))", err: "cost limit exceeded", made: 8 << 20},
+		{text: "object.list.all(a, object.list.all(b, quantity('1234567890123456789012345678901234567890Ki') > 0.0))", err: "cost limit exceeded", made: 8 << 20},
 		{text: "object.nothing", err: "no such key: nothing"},
 		{text: "object.spec.replicas\n  + 'x'", err: "no such overload"},
 		{text: "object.spec +", bad: "line 1, column 14"},
@@ -64,7 +75,13 @@ func TestDocument(t *testing.T) {
 			}
 			continue
 		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		got, err := d.Of(map[string]any{"object": object})
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > cmp.Or(tc.made, 16<<20) {
+			t.Errorf("%.80s: makes %d kB", tc.text, made>>10)
+		}
 		if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) || err == nil && !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%.80s: %.200v %v, want %v %s", tc.text, got, err, tc.want, tc.err)
 		}

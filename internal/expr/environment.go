@@ -42,6 +42,13 @@ func functions() []cel.EnvOption {
 	}
 }
 
+const (
+	// maxVersion is the longest version that is read, in bytes.
+	maxVersion = 256
+	// told is how much of a text an error tells, in characters.
+	told = 64
+)
+
 func quantity(v ref.Val) ref.Val {
 	text, ok := v.(types.String)
 	if !ok {
@@ -49,7 +56,7 @@ func quantity(v ref.Val) ref.Val {
 	}
 	q, err := atoll.ParseQuantity(string(text))
 	if err != nil {
-		return types.NewErr("quantity(%q): it is none", string(text))
+		return types.NewErr("quantity(%.*q): it is none", told, string(text))
 	}
 	return types.Double(q.AsApproximateFloat64())
 }
@@ -71,9 +78,12 @@ func parseVersion(v ref.Val) (*version.Version, ref.Val) {
 	if !ok {
 		return nil, types.MaybeNoSuchOverloadErr(v)
 	}
+	if len(text) > maxVersion { // reading it takes the longer, the longer it is
+		return nil, types.NewErr("versionAtLeast: %.*q is no version", told, string(text))
+	}
 	parsed, err := version.ParseGeneric(string(text))
 	if err != nil {
-		return nil, types.NewErr("versionAtLeast: %q is no version", string(text))
+		return nil, types.NewErr("versionAtLeast: %.*q is no version", told, string(text))
 	}
 	return parsed, nil
 }

@@ -96,7 +96,7 @@ func (v *Value) Of(c *atoll.ClusterView) (any, error) {
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "evaluation error: "))
 	}
-	room := MaxValue
+	room := room{left: MaxValue, element: 1, list: 1}
 	given, err := plain(got, &room, maxNesting)
 	if errors.Is(err, errTooLarge) {
 		err = fmt.Errorf("gives more than %d bytes", MaxValue)
@@ -106,10 +106,25 @@ func (v *Value) Of(c *atoll.ClusterView) (any, error) {
 
 var errTooLarge = errors.New("gives more than a value may hold")
 
-// plain gives what JSON can hold. room is what may still come.
-func plain(v ref.Val, room *int, nesting int) (any, error) {
+// room for what may still come: text by its bytes, other elements, and lists and maps, by what
+// they take.
+type room struct{ left, element, list int }
+
+// take of the room; false where there is not as much.
+func (r *room) take(n int) bool {
+	r.left -= n
+	return r.left >= 0
+}
+
+// plain gives what JSON can hold, as far as there is room.
+func plain(v ref.Val, room *room, nesting int) (any, error) {
 	text, isText := v.(types.String)
-	if *room -= 1 + len(text); *room < 0 || nesting < 0 {
+	size := room.element + len(text)
+	switch v.(type) {
+	case traits.Mapper, traits.Lister:
+		size = room.list
+	}
+	if !room.take(size) || nesting < 0 {
 		return nil, errTooLarge
 	}
 	switch v := v.(type) {
@@ -140,7 +155,7 @@ func plain(v ref.Val, room *int, nesting int) (any, error) {
 	return nil, fmt.Errorf("gives a %s, which is no value of JSON", v.Type().TypeName())
 }
 
-func plainMap(m traits.Mapper, room *int, nesting int) (any, error) {
+func plainMap(m traits.Mapper, room *room, nesting int) (any, error) {
 	out := map[string]any{}
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
@@ -148,7 +163,7 @@ func plainMap(m traits.Mapper, room *int, nesting int) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("gives a map with a key that is a %s", key.Type().TypeName())
 		}
-		if *room -= len(name); *room < 0 {
+		if !room.take(len(name)) {
 			return nil, errTooLarge
 		}
 		e, err := plain(m.Get(key), room, nesting-1)

@@ -127,7 +127,7 @@ func (c *Customization) ask(q question, like any, values ...any) (out []any, r *
 		}
 		v, err := r.cel.Of(in)
 		if err != nil {
-			return nil, r, &Error{Script: r.name, Why: err.Error()}
+			return nil, r, &Error{Script: r.name, Why: cut(err.Error(), maxWhy)}
 		}
 		return []any{v, nil}, r, nil
 	}
