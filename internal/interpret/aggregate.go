@@ -188,11 +188,24 @@ func newAggregation(template *unstructured.Unstructured, divided bool, items []R
 		a.rows = append(a.rows, r)
 		caughtUp = caughtUp && r.current()
 	}
-	a.observed, _ = observedOf(a.old)
+	a.observed = observedBefore(a.old)
 	if caughtUp {
 		a.observed = max(a.observed, observed)
 	}
 	return a
+}
+
+// observedBefore is the generation that the template's own status tells of; of kinds that tell
+// it in conditions alone, the one that these have.
+func observedBefore(st map[string]any) int64 {
+	n, told := observedOf(st)
+	if told {
+		return n
+	}
+	for _, c := range conditionsOf(st) {
+		n = max(n, c.observed)
+	}
+	return n
 }
 
 // read what was reflected, each text once; nil for nothing, or what cannot be read.

@@ -146,3 +146,17 @@ func TestReadyIsReportedAmongMany(t *testing.T) {
 		t.Errorf("%v %s %v", ok, text, err)
 	}
 }
+
+// The generation that conditions tell of stays, as long as members have still to apply another.
+func TestConditionsKeepTheirGeneration(t *testing.T) {
+	said := "{type: Programmed, status: 'True', reason: Programmed, observedGeneration: 2}"
+	member := object(t, head("gateway.networking.k8s.io/v1", "Gateway")+conds(said))
+	template := object(t, strings.Replace(head("gateway.networking.k8s.io/v1", "Gateway"), "generation: 2", "generation: 3", 1)+conds(said))
+	row := report("oslo", member)
+	row.Stale = true
+	st, ok := interpret.Aggregate(template, false, []interpret.RowItem{row}, 0)
+	cs, _ := st["conditions"].([]any)
+	if !ok || len(cs) != 1 || cs[0].(map[string]any)["observedGeneration"] != int64(2) {
+		t.Errorf("%v %v", ok, st)
+	}
+}
