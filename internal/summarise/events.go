@@ -127,8 +127,8 @@ func refusals(rows []Row) map[refusal]refusers {
 	return found
 }
 
-// Recorder writes Events: about templates, and for what concerns a whole Bundle
-// about the Bundle and its templates. Its methods never block and may be called
+// Recorder writes Events: about templates and other objects, and for what concerns a whole
+// Bundle about the Bundle and its templates. Its methods never block and may be called
 // from many goroutines. Namespaces take turns, so that much that happens in one keeps
 // no news from another; what is too much of one namespace is dropped and logged. The
 // same words about the same object are one Event, which counts.
@@ -164,6 +164,11 @@ func (r *Recorder) Warn(bundle enginev1.BundleRef, reason, message string) {
 	r.put(notice{bundle: &bundle, reason: reason, message: message})
 }
 
+// Tell something of an object that is neither template nor Bundle.
+func (r *Recorder) Tell(about corev1.ObjectReference, reason, message string) {
+	r.put(notice{about: &about, reason: reason, message: message})
+}
+
 func (r *Recorder) put(n notice) {
 	if !r.queue.put(n) {
 		r.log.Warn("too many events of one namespace at once, one is dropped", "namespace", n.namespace(), "reason", n.reason, "message", n.message)
@@ -187,7 +192,10 @@ func (r *Recorder) Run(ctx context.Context) error {
 
 // about whom an Event is.
 func (r *Recorder) about(ctx context.Context, n notice) []corev1.ObjectReference {
-	if n.bundle == nil {
+	switch {
+	case n.about != nil:
+		return []corev1.ObjectReference{*n.about}
+	case n.bundle == nil:
 		return r.references([]atoll.ItemKey{n.key})
 	}
 	kind := "Bundle"

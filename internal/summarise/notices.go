@@ -4,12 +4,15 @@ import (
 	"context"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
 // notice is an Event that is to be written.
 type notice struct {
+	about   *corev1.ObjectReference // or else the bundle, or else the template
 	bundle  *enginev1.BundleRef
 	key     atoll.ItemKey
 	reason  string
@@ -17,7 +20,10 @@ type notice struct {
 }
 
 func (n notice) namespace() string {
-	if n.bundle != nil {
+	switch {
+	case n.about != nil:
+		return n.about.Namespace
+	case n.bundle != nil:
 		return n.bundle.Namespace
 	}
 	return n.key.Namespace

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,6 +165,7 @@ func TestRecorder(t *testing.T) {
 		}
 		rec.Refused(configKey, "Conflict", "of what does not exist")
 		rec.Warn(enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}, "RemovalHeld", "2 removals wait")
+		rec.Tell(corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "Thing", Name: "all", UID: "t"}, "NameTaken", "by another")
 		synctest.Wait()
 		cancel()
 		if err := <-done; err != nil {
@@ -185,7 +187,7 @@ func TestRecorder(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		want := []string{"shop Bundle web RemovalHeld 1", "shop Deployment web Conflict 3", "shop Deployment web RemovalHeld 1"}
+		want := []string{"default Thing all NameTaken 1", "shop Bundle web RemovalHeld 1", "shop Deployment web Conflict 3", "shop Deployment web RemovalHeld 1"}
 		if !slices.Equal(got, want) {
 			t.Errorf("events %q\nwant   %q", got, want)
 		}
