@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 
-	"atoll.dev/atoll/api/v1alpha1"
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -30,7 +30,7 @@ const (
 var foretold = []string{
 	"PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy", "Placement", "ClusterPlacement",
 	"Cluster", "ClusterSet", "ClusterSetBinding", "ClusterScore", "HubSettings",
-	"ResourceInterpreter",
+	"ResourceInterpreter", karmada.CustomizationKind,
 }
 
 // planned tells of the dry runs of `atoll plan`, which asks for the plan of all objects
@@ -49,7 +49,7 @@ func planned(a admission.Attributes) bool {
 
 // foretell answers the dry run of what decides with warnings that say what would change.
 func (p *Plugin) foretell(ctx context.Context, a admission.Attributes) {
-	if p.Foretell == nil || !a.IsDryRun() || planned(a) || a.GetSubresource() != "" || a.GetKind().Group != v1alpha1.GroupVersion.Group || !slices.Contains(foretold, a.GetKind().Kind) {
+	if p.Foretell == nil || !a.IsDryRun() || planned(a) || a.GetSubresource() != "" || !atoll.OwnKind(a.GetKind().GroupKind()) || !slices.Contains(foretold, a.GetKind().Kind) {
 		return
 	}
 	deleted := a.GetOperation() == admission.Delete

@@ -45,6 +45,8 @@ func TestDryRunsForetell(t *testing.T) {
 		"just what fits":       {said: warningsSaid, want: warningsSaid},
 		"nothing to say":       {},
 		"a cluster's override": {kind: "ClusterOverridePolicy", said: 1, want: 1},
+		"of a dialect":         {kind: "ResourceInterpreterCustomization", group: "config.karmada.io", said: 2, want: 2},
+		"beside a dialect":     {kind: "ResourceInterpreterCustomization", group: "example.com", said: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, group, op := tc.kind, tc.group, tc.op

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -8,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/interpret/script"
 )
 
-// validateInterpreter compiles what a ResourceInterpreter says: what does not compile is
-// refused with line and column.
+// validateInterpreter refuses an edit of what the hub made of a customization, since it
+// would not last, and what does not compile.
 func validateInterpreter(a admission.Attributes) error {
 	now, before, err := typed[v1alpha1.ResourceInterpreter](a)
 	if err != nil {
@@ -22,8 +24,28 @@ func validateInterpreter(a admission.Attributes) error {
 	if now.DeletionTimestamp != nil || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
+	if of := script.MadeOf(now); of != "" {
+		return admission.NewForbidden(a, fmt.Errorf("the hub makes it of the %s %s: edit that", karmada.CustomizationKind, of))
+	}
+	return uncompiled(a, script.Check(now.Spec))
+}
+
+// validateCustomization refuses what would be refused as a ResourceInterpreter.
+func validateCustomization(a admission.Attributes) error {
+	now, before, err := typed[karmada.ResourceInterpreterCustomization](a)
+	if err != nil {
+		return err
+	}
+	if now.DeletionTimestamp != nil || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		return nil
+	}
+	return uncompiled(a, script.CheckKarmada(now.Spec))
+}
+
+// uncompiled refuses with field, line and column.
+func uncompiled(a admission.Attributes, found []*script.Error) error {
 	var errs field.ErrorList
-	for _, e := range script.Check(now.Spec) {
+	for _, e := range found {
 		at, why := e.Script, *e
 		if at == "" {
 			at = "spec"

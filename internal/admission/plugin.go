@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
@@ -146,13 +147,13 @@ func (p *Plugin) validate(ctx context.Context, a admission.Attributes, o admissi
 	if a.GetSubresource() != "" {
 		return nil
 	}
-	if a.GetKind().Group != v1alpha1.GroupVersion.Group {
+	if !atoll.OwnKind(a.GetKind().GroupKind()) {
 		return p.validateSize(a, o)
 	}
 	return p.validateOurs(ctx, a)
 }
 
-// validateOurs is for what people write of Atoll's own kinds.
+// validateOurs is for what people write of the hub's own kinds.
 func (p *Plugin) validateOurs(ctx context.Context, a admission.Attributes) error {
 	switch a.GetKind().Kind {
 	case "Cluster":
@@ -165,6 +166,8 @@ func (p *Plugin) validateOurs(ctx context.Context, a admission.Attributes) error
 		return p.validateOverride(ctx, a)
 	case "ResourceInterpreter":
 		return validateInterpreter(a)
+	case karmada.CustomizationKind:
+		return validateCustomization(a)
 	case "ClusterSet":
 		return p.validateSet(ctx, a)
 	case "ClusterSetBinding":

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -81,7 +80,7 @@ func (p *Plugin) Refusal(ctx context.Context, u user.Info, s Supposed) error {
 	case gvk.Group == engineGroup || isBundle(a) || isDecision(a):
 		return admission.NewForbidden(a, errors.New("only the hub writes it"))
 	}
-	if err := p.validateAnnotation(ctx, a); err != nil || gvk.Group != v1alpha1.GroupVersion.Group {
+	if err := p.validateAnnotation(ctx, a); err != nil || !atoll.OwnKind(gvk.GroupKind()) {
 		return err
 	}
 	return p.validateOurs(ctx, a)

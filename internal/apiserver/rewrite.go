@@ -7,12 +7,16 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver/inert"
 )
 
-// strictGroups are the groups whose writes may not hold unknown fields,
-// whatever the client asks for.
-var strictGroups = map[string]bool{"atoll.dev": true, engineGroup: true}
+// strict tells of writes that may not hold unknown fields, whatever the client asks for:
+// those of the hub's own kinds.
+func strict(info *request.RequestInfo) bool {
+	return info.APIGroup == atollGroup || info.APIGroup == engineGroup ||
+		info.APIGroup == karmada.GroupVersion.Group && info.Resource == karmada.CustomizationResource
+}
 
 // rewrite changes the queries of requests that mean something else here: it
 // stands inside authentication, so it knows who asks, and outside of the API.
@@ -23,7 +27,7 @@ func (s *Server) rewrite(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if strictGroups[info.APIGroup] && isWrite(info.Verb) {
+		if strict(info) && isWrite(info.Verb) {
 			r = withQuery(r, "fieldValidation", func(string) string { return metav1.FieldValidationStrict })
 		}
 		if caller, ok := request.UserFrom(r.Context()); ok && caller.GetName() == user.APIServerUser && inert.Hidden(info) {

@@ -55,6 +55,10 @@ const (
 	// LabelTenant is on what `atoll tenant create` makes: the tenant's name.
 	LabelTenant = "atoll.dev/tenant"
 
+	// LabelDialect is on what the hub made of an object that another system's users write,
+	// and which its controller reference names: that system.
+	LabelDialect = "atoll.dev/dialect"
+
 	// PlanManager is the field manager of the dry runs that `atoll plan` makes on the hub.
 	PlanManager = "atoll-plan"
 	// FieldManager of everything that the agent applies in a member.

@@ -87,7 +87,7 @@ var scopeKinds = map[schema.GroupKind]string{
 // of its kind; empty when it does not.
 func Beyond(s Subject) string {
 	switch {
-	case s.Key.Group == "atoll.dev" || s.Key.Group == "engine.atoll.dev":
+	case atoll.OwnKind(GroupKind(s.Key)):
 		return "of Atoll's own API"
 	case s.Key.Group == "" && s.Key.Kind == "ServiceAccount" && s.Key.Name == "default":
 		return "made by the hub in every namespace"

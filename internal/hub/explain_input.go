@@ -51,7 +51,7 @@ func unexplained(key atoll.ItemKey) string {
 		return "override policies change what is placed: explain an object that it selects, and the answer says which rule set what"
 	case key.Group == v1alpha1.GroupVersion.Group && key.Kind == "Cluster":
 		return fmt.Sprintf("a Cluster is not placed: `atoll get clusters` says how it is, `atoll get rows -A --cluster %s` what it runs", key.Name)
-	case key.Group == v1alpha1.GroupVersion.Group:
+	case atoll.OwnKind(gk):
 		return fmt.Sprintf("a %s is not placed: explain an object, a policy, a Placement or a Bundle", key.Kind)
 	case state.NeverTemplate(gk):
 		return fmt.Sprintf("objects of kind %s are made by machinery and are never placed", gk)

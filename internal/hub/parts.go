@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bind"
 	"atoll.dev/atoll/internal/bind/defaulting"
+	"atoll.dev/atoll/internal/dialect/karmada"
 	"atoll.dev/atoll/internal/gateway"
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/inventory"
@@ -37,6 +38,7 @@ type parts struct {
 	bind      *bind.Binder
 	place     *place.Reconciler
 	decisions *decisions.Publisher
+	karmada   *karmada.Reconciler
 	summarise *summarise.Reconciler
 	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
@@ -84,6 +86,9 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	p.decisions = decisions.New(decisions.Config{
 		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Sets: st.Sets, Client: st.Client,
 		Feed: p.place.Feed, Log: h.log.With("component", "decisions"),
+	})
+	p.karmada = karmada.New(karmada.Config{
+		Customizations: st.Customizations, Interpreters: st.Policies, Client: st.Client, Events: p.recorder, Log: h.log.With("component", "karmada"),
 	})
 	p.summarise = summarise.New(summarise.Config{
 		Bundles: st.Bundles, Rows: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
@@ -241,5 +246,5 @@ func (p *parts) decide(ctx context.Context) error {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall)
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall)
 }

@@ -307,7 +307,7 @@ func (x *explainer) nowhere(unchanged []*unstructured.Unstructured) (out []plan.
 			continue
 		}
 		key := claim.KeyOf(o)
-		if key.Group == v1alpha1.GroupVersion.Group || isNamespace(key) || state.NeverTemplate(claim.GroupKind(key)) {
+		if isNamespace(key) || state.NeverTemplate(claim.GroupKind(key)) {
 			continue
 		}
 		if why, ok := x.parts.bind.Explain(key); ok && why.Winner == nil && len(x.parts.bind.Involved(key)) == 0 {

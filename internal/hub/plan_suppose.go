@@ -16,11 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bind"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/interpret/script"
 	"atoll.dev/atoll/internal/offline"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/plan"
@@ -83,7 +85,7 @@ func (x *explainer) write(ctx context.Context, s *supposed, access *admission.Pl
 		return nil
 	}
 	var ours client.Object
-	if w.Object.GroupVersionKind().Group == v1alpha1.GroupVersion.Group {
+	if own(w.Object) {
 		var err error
 		if ours, err = read(&w); err != nil {
 			return err
@@ -95,13 +97,15 @@ func (x *explainer) write(ctx context.Context, s *supposed, access *admission.Pl
 		}
 	}
 	if ours != nil {
-		s.writeOurs(ours, w)
-		return nil
+		return s.writeOurs(ours, w)
 	}
 	return s.writeTemplate(w)
 }
 
-// kinds of Atoll's API that decide.
+// own tells of objects of the hub's own kinds.
+func own(o *unstructured.Unstructured) bool { return atoll.OwnKind(o.GroupVersionKind().GroupKind()) }
+
+// deciding are the hub's own kinds that do.
 var deciding = map[string]func(schemas offline.Schemas, o *unstructured.Unstructured) (client.Object, error){
 	"Cluster":                  readAs[v1alpha1.Cluster],
 	"ClusterSet":               readAs[v1alpha1.ClusterSet],
@@ -115,6 +119,7 @@ var deciding = map[string]func(schemas offline.Schemas, o *unstructured.Unstruct
 	"OverridePolicy":           readAs[v1alpha1.OverridePolicy],
 	"ClusterOverridePolicy":    readAs[v1alpha1.ClusterOverridePolicy],
 	"ResourceInterpreter":      readAs[v1alpha1.ResourceInterpreter],
+	karmada.CustomizationKind:  readAs[karmada.ResourceInterpreterCustomization],
 }
 
 // readAs a T: an object that the API server gave as it is, another by the schema.
@@ -177,9 +182,33 @@ func (s *supposed) identify(o client.Object, w admission.Supposed, key atoll.Ite
 	}
 }
 
-func (s *supposed) writeOurs(o client.Object, w admission.Supposed) {
+func (s *supposed) writeOurs(o client.Object, w admission.Supposed) error {
+	if c, ok := o.(*karmada.ResourceInterpreterCustomization); ok {
+		return s.writeInterpreterOf(c, w)
+	}
 	s.identify(o, w, claim.KeyOf(w.Object))
-	if o.SetDeletionTimestamp(nil); w.Deleted {
+	s.writeOur(o, w.Deleted)
+	return nil
+}
+
+// writeInterpreterOf a customization, by the function that the hub makes it by: nothing that
+// decides knows of the customization itself.
+func (s *supposed) writeInterpreterOf(c *karmada.ResourceInterpreterCustomization, w admission.Supposed) error {
+	now, _ := s.state.Policies.Interpreter(c.Name)
+	i, err := script.FromKarmada(c, now)
+	if err != nil {
+		return err
+	}
+	if now == nil {
+		s.identify(i, admission.Supposed{}, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: i.Kind, Name: i.Name})
+	}
+	s.writeOur(i, w.Deleted)
+	return nil
+}
+
+// writeOur object, which is identified, or delete it.
+func (s *supposed) writeOur(o client.Object, deleted bool) {
+	if o.SetDeletionTimestamp(nil); deleted {
 		at := metav1.NewTime(s.now)
 		o.SetDeletionTimestamp(&at)
 	}
@@ -209,7 +238,7 @@ func (s *supposed) writeTemplate(w admission.Supposed) error {
 // before finds what there is of the object that would be written.
 func (s *supposed) before(o *unstructured.Unstructured) admission.Supposed {
 	w, key := admission.Supposed{Object: o}, claim.KeyOf(o)
-	if key.Group != v1alpha1.GroupVersion.Group {
+	if !own(o) {
 		w.Before, w.Exists = s.state.Templates.Get(key)
 		return w
 	}
@@ -257,6 +286,9 @@ func (s *supposed) ourBefore(o *unstructured.Unstructured, key atoll.ItemKey) (c
 			return p.Object(), true
 		}
 		return nil, false
+	case karmada.CustomizationKind:
+		i, ok := st.Policies.Interpreter(key.Name)
+		return nil, ok && script.MadeOf(i) == key.Name
 	}
 	return st.Policies.Get(state.PolicyKey{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
 }

@@ -16,9 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/crds"
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Schemas of Atoll's kinds, by kind, as the hub installs them. Read-only.
+// Schemas of the hub's own kinds that people write, by kind, as the hub installs them.
+// Read-only.
 type Schemas map[string]kindSchema
 
 type kindSchema struct {
@@ -28,9 +31,13 @@ type kindSchema struct {
 
 // ReadSchemas that this program brings along.
 func ReadSchemas() (Schemas, error) {
-	files, err := fs.Glob(crds.Files, "atoll.dev_*.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("read Atoll's schemas: %w", err)
+	var files []string
+	for _, group := range []string{v1alpha1.GroupVersion.Group, karmada.GroupVersion.Group} {
+		found, err := fs.Glob(crds.Files, group+"_*.yaml")
+		if err != nil {
+			return nil, fmt.Errorf("read Atoll's schemas: %w", err)
+		}
+		files = append(files, found...)
 	}
 	out := Schemas{}
 	for _, f := range files {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
@@ -38,6 +39,7 @@ type World struct {
 	overrides          []*v1alpha1.OverridePolicy
 	clusterOverrides   []*v1alpha1.ClusterOverridePolicy
 	interpreters       []*v1alpha1.ResourceInterpreter
+	customizations     []*karmada.ResourceInterpreterCustomization
 	sets               []*v1alpha1.ClusterSet
 	bindings           []*v1alpha1.ClusterSetBinding
 	scores             []*v1alpha1.ClusterScore
@@ -80,7 +82,7 @@ func New(objects []*unstructured.Unstructured, namespace string) (*World, error)
 		}
 	}
 	w.sort()
-	return w, nil
+	return w, w.translate()
 }
 
 // define notes the kind that a CustomResourceDefinition brings along.
@@ -119,7 +121,7 @@ var unscoped = map[schema.GroupKind]bool{
 }
 
 func (w *World) namespaced(gk schema.GroupKind) bool {
-	if gk.Group == v1alpha1.GroupVersion.Group {
+	if atoll.OwnKind(gk) {
 		return w.schemas[gk.Kind].namespaced
 	}
 	if scoped, known := w.scopes[gk]; known {
@@ -129,7 +131,7 @@ func (w *World) namespaced(gk schema.GroupKind) bool {
 }
 
 func (w *World) add(key atoll.ItemKey, u *unstructured.Unstructured) (err error) {
-	if key.Group != v1alpha1.GroupVersion.Group {
+	if !atoll.OwnKind(claim.GroupKind(key)) {
 		if key.Group == "" && key.Kind == "Namespace" {
 			w.namespaces[key.Name] = u
 		}
@@ -175,13 +177,17 @@ func (w *World) add(key atoll.ItemKey, u *unstructured.Unstructured) (err error)
 			return checkPlacement(&p.Spec, field.NewPath("spec"))
 		})
 	case "ResourceInterpreter":
-		return into(&w.interpreters, w.schemas, u, checkInterpreter)
+		return into(&w.interpreters, w.schemas, u, func(i *v1alpha1.ResourceInterpreter) field.ErrorList { return uncompiled(script.Check(i.Spec)) })
+	case karmada.CustomizationKind:
+		return into(&w.customizations, w.schemas, u, func(c *karmada.ResourceInterpreterCustomization) field.ErrorList {
+			return uncompiled(script.CheckKarmada(c.Spec))
+		})
 	case "OverridePolicy":
 		return into(&w.overrides, w.schemas, u, func(p *v1alpha1.OverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
 	case "ClusterOverridePolicy":
 		return into(&w.clusterOverrides, w.schemas, u, func(p *v1alpha1.ClusterOverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
 	}
-	if _, ours := w.schemas[key.Kind]; !ours {
+	if _, known := w.schemas[key.Kind]; !known && key.Group == v1alpha1.GroupVersion.Group {
 		return fmt.Errorf("%s: atoll.dev has no kind %s", key, key.Kind)
 	}
 	return fmt.Errorf("%s: a hub writes every %s itself: leave it out", key, key.Kind)
@@ -202,9 +208,25 @@ func into[T any](list *[]*T, s Schemas, u *unstructured.Unstructured, check func
 	return nil
 }
 
-// checkInterpreter compiles its scripts.
-func checkInterpreter(i *v1alpha1.ResourceInterpreter) (errs field.ErrorList) {
-	for _, e := range script.Check(i.Spec) {
+// translate the customizations of Karmada's to the interpreters that a hub makes of them.
+func (w *World) translate() error {
+	stated := map[string]*v1alpha1.ResourceInterpreter{}
+	for _, i := range w.interpreters {
+		stated[i.Name] = i
+	}
+	for _, c := range w.customizations {
+		i, err := script.FromKarmada(c, stated[c.Name])
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", c.Kind, c.Name, err)
+		}
+		w.interpreters = append(w.interpreters, i)
+	}
+	return nil
+}
+
+// uncompiled scripts.
+func uncompiled(found []*script.Error) (errs field.ErrorList) {
+	for _, e := range found {
 		errs = append(errs, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, e.Error()))
 	}
 	return errs

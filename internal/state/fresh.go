@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
@@ -48,7 +49,7 @@ func (s *State) CatchUp(ctx context.Context) error {
 		v1alpha1.GroupVersion.WithKind("ClusterBundle"),
 		v1alpha1.GroupVersion.WithKind("PropagationPolicy"), v1alpha1.GroupVersion.WithKind("ClusterPropagationPolicy"),
 		v1alpha1.GroupVersion.WithKind("OverridePolicy"), v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"),
-		v1alpha1.GroupVersion.WithKind("ResourceInterpreter"),
+		v1alpha1.GroupVersion.WithKind("ResourceInterpreter"), karmada.GroupVersion.WithKind(karmada.CustomizationKind),
 		v1alpha1.GroupVersion.WithKind("Placement"), v1alpha1.GroupVersion.WithKind("ClusterPlacement"),
 		v1alpha1.GroupVersion.WithKind("PlacementDecision"), v1alpha1.GroupVersion.WithKind("ClusterPlacementDecision"),
 		corev1.SchemeGroupVersion.WithKind("Namespace"), apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),

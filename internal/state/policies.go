@@ -1,12 +1,10 @@
 package state
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -56,6 +54,11 @@ func (p *Policies) Overrides(ns string) []*v1alpha1.OverridePolicy {
 // ClusterOverrides lists the ClusterOverridePolicies by name.
 func (p *Policies) ClusterOverrides() []*v1alpha1.ClusterOverridePolicy {
 	return list[*v1alpha1.ClusterOverridePolicy](p, policyScope{"ClusterOverridePolicy", ""})
+}
+
+// Interpreter of that name.
+func (p *Policies) Interpreter(name string) (*v1alpha1.ResourceInterpreter, bool) {
+	return get[*v1alpha1.ResourceInterpreter](p, policyScope{kindInterpreter, ""}, name)
 }
 
 // Interpreters are what all ResourceInterpreters know; nil where there are none.
@@ -149,45 +152,4 @@ func (p *Policies) drop(obj client.Object) {
 	}
 	p.mu.Unlock()
 	p.notify(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
-}
-
-// Namespaces is the table of the hub's namespaces.
-type Namespaces struct {
-	mu     sync.RWMutex
-	byName map[string]*corev1.Namespace
-	notifier[string]
-}
-
-func newNamespaces() *Namespaces { return &Namespaces{byName: map[string]*corev1.Namespace{}} }
-
-// Get a namespace.
-func (t *Namespaces) Get(name string) (*corev1.Namespace, bool) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	ns, ok := t.byName[name]
-	return ns, ok
-}
-
-// List the names of all namespaces.
-func (t *Namespaces) List() []string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return slices.Sorted(maps.Keys(t.byName))
-}
-
-// Subscribe to names of namespaces that changed, came or went.
-func (t *Namespaces) Subscribe(fn func(name string)) { t.subscribe(fn) }
-
-func (t *Namespaces) put(obj client.Object) {
-	t.mu.Lock()
-	t.byName[obj.GetName()] = obj.(*corev1.Namespace)
-	t.mu.Unlock()
-	t.notify(obj.GetName())
-}
-
-func (t *Namespaces) drop(obj client.Object) {
-	t.mu.Lock()
-	delete(t.byName, obj.GetName())
-	t.mu.Unlock()
-	t.notify(obj.GetName())
 }

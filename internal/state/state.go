@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
@@ -43,11 +44,13 @@ type State struct {
 	Templates  *Templates
 	Namespaces *Namespaces
 	Policies   *Policies
-	Placements *Placements
-	Decisions  *Decisions
-	Scores     *Scores
-	Sets       *Sets
-	Hub        *Hub
+	// Customizations are translated to interpreters, and nobody else looks at them.
+	Customizations *Customizations
+	Placements     *Placements
+	Decisions      *Decisions
+	Scores         *Scores
+	Sets           *Sets
+	Hub            *Hub
 
 	cache  cache.Cache
 	source Source
@@ -59,7 +62,7 @@ type State struct {
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, enginev1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, enginev1.AddToScheme, karmada.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("state: the scheme is built of linked types: %v", err))
@@ -117,7 +120,7 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 	s.Clusters, s.Bundles, s.Rows, s.Templates = newClusters(), newBundles(), newRows(c), newTemplates(dyn, disco)
 	s.Views, s.Sets = newViews(s.Clusters), newSets(s.Clusters)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
-	s.Scores, s.Hub = newScores(), &Hub{}
+	s.Scores, s.Hub, s.Customizations = newScores(), &Hub{}, newCustomizations()
 	return s, nil
 }
 
@@ -140,6 +143,7 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.OverridePolicy{}, s.Policies},
 		{&v1alpha1.ClusterOverridePolicy{}, s.Policies},
 		{&v1alpha1.ResourceInterpreter{}, s.Policies},
+		{&karmada.ResourceInterpreterCustomization{}, s.Customizations},
 		{&v1alpha1.Placement{}, s.Placements},
 		{&v1alpha1.ClusterPlacement{}, s.Placements},
 		{&v1alpha1.PlacementDecision{}, s.Decisions},

@@ -48,8 +48,9 @@ func IsPolicy(o client.Object) bool {
 // With gives a table as this one would be if the namespaces were written. Nobody hears of
 // it, and it does not follow this one.
 func (t *Namespaces) With(written ...*corev1.Namespace) *Namespaces {
+	out := newNamespaces()
 	t.mu.RLock()
-	out := &Namespaces{byName: maps.Clone(t.byName)}
+	out.byName = maps.Clone(t.byName)
 	t.mu.RUnlock()
 	for _, ns := range written {
 		out.put(ns)

@@ -336,13 +336,10 @@ func keyOf(gk schema.GroupKind, o *unstructured.Unstructured) atoll.ItemKey {
 	return atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// NeverTemplate tells of kinds that no policy and no annotation can place: Atoll's
+// NeverTemplate tells of kinds that no policy and no annotation can place: the hub's
 // own, and what machinery makes and unmakes by itself.
 func NeverTemplate(gk schema.GroupKind) bool {
-	if gk.Group == "atoll.dev" || gk.Group == "engine.atoll.dev" {
-		return true
-	}
-	return slices.Contains(machinery, gk)
+	return atoll.OwnKind(gk) || slices.Contains(machinery, gk)
 }
 
 var machinery = []schema.GroupKind{

@@ -70,6 +70,10 @@ var layers = []layer{
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
+		name: "dialects", packages: []string{"internal/dialect/..."}, below: []string{"api", "vocabulary", "cores"},
+		why: "a dialect is a translation to Atoll's own objects: what acts on these knows nothing of it, and it nothing of them",
+	},
+	{
 		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "cores", "trust", "state"},
 		why: "the gateway sends what the store says, whoever wrote it",
 	},
@@ -95,7 +99,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "gateway", "peer", "apiserver", "admission", "agent"},
+		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "gateway", "peer", "apiserver", "admission", "agent"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
@@ -288,7 +292,7 @@ var foreign = []struct {
 		why:       "agent and CLI stay light: client-go, gRPC and cobra are enough",
 	},
 	{
-		dirs:      []string{"internal/state/...", "internal/bind/...", "internal/place/...", "internal/summarise/...", "internal/inventory/...", "internal/gateway/...", "internal/explain"},
+		dirs:      []string{"internal/state/...", "internal/bind/...", "internal/place/...", "internal/summarise/...", "internal/inventory/...", "internal/dialect/...", "internal/gateway/...", "internal/explain"},
 		forbidden: []string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/"},
 		// Which values are defaults is only in upstream's code.
 		apart: []string{"internal/bind/defaulting"},

@@ -215,7 +215,7 @@ func (t *trial) offer(ctx context.Context, u *unstructured.Unstructured) outcome
 	if err != nil {
 		return t.judge(u, err)
 	}
-	if now.GroupVersionKind().Group == v1alpha1.GroupVersion.Group {
+	if atoll.OwnKind(now.GroupVersionKind().GroupKind()) {
 		now.SetManagedFields(nil) // of templates they say what is stated
 	}
 	return outcome{object: now}

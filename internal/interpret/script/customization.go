@@ -65,19 +65,20 @@ type rule struct {
 	broken   error // it could not be compiled
 }
 
-// newRule compiles a rule.
-func newRule(name string, q question, r v1alpha1.InterpreterRule) (*rule, error) {
+// newRule compiles a rule; at names it, or with ".cel" and ".lua" what it has.
+func newRule(at func(part string) string, q question, r v1alpha1.InterpreterRule) (*rule, error) {
 	switch {
 	case (r.CEL == "") == (r.Lua == ""):
-		return nil, &Error{Script: name, Why: "needs either cel or lua"}
+		return nil, &Error{Script: at(""), Why: "needs either cel or lua"}
 	case r.CEL != "":
+		name := at(".cel")
 		d, err := expr.CompileDocument(r.CEL, questions[q].names...)
 		if err != nil {
-			return nil, &Error{Script: name + ".cel", Why: err.Error()}
+			return nil, &Error{Script: name, Why: err.Error()}
 		}
-		return &rule{name: name + ".cel", cel: d}, nil
+		return &rule{name: name, cel: d}, nil
 	}
-	return newLuaRule(name+".lua", q, r.Lua)
+	return newLuaRule(at(".lua"), q, r.Lua)
 }
 
 func newLuaRule(name string, q question, source string) (*rule, error) {

@@ -411,8 +411,13 @@ func compact(rows []interpret.RowItem) []interpret.RowItem {
 
 // Check a ResourceInterpreter's spec. Each error is about the field that its Script names,
 // such as spec.health.lua.
-func Check(spec v1alpha1.ResourceInterpreterSpec) (out []*Error) {
+func Check(spec v1alpha1.ResourceInterpreterSpec) []*Error {
 	_, err := Compile("", spec)
+	return told(err)
+}
+
+// told is all that is wrong with a spec that has no place.
+func told(err error) (out []*Error) {
 	if err == nil {
 		return nil
 	}

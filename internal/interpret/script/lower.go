@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
@@ -56,12 +57,14 @@ func lowerDocument(name string, doc []byte) ([]*v1alpha1.ResourceInterpreter, er
 			return nil, err
 		}
 		return lowerArgo(in.Data)
-	case "ResourceInterpreterCustomization":
-		var in karmadaCustomization
+	case karmada.CustomizationKind:
+		var in karmada.ResourceInterpreterCustomization
 		if err := decode(name, doc, &in); err != nil {
 			return nil, err
 		}
-		return []*v1alpha1.ResourceInterpreter{in.lower()}, nil
+		out := made(in.Name, v1alpha1.InterpreterTarget{})
+		out.Labels, out.Annotations, out.Spec = in.Labels, in.Annotations, fromKarmada(&in.Spec)
+		return []*v1alpha1.ResourceInterpreter{out}, nil
 	}
 	var in v1alpha1.ResourceInterpreter
 	if err := decode(name, doc, &in); err != nil {
@@ -76,21 +79,6 @@ func made(name string, target v1alpha1.InterpreterTarget) *v1alpha1.ResourceInte
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ResourceInterpreterSpec{Target: target},
 	}
-}
-
-func (k *karmadaCustomization) lower() *v1alpha1.ResourceInterpreter {
-	out := made(k.Name, v1alpha1.InterpreterTarget{APIVersion: k.Spec.Target.APIVersion, Kinds: []string{k.Spec.Target.Kind}})
-	out.Labels, out.Annotations = k.Labels, k.Annotations
-	scripts := map[question]*luaScript{}
-	for _, f := range k.scripts() {
-		scripts[f.q] = f.script
-	}
-	for _, f := range rulesOf(&out.Spec) {
-		if s := scripts[f.q]; s != nil {
-			*f.rule = &v1alpha1.InterpreterRule{Lua: s.LuaScript}
-		}
-	}
-	return out
 }
 
 // lowerArgo makes one of each health script.

@@ -3,6 +3,7 @@ package script
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
@@ -103,10 +105,10 @@ func readDocument(place string, doc []byte) ([]*Customization, error) {
 		if err = decode(place, doc, &in); err == nil {
 			c, err = Compile(place, in.Spec)
 		}
-	case schema.GroupKind{Group: "config.karmada.io", Kind: "ResourceInterpreterCustomization"}:
-		var in karmadaCustomization
+	case customization.GroupKind():
+		var in karmada.ResourceInterpreterCustomization
 		if err = decode(place, doc, &in); err == nil {
-			c, err = in.compile(place)
+			c, err = compileKarmada(place, &in.Spec)
 		}
 	case schema.GroupKind{Kind: "ConfigMap"}:
 		var in corev1.ConfigMap
@@ -141,24 +143,29 @@ func decode(place string, doc []byte, into any) error {
 // Compile a spec. The error joins all that is wrong, each an *Error that names place and
 // field, and line and column where it is about a script.
 func Compile(place string, spec v1alpha1.ResourceInterpreterSpec) (*Customization, error) {
-	t := spec.Target
+	return compile(place, spec, nil)
+}
+
+// compile a spec whose fields were written under other names, where words has any.
+func compile(place string, spec v1alpha1.ResourceInterpreterSpec, words map[string]string) (*Customization, error) {
+	t, at := spec.Target, func(path string) string { return place + ": " + cmp.Or(words[path], path) }
 	switch {
 	case len(t.Kinds) == 0 || slices.Contains(t.Kinds, ""):
-		return nil, &Error{Script: place, Why: "spec.target.kinds: name at least one kind"}
+		return nil, &Error{Script: at("spec.target.kinds"), Why: "name at least one kind"}
 	case t.APIVersion != "" && t.Group != "":
-		return nil, &Error{Script: place, Why: "spec.target: give apiVersion or group, not both"}
+		return nil, &Error{Script: at("spec.target"), Why: "give apiVersion or group, not both"}
 	}
 	gv, err := schema.ParseGroupVersion(t.APIVersion)
 	if err != nil {
-		return nil, &Error{Script: place, Why: "spec.target.apiVersion: " + err.Error()}
+		return nil, &Error{Script: at("spec.target.apiVersion"), Why: err.Error()}
 	}
 	if t.Group == unseen.Group && gv.Group == unseen.Group && slices.Contains(t.Kinds, unseen.Kind) {
-		return nil, &Error{Script: place, Why: "spec.target.kinds: scripts see no Secrets, since what they say is shown to people who may not read these"}
+		return nil, &Error{Script: at("spec.target.kinds"), Why: "scripts see no Secrets, since what they say is shown to people who may not read these"}
 	}
 	b := builder{place: place, c: &Customization{name: place, target: t, rules: map[question]*rule{}}}
 	for _, f := range rulesOf(&spec) {
 		if *f.rule != nil {
-			r, err := newRule(place+": spec."+f.name, f.q, **f.rule)
+			r, err := newRule(func(part string) string { return at("spec." + f.name + part) }, f.q, **f.rule)
 			b.add(f.q, r, err)
 		}
 	}
@@ -188,38 +195,6 @@ func (b *builder) done() (*Customization, error) {
 		return nil, &Error{Script: b.place, Why: "it answers no question"}
 	}
 	return b.c, nil
-}
-
-func (k *karmadaCustomization) compile(place string) (*Customization, error) {
-	t := v1alpha1.InterpreterTarget{APIVersion: k.Spec.Target.APIVersion, Kinds: []string{k.Spec.Target.Kind}}
-	if t.APIVersion == "" || t.Kinds[0] == "" {
-		return nil, &Error{Script: place, Why: "spec.target needs apiVersion and kind"}
-	}
-	b := builder{place: place, c: &Customization{name: place, target: t, rules: map[question]*rule{}}}
-	for _, f := range k.scripts() {
-		if f.script != nil {
-			r, err := newLuaRule(place+": spec.customizations."+f.field+".luaScript", f.q, f.script.LuaScript)
-			b.add(f.q, r, err)
-		}
-	}
-	return b.done()
-}
-
-// karmadaField of a customization that answers a question.
-type karmadaField struct {
-	field  string
-	q      question
-	script *luaScript
-}
-
-func (k *karmadaCustomization) scripts() []karmadaField {
-	cs := &k.Spec.Customizations
-	return []karmadaField{
-		{"replicaResource", qReplicas, cs.ReplicaResource}, {"componentResource", qComponents, cs.ComponentResource},
-		{"replicaRevision", qRevise, cs.ReplicaRevision}, {"retention", qRetain, cs.Retention},
-		{"healthInterpretation", qHealth, cs.HealthInterpretation}, {"statusReflection", qStatus, cs.StatusReflection},
-		{"statusAggregation", qAggregate, cs.StatusAggregation}, {"dependencyInterpretation", qDependencies, cs.DependencyInterpretation},
-	}
 }
 
 // Keys of Argo CD's ConfigMap.

@@ -19,9 +19,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -129,6 +130,11 @@ func interpreting(target string) string {
 	return "{apiVersion: atoll.dev/v1alpha1, kind: ResourceInterpreter, metadata: {name: try}, spec: {target: " + target + ", health: {cel: \"{'status': 'Degraded', 'message': string(object)}\"}}}"
 }
 
+// karmadas gives knowledge of the target as Karmada's users have it.
+func karmadas(target string) string {
+	return "{apiVersion: config.karmada.io/v1alpha1, kind: ResourceInterpreterCustomization, metadata: {name: try}, spec: {target: " + target + ", customizations: {healthInterpretation: {luaScript: \"return {status = 'Degraded'}\"}}}}"
+}
+
 // out of one's namespace, through the fields of policies.
 var outOfNamespace = []onField{
 	{"PropagationPolicy.spec.resourceSelectors[].namespace", attempt{"objects of another namespace", "mallory", "create", propagate("resourceSelectors: [{apiVersion: v1, kind: ConfigMap, namespace: rival}]"), `a policy in namespace "acme" selects only there`}},
@@ -218,6 +224,10 @@ var beyondRights = []onField{
 	{"", attempt{"data of Secrets as a document", "mallory", "create", overridden("v1", "Secret", "fieldOverrider: [{fieldPath: /data/a, yaml: [{subPath: /a, operator: add, value: b}]}]"), "data of Secrets"}},
 	{"", attempt{"data of Secrets in order", "mallory", "create", overridden("v1", "Secret", "ordered: [{mergePatch: {data: {a: Yg==}}}]"), "data of Secrets"}},
 	{"ResourceInterpreter.spec", attempt{"knowledge of everybody's kinds", "mallory", "create", interpreting("{apiVersion: apps/v1, kinds: [Deployment]}"), "forbidden"}},
+	{"ResourceInterpreterCustomization.spec", attempt{"knowledge of everybody's kinds, as Karmada has it", "mallory", "create", karmadas("{apiVersion: apps/v1, kind: Deployment}"), "forbidden"}},
+	{"", attempt{"Karmada's knowledge of kinds, by who may write all of Atoll's", "ella", "create", karmadas("{apiVersion: apps/v1, kind: Deployment}"), "forbidden"}},
+	{"", attempt{"Karmada's knowledge of Secrets", "", "create", karmadas("{apiVersion: v1, kind: Secret}"), "scripts see no Secrets"}},
+	{"", attempt{"what Karmada's users bring, placed", "mallory", "create", propagate("resourceSelectors: [{apiVersion: config.karmada.io/v1alpha1, kind: ResourceInterpreterCustomization}]"), "cannot be placed"}},
 	{"", attempt{"knowledge of kinds, by who may write all of Atoll's", "ella", "create", interpreting("{apiVersion: v1, kinds: [Secret]}"), "scripts see no Secrets"}},
 	{"", attempt{"data of Secrets as an image", "mallory", "create", overridden("v1", "Secret", "imageOverrider: [{predicate: {path: /data/a}, component: Tag, operator: replace, value: b}]"), "data of Secrets"}},
 }
@@ -558,7 +568,8 @@ func TestEveryFieldIsAttempted(t *testing.T) {
 	}
 	for _, crd := range crds.Items {
 		kind := crd.Spec.Names.Kind
-		if crd.Spec.Group != v1alpha1.GroupVersion.Group || slices.Contains([]string{"Bundle", "ClusterBundle", "PlacementDecision", "ClusterPlacementDecision"}, kind) {
+		group := crd.Spec.Group
+		if group == "engine.atoll.dev" || !atoll.OwnKind(schema.GroupKind{Group: group, Kind: kind}) || slices.Contains([]string{"Bundle", "ClusterBundle", "PlacementDecision", "ClusterPlacementDecision"}, kind) {
 			continue // of others, or the hub's alone to write
 		}
 		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]

@@ -1,0 +1,22 @@
+package atoll
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// OwnKind tells of the kinds that are about the hub itself, and that no policy and no
+// annotation can place: Atoll's, and those of other systems that the hub takes for a dialect
+// of its own.
+func OwnKind(gk schema.GroupKind) bool {
+	switch gk.Group {
+	case v1alpha1.GroupVersion.Group, enginev1.GroupVersion.Group:
+		return true
+	case karmada.GroupVersion.Group:
+		return gk.Kind == karmada.CustomizationKind
+	}
+	return false
+}
