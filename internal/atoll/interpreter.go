@@ -1,7 +1,9 @@
 package atoll
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -33,10 +35,36 @@ type Interpreted struct {
 	// Pods of each replica, or of the whole object where Replicas is absent; nil where
 	// neither replicas nor components were told, which is not the same as none.
 	Pods []PodSet `json:"pods"`
-	// Dependencies of the object. Depends: these are all; otherwise they were told by an
-	// interpreter that is gone, and stay beside those that Atoll knows.
-	Dependencies []ItemKey `json:"dependencies,omitempty"`
-	Depends      bool      `json:"depends,omitempty"`
+	// Dependencies of the object by name, and Selections by labels. Depends: these are all;
+	// otherwise they were told by an interpreter that is gone, or that answers nothing any
+	// more, and stay beside those that Atoll knows.
+	Dependencies []ItemKey   `json:"dependencies,omitempty"`
+	Selections   []Selection `json:"selections,omitempty"`
+	Depends      bool        `json:"depends,omitempty"`
+	// Kept are dependencies that came along and that another answer does not mean any more,
+	// although no user has edited the template since.
+	Kept []ItemKey `json:"kept,omitempty"`
+}
+
+// Selection is all objects of a kind, in a namespace or among what is in none, that have
+// labels.
+type Selection struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	// Labels in the form that labels.Parse reads and the String of a labels.Selector
+	// writes; empty means all.
+	Labels string `json:"labels,omitempty"`
+}
+
+// Covers tells whether the key is of the kind, where the selection looks for objects.
+func (s Selection) Covers(key ItemKey) bool {
+	return s.Kind == key.Kind && s.Group == key.Group && s.Namespace == key.Namespace
+}
+
+// Compare orders by kind, namespace and labels.
+func (s Selection) Compare(o Selection) int {
+	return cmp.Or(strings.Compare(s.Group, o.Group), strings.Compare(s.Kind, o.Kind), strings.Compare(s.Namespace, o.Namespace), strings.Compare(s.Labels, o.Labels))
 }
 
 // PodSet is a number of pods that are alike, as far as an object says.

@@ -98,6 +98,9 @@ const (
 	ItemUnclaimed ItemState = "Unclaimed"
 	// ItemUnaccounted: the template is gone and nobody saw a user delete it.
 	ItemUnaccounted ItemState = "Unaccounted"
+	// ItemUnnamed: a dependency that its interpreter, or its own labels, do not mean any
+	// more, though no user edited or deleted what it came along with.
+	ItemUnnamed ItemState = "Unnamed"
 	// ItemRemovalHeld: members remember that it was removed before the hub was
 	// restored. It is sent to nobody, and stays where it still is, until somebody
 	// decides.

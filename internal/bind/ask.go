@@ -80,7 +80,7 @@ func (b *Binder) Holds(sub claim.Subject) bool {
 	if d.Winner != nil && (held || !atoll.IsNowhere(d.Winner.Spec.Placement)) {
 		return true
 	}
-	return len(b.claims.touched(sub.Key)) > 0
+	return len(b.claims.touched(sub.Key)) > 0 || b.claims.selections.mean(sub.Key, sub.Labels)
 }
 
 // Carries tells whether a template that is being written could be sent, by what makes an

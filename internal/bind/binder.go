@@ -28,6 +28,7 @@ import (
 type Templates interface {
 	Get(key atoll.ItemKey) (*unstructured.Unstructured, bool)
 	InNamespace(ns string) []*unstructured.Unstructured
+	OfKind(gk schema.GroupKind, ns string) []*unstructured.Unstructured
 	Synced(group, kind string) bool
 	Unread(group, kind string) error
 	Namespaced(group, kind string) (namespaced, known bool)

@@ -26,6 +26,8 @@ type claims struct {
 	byUID   map[string]claim.BundleID
 	deleted map[atoll.ItemKey]map[string]bool
 	awaits  map[claim.BundleID]map[claim.BundleID]bool // which others are to take items over
+
+	selections *selections
 }
 
 type keyIndex map[atoll.ItemKey]map[claim.BundleID]bool
@@ -82,6 +84,7 @@ func newClaims() *claims {
 		held: keyIndex{}, wanted: keyIndex{}, byUID: map[string]claim.BundleID{}, deleted: map[atoll.ItemKey]map[string]bool{},
 		awaits: map[claim.BundleID]map[claim.BundleID]bool{},
 		spaces: map[string]map[claim.BundleID]bool{}, sources: map[sourceName]map[claim.BundleID]bool{},
+		selections: newSelections(),
 	}
 }
 
@@ -112,14 +115,14 @@ func (c *claims) drop(id claim.BundleID) {
 
 func nameOf(o origin) sourceName { return sourceName{o.source.Kind, o.source.Name} }
 
-func include[K comparable](x map[K]map[claim.BundleID]bool, key K, id claim.BundleID) {
+func include[K, L comparable](x map[K]map[L]bool, key K, id L) {
 	if x[key] == nil {
-		x[key] = map[claim.BundleID]bool{}
+		x[key] = map[L]bool{}
 	}
 	x[key][id] = true
 }
 
-func exclude[K comparable](x map[K]map[claim.BundleID]bool, key K, id claim.BundleID) {
+func exclude[K, L comparable](x map[K]map[L]bool, key K, id L) {
 	if delete(x[key], id); len(x[key]) == 0 {
 		delete(x, key)
 	}
@@ -265,8 +268,9 @@ func (c *claims) empty(id claim.BundleID) bool {
 	return b == nil || len(b.items) == 0
 }
 
-// wants notes what a Bundle depends on.
-func (c *claims) wants(id claim.BundleID, keys []atoll.ItemKey) {
+// wants notes what a Bundle depends on: keys, and what it has asked selections for.
+func (c *claims) wants(id claim.BundleID, keys []atoll.ItemKey, by []atoll.Selection) {
+	c.selections.uses(id, by)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundle(id)
@@ -293,6 +297,7 @@ func (c *claims) forget(id claim.BundleID, uid string) {
 	for _, key := range b.wants {
 		c.wanted.remove(key, id)
 	}
+	c.selections.uses(id, nil)
 	delete(c.byUID, uid)
 	b.uid, b.items, b.wants = "", nil, nil
 	if len(b.placed) == 0 {

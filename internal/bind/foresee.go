@@ -185,7 +185,7 @@ func (b *Binder) foresee(ctx context.Context, id claim.BundleID, waits map[claim
 	} else if p.in.Previous != nil {
 		one.Content = p.in.Previous
 	}
-	b.claims.wants(id, p.out.Wants)
+	b.claims.wants(id, p.out.Wants, p.out.Selections)
 	for _, key := range b.claims.has(id, one.Bundle.Ref.UID, p.in.Number+1, one.Content) {
 		b.touch(slices.DeleteFunc(b.claims.touched(key), func(other claim.BundleID) bool { return other == id })...)
 	}
@@ -235,6 +235,7 @@ func (c *claims) clone() *claims {
 	deepCopy(out.wanted, c.wanted)
 	deepCopy(out.deleted, c.deleted)
 	deepCopy(out.awaits, c.awaits)
+	out.selections = c.selections.clone()
 	return out
 }
 

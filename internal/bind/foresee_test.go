@@ -61,6 +61,15 @@ func (l lagoonTemplates) InNamespace(ns string) (out []*unstructured.Unstructure
 	}
 	return out
 }
+
+func (l lagoonTemplates) OfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
+	for key, t := range l.templates {
+		if claim.GroupKind(key) == gk && key.Namespace == ns {
+			out = append(out, t)
+		}
+	}
+	return out
+}
 func (lagoonTemplates) Resource(atoll.ItemKey) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{}, false
 }

@@ -56,9 +56,13 @@ func (b *Binder) template(key atoll.ItemKey, anew bool) {
 	}
 	if b.seen[key] = now; !ok {
 		delete(b.seen, key)
+		b.claims.selections.gone(key)
 		b.Prints.forget(key)
 	}
 	touched := b.claims.touched(key)
+	if ok {
+		touched = append(touched, b.claims.selections.hear(t)...)
+	}
 	switch {
 	case !ok:
 		b.claims.unplace(key)

@@ -80,7 +80,11 @@ func (b *Binder) reconcile(ctx context.Context, id claim.BundleID) error {
 		}
 	}
 	p.out = claim.Plan(in)
-	b.claims.wants(id, p.out.Wants)
+	b.claims.wants(id, p.out.Wants, p.out.Selections)
+	if kind, unread := b.firstUnread(b.neededKinds(p.out)); unread {
+		b.claims.block(id, true)
+		return b.await(ctx, id, bundle, from, kind)
+	}
 	b.claims.await(id, p.out.Waiting)
 	if b.ReadOnly {
 		return nil
@@ -269,6 +273,29 @@ func (b *Binder) unsynced(in claim.PlanInput) (schema.GroupKind, bool) {
 			}
 		}
 	}
+	return b.firstUnread(kinds)
+}
+
+// neededKinds are those of what the items depend on, as far as the hub serves them: which
+// these are, a plan alone tells.
+func (b *Binder) neededKinds(out claim.PlanOutput) map[schema.GroupKind]bool {
+	kinds := map[schema.GroupKind]bool{}
+	note := func(gk schema.GroupKind) {
+		if _, known := b.Templates.Namespaced(gk.Group, gk.Kind); known {
+			kinds[gk] = true
+		}
+	}
+	for _, key := range out.Wants {
+		note(claim.GroupKind(key))
+	}
+	for _, s := range out.Selections {
+		note(schema.GroupKind{Group: s.Group, Kind: s.Kind})
+	}
+	return kinds
+}
+
+// firstUnread of the kinds, by name.
+func (b *Binder) firstUnread(kinds map[schema.GroupKind]bool) (schema.GroupKind, bool) {
 	for _, gk := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) }) {
 		if !b.Templates.Synced(gk.Group, gk.Kind) {
 			return gk, true

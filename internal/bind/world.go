@@ -27,6 +27,10 @@ func (w world) Deleted(key atoll.ItemKey, uid string) bool         { return w.cl
 func (w world) Holders(key atoll.ItemKey) []string                 { return w.claims.holders(w.id, key) }
 func (w world) Definition(key atoll.ItemKey) (atoll.ItemKey, bool) { return w.definition(key) }
 
+func (w world) Selected(s atoll.Selection) []atoll.ItemKey {
+	return w.claims.selections.find(s, w.id, w.Templates)
+}
+
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
 // definition names the CRD of a custom resource.

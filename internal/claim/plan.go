@@ -43,6 +43,9 @@ type World interface {
 	Deleted(key atoll.ItemKey, uid string) bool
 	// Holders lists the UIDs of other Bundles whose content has the item.
 	Holders(key atoll.ItemKey) []string
+	// Selected lists the templates that a selection means now, in no order. One that
+	// begins to match is the asker's to hear of.
+	Selected(atoll.Selection) []atoll.ItemKey
 	// Definition names the CRD of a custom resource; false for other kinds.
 	Definition(key atoll.ItemKey) (atoll.ItemKey, bool)
 }
@@ -114,6 +117,8 @@ type PlanOutput struct {
 	Finalize []atoll.ItemKey
 	// Wants lists what the items depend on, whether it exists or not.
 	Wants []atoll.ItemKey
+	// Selections are what the items depend on by labels; Wants has what matches now.
+	Selections []atoll.Selection
 	// Waiting lists items that another Bundle is to take over and has not yet.
 	Waiting  []atoll.ItemKey
 	Problems []Problem
@@ -156,6 +161,8 @@ type planner struct {
 	tombs map[string]atoll.Tombstone
 	gone  map[atoll.ItemKey]bool // settled without an item in next
 	out   PlanOutput
+
+	memo labelMemo
 }
 
 func (p *planner) remember() {
@@ -371,9 +378,11 @@ func (p *planner) dependencies() map[atoll.ItemKey]bool {
 			}
 		}
 	}
-	p.holdWith(held, needed)
+	p.freezeWith(held, needed, atoll.ItemRemovalHeld)
+	p.keepUnnamed(needed)
 	if p.sendsDependencies() {
 		p.out.Wants = slices.SortedFunc(maps.Keys(needed), atoll.ItemKey.Compare)
+		p.out.Selections = p.selections()
 	}
 	return needed
 }
@@ -389,9 +398,10 @@ func (p *planner) heldItems() (held []atoll.ItemKey) {
 	return held
 }
 
-// holdWith holds back the dependencies that only items need that are held back: they
-// neither go nor come before it is decided.
-func (p *planner) holdWith(queue []atoll.ItemKey, needed map[atoll.ItemKey]bool) {
+// freezeWith freezes the dependencies that only frozen items need: what is held back with
+// those that are held back, which neither go nor come before it is decided, and what is kept
+// with those that are kept.
+func (p *planner) freezeWith(queue []atoll.ItemKey, needed map[atoll.ItemKey]bool, state atoll.ItemState) {
 	for ; len(queue) > 0; queue = queue[1:] {
 		for _, dep := range p.references(queue[0]) {
 			prev := p.prev[dep]
@@ -399,7 +409,7 @@ func (p *planner) holdWith(queue []atoll.ItemKey, needed map[atoll.ItemKey]bool)
 				continue
 			}
 			if _, ok := p.template(dep); ok && p.prev[dep] != nil {
-				p.freeze(dep, atoll.ItemRemovalHeld)
+				p.freeze(dep, state)
 				queue = append(queue, dep)
 			}
 		}
@@ -421,7 +431,7 @@ func (p *planner) references(key atoll.ItemKey) []atoll.ItemKey {
 			return nil
 		}
 	}
-	refs := Needs(item.Interpreted, obj)
+	refs := append(Needs(item.Interpreted, obj), p.selected(&item)...)
 	if crd, ok := p.world.Definition(key); ok {
 		refs = append(refs, crd)
 	}

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -38,6 +39,14 @@ func (m *memory) Template(key atoll.ItemKey) (*unstructured.Unstructured, bool) 
 func (m *memory) Claim(key atoll.ItemKey) (Claim, bool)      { return m.claims[key], m.held[key] }
 func (m *memory) Deleted(key atoll.ItemKey, uid string) bool { return m.deleted[key.String()+uid] }
 func (m *memory) Holders(key atoll.ItemKey) []string         { return m.holders[key] }
+func (m *memory) Selected(s atoll.Selection) (out []atoll.ItemKey) {
+	for key, t := range m.templates {
+		if s.Covers(key) && Labels(s).Matches(labels.Set(t.GetLabels())) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
 func (m *memory) Definition(key atoll.ItemKey) (atoll.ItemKey, bool) {
 	crd, ok := m.crds[key]
 	return crd, ok

@@ -453,6 +453,8 @@ func (in Input) item(b Bundle) string {
 		switch {
 		case i.State == atoll.ItemUnclaimed:
 			return "Unclaimed: nothing places it any more; it stays at its last content, and deleting its template removes it"
+		case i.State == atoll.ItemUnnamed:
+			return "Unnamed: nothing names it as a dependency any more, although nobody edited what did; it stays at its last content, and deleting its template removes it"
 		case i.State == atoll.ItemUnaccounted:
 			return "Unaccounted: its template is gone and nobody was seen to delete it; it is kept"
 		case i.State == atoll.ItemRemovalHeld:

@@ -220,6 +220,42 @@ spec: {resourceSelectors: [{apiVersion: example.com/v1, kind: Wand}], propagateD
 	}
 }
 
+// What an interpreter names by labels goes along as on a hub.
+func TestDependenciesByLabels(t *testing.T) {
+	const files = `
+apiVersion: atoll.dev/v1alpha1
+kind: ResourceInterpreter
+metadata: {name: wands}
+spec:
+  target: {apiVersion: example.com/v1, kinds: [Wand]}
+  dependencies: {cel: "[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'shop', 'labelSelector': {'matchLabels': {'for': object.metadata.name}}}]"}
+---
+apiVersion: example.com/v1
+kind: Wand
+metadata: {name: w, namespace: shop}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a, namespace: shop, labels: {for: w}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: b, namespace: shop, labels: {for: x}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a, namespace: till, labels: {for: w}}
+---
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: wands, namespace: shop}
+spec: {resourceSelectors: [{apiVersion: example.com/v1, kind: Wand}], propagateDeps: true}
+`
+	if got := placed(t, objects(t, threeClusters, files)); !strings.Contains(got, "[/ConfigMap/shop/a+ example.com/Wand/shop/w]: tokyo") {
+		t.Error(got)
+	}
+}
+
 func TestAnObjectNeedsAName(t *testing.T) {
 	if _, err := New([]*unstructured.Unstructured{{Object: map[string]any{"kind": "ConfigMap"}}}, "default"); err == nil {
 		t.Error("taken without a name")

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -287,6 +288,15 @@ func (s seen) Claim(key atoll.ItemKey) (claim.Claim, bool) {
 		return claim.Mine, true
 	}
 	return claim.Others, true
+}
+func (s seen) Selected(sel atoll.Selection) (out []atoll.ItemKey) {
+	is := claim.Labels(sel)
+	for key, t := range s.templates {
+		if sel.Covers(key) && is.Matches(labels.Set(t.GetLabels())) {
+			out = append(out, key)
+		}
+	}
+	return out
 }
 func (seen) Deleted(atoll.ItemKey, string) bool { return false }
 func (seen) Holders(atoll.ItemKey) []string     { return nil }

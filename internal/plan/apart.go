@@ -20,7 +20,8 @@ func (c *comparing) later(cluster string) bool {
 	return len(items) > 0
 }
 
-// frozen lists the items that somebody places now and nobody would.
+// frozen lists the items that somebody places, or names as a dependency, now and nobody
+// would.
 func (c *comparing) frozen() (out []string) {
 	if !c.Anew || c.Content == nil {
 		return nil
@@ -38,7 +39,7 @@ func (c *comparing) frozen() (out []string) {
 	}
 	for i := range c.Content.Items {
 		item := &c.Content.Items[i]
-		if item.State == atoll.ItemUnclaimed && placed[item.Key] && c.in.sees(item.Key) {
+		if (item.State == atoll.ItemUnclaimed || item.State == atoll.ItemUnnamed) && placed[item.Key] && c.in.sees(item.Key) {
 			out = append(out, item.Key.Kind+"/"+item.Key.Name)
 		}
 	}

@@ -27,6 +27,7 @@ func (s served) Template(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 func (s served) Claim(atoll.ItemKey) (claim.Claim, bool)               { return claim.Mine, false }
 func (s served) Deleted(atoll.ItemKey, string) bool                    { return false }
 func (s served) Holders(atoll.ItemKey) []string                        { return nil }
+func (s served) Selected(atoll.Selection) []atoll.ItemKey              { return nil }
 func (s served) Definition(atoll.ItemKey) (key atoll.ItemKey, ok bool) { return key, false }
 
 // plan the Bundle on a hub with these defaults, from the content of its last Revision.

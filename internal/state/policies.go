@@ -58,7 +58,7 @@ func (p *Policies) ClusterOverrides() []*v1alpha1.ClusterOverridePolicy {
 
 // Interpreter of that name.
 func (p *Policies) Interpreter(name string) (*v1alpha1.ResourceInterpreter, bool) {
-	return get[*v1alpha1.ResourceInterpreter](p, policyScope{kindInterpreter, ""}, name)
+	return get[*v1alpha1.ResourceInterpreter](p, policyScope{script.Kind, ""}, name)
 }
 
 // Interpreters are what all ResourceInterpreters know; nil where there are none.

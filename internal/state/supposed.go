@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -90,6 +91,21 @@ func (t SupposedTemplates) InNamespace(ns string) []*unstructured.Unstructured {
 	for _, key := range keys {
 		if key.Namespace == ns {
 			out = append(out, t.written[key])
+		}
+	}
+	return out
+}
+
+// OfKind lists the templates of a kind in a namespace as they would be.
+func (t SupposedTemplates) OfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
+	for _, o := range t.Templates.OfKind(gk, ns) {
+		if _, ok := t.written[keyOf(gk, o)]; !ok {
+			out = append(out, o)
+		}
+	}
+	for key, o := range t.written {
+		if key.Group == gk.Group && key.Kind == gk.Kind && key.Namespace == ns {
+			out = append(out, o)
 		}
 	}
 	return out

@@ -6,10 +6,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 func gone[T client.Object](o T) T {
@@ -131,5 +134,36 @@ func TestSupposedScoresAndPlacements(t *testing.T) {
 	}
 	if most(next, "shop") != 2 || most(next, "blog") != 3 || most(next, "") != -1 || most(p, "shop") != 1 || most(p, "blog") != -1 || most(p, "") != 1 {
 		t.Error("Placements as supposed or as they are")
+	}
+}
+
+// Templates of a kind, as they are and as they would be.
+func TestTemplatesOfAKind(t *testing.T) {
+	table, kinds := newTemplates(nil, nil), []schema.GroupKind{{Kind: "ConfigMap"}, {Group: "example.com", Kind: "ConfigMap"}, {Kind: "Secret"}}
+	object := func(gk schema.GroupKind, ns, name string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(gk.WithVersion("v1"))
+		o.SetNamespace(ns)
+		o.SetName(name)
+		return o
+	}
+	for _, gk := range kinds {
+		table.kinds[gk] = &templateKind{}
+		for _, ns := range []string{"", "shop", "till"} {
+			table.store(gk, object(gk, ns, "a"))
+		}
+	}
+	changed, come := object(kinds[0], "shop", "a"), object(kinds[0], "shop", "b")
+	supposed := table.With(map[atoll.ItemKey]*unstructured.Unstructured{
+		keyOf(kinds[0], changed): changed, keyOf(kinds[0], come): come, {Kind: "Secret", Namespace: "shop", Name: "c"}: object(kinds[2], "shop", "c"),
+	})
+	for _, ns := range []string{"", "shop", "till"} {
+		if got := table.OfKind(kinds[0], ns); len(got) != 1 || got[0].GetNamespace() != ns || got[0].GroupVersionKind().GroupKind() != kinds[0] {
+			t.Errorf("in %q: %v", ns, got)
+		}
+	}
+	got := supposed.OfKind(kinds[0], "shop")
+	if len(got) != 2 || !slices.Contains(got, changed) || !slices.Contains(got, come) || len(supposed.OfKind(kinds[0], "till")) != 1 {
+		t.Errorf("as supposed: %v", got)
 	}
 }

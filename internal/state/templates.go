@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
 )
 
 // Templates is the table of everything on the hub that may be a template: all
@@ -74,6 +75,18 @@ func (t *Templates) InNamespace(ns string) []*unstructured.Unstructured {
 	out := make([]*unstructured.Unstructured, 0, len(keys))
 	for _, k := range keys {
 		out = append(out, t.objects[k])
+	}
+	return out
+}
+
+// OfKind lists the templates of a kind in a namespace, or of those in none, in no order.
+func (t *Templates) OfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for k := range t.byNS[ns] {
+		if k.Kind == gk.Kind && k.Group == gk.Group {
+			out = append(out, t.objects[k])
+		}
 	}
 	return out
 }
@@ -339,24 +352,5 @@ func keyOf(gk schema.GroupKind, o *unstructured.Unstructured) atoll.ItemKey {
 // NeverTemplate tells of kinds that no policy and no annotation can place: the hub's
 // own, and what machinery makes and unmakes by itself.
 func NeverTemplate(gk schema.GroupKind) bool {
-	return atoll.OwnKind(gk) || slices.Contains(machinery, gk)
-}
-
-var machinery = []schema.GroupKind{
-	{Group: "", Kind: "Event"},
-	{Group: "events.k8s.io", Kind: "Event"},
-	{Group: "", Kind: "Endpoints"},
-	{Group: "", Kind: "Node"},
-	{Group: "", Kind: "ComponentStatus"},
-	{Group: "discovery.k8s.io", Kind: "EndpointSlice"},
-	{Group: "coordination.k8s.io", Kind: "Lease"},
-	{Group: "coordination.k8s.io", Kind: "LeaseCandidate"},
-	{Group: "apps", Kind: "ControllerRevision"},
-	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"},
-	{Group: "storage.k8s.io", Kind: "CSINode"},
-	{Group: "storage.k8s.io", Kind: "VolumeAttachment"},
-	{Group: "networking.k8s.io", Kind: "IPAddress"},
-	{Group: "networking.k8s.io", Kind: "ServiceCIDR"},
-	{Group: "internal.apiserver.k8s.io", Kind: "StorageVersion"},
-	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"},
+	return atoll.OwnKind(gk) || interpret.Machinery(gk)
 }

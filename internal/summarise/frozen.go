@@ -7,9 +7,11 @@ import (
 )
 
 // whyFrozen says of an item that does not follow its template why, and what may be
-// done; empty for other items, and for what is only a dependency: its user says it.
+// done; empty for other items, and for what is only a dependency of such: that one says it.
 func whyFrozen(item *atoll.Item) string {
 	switch {
+	case item.State == atoll.ItemUnnamed:
+		return "nothing names it as a dependency any more, although nobody edited what did: it stays as it was last sent and edits are not sent; place it by a policy or give it its labels back, or delete it, which removes it"
 	case item.Dependency:
 		return ""
 	case item.State == atoll.ItemUnclaimed:
@@ -56,7 +58,7 @@ func frozen(found map[refusal]refusers, content *atoll.Content) {
 	}
 	for i := range content.Items {
 		item := &content.Items[i]
-		if why := whyFrozen(item); why != "" && item.State == atoll.ItemUnclaimed {
+		if why := whyFrozen(item); why != "" && item.State != atoll.ItemUnaccounted {
 			found[refusal{item.Key, string(item.State)}] = refusers{message: why}
 		}
 	}

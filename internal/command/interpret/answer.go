@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -65,7 +66,9 @@ type dependency struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
+	Name      string `json:"name,omitempty"`
+	// LabelSelector of several, in place of Name; scripts alone give any.
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
 func (q *question) answer() (*answer, error) {
@@ -264,6 +267,16 @@ func (q *question) references(a *answer) error {
 	for _, k := range claim.Needs(q.told, q.object) {
 		a.Dependencies = append(a.Dependencies, dependency{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
 	}
+	if q.told == nil {
+		return nil
+	}
+	for _, s := range q.told.Selections {
+		selector, err := metav1.ParseToLabelSelector(s.Labels)
+		if err != nil {
+			return fmt.Errorf("dependencies by labels %q: %w", s.Labels, err)
+		}
+		a.Dependencies = append(a.Dependencies, dependency{Group: s.Group, Kind: s.Kind, Namespace: s.Namespace, LabelSelector: selector})
+	}
 	return nil
 }
 
@@ -290,7 +303,11 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 		line("finished", "%s", map[bool]string{true: "yes", false: "no"}[*a.Finished])
 	}
 	for _, d := range a.Dependencies {
-		line("dependency", "%s %s", d.Kind, strings.TrimPrefix(d.Namespace+"/"+d.Name, "/"))
+		name := d.Name
+		if d.LabelSelector != nil {
+			name = "*" + labelled(d.LabelSelector)
+		}
+		line("dependency", "%s %s", d.Kind, strings.TrimPrefix(d.Namespace+"/"+name, "/"))
 	}
 	for _, field := range a.Immutable {
 		line("immutable", "%s differs, and a member would refuse that", field)
@@ -316,6 +333,14 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// labelled says in a few words what a selector asks for; nothing where it asks for nothing.
+func labelled(selector *metav1.LabelSelector) string {
+	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return ""
+	}
+	return " labelled " + metav1.FormatLabelSelector(selector)
 }
 
 func amounts(of map[string]any) string {

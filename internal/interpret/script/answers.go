@@ -258,13 +258,22 @@ func (c *Customization) Aggregate(object map[string]any, items []any) (map[strin
 	return status, true, err
 }
 
-// Dependencies of the object: a list of {apiVersion, kind, namespace, name} or with a
-// labelSelector instead of a name.
+// Dependencies of the object: a list of {apiVersion, kind, namespace, name}, or with a
+// labelSelector, which counts where there is no name. nil and null are no answer: who says
+// nothing does not say that there are none, which is an empty list.
 func (c *Customization) Dependencies(object map[string]any) ([]Dependency, bool, error) {
-	list, r, err := c.list(qDependencies, object)
-	if r == nil || err != nil {
-		return nil, r != nil, err
+	out, r, err := c.ask(qDependencies, nil, stated(object))
+	if r == nil || err != nil || out[0] == nil {
+		return nil, r != nil && err != nil, err
 	}
+	list, err := r.list(out[0])
+	if err != nil {
+		return nil, true, err
+	}
+	return r.dependencies(list)
+}
+
+func (r *rule) dependencies(list []any) ([]Dependency, bool, error) {
 	out := make([]Dependency, 0, len(list))
 	for i, v := range list {
 		m, ok := v.(map[string]any)
@@ -279,9 +288,15 @@ func (c *Customization) Dependencies(object map[string]any) ([]Dependency, bool,
 			}
 			*to = s
 		}
-		d.LabelSelector, _ = m["labelSelector"].(map[string]any)
-		if d.APIVersion == "" || d.Kind == "" || (d.Name == "") == (d.LabelSelector == nil) {
-			return nil, true, r.nonsense("at [%d] needs an apiVersion, a kind and either a name or a labelSelector", i)
+		selector, isObject := m["labelSelector"].(map[string]any)
+		if m["labelSelector"] != nil && !isObject {
+			return nil, true, r.nonsense("at [%d].labelSelector is %s, and an object is needed", i, kindOf(m["labelSelector"]))
+		}
+		if d.APIVersion == "" || d.Kind == "" || d.Name == "" && selector == nil {
+			return nil, true, r.nonsense("at [%d] needs an apiVersion, a kind and a name or a labelSelector", i)
+		}
+		if d.Name == "" { // as Karmada has it
+			d.LabelSelector = selector
 		}
 		out = append(out, d)
 	}
@@ -294,13 +309,18 @@ func (c *Customization) list(q question, object map[string]any) ([]any, *rule, e
 	if r == nil || err != nil {
 		return nil, r, err
 	}
-	switch v := out[0].(type) {
+	list, err := r.list(out[0])
+	return list, r, err
+}
+
+func (r *rule) list(v any) ([]any, error) {
+	switch v := v.(type) {
 	case nil, leftOut:
-		return nil, r, nil
+		return nil, nil
 	case []any:
-		return v, r, nil
+		return v, nil
 	}
-	return nil, r, r.nonsense("is %s, and a list is needed", kindOf(out[0]))
+	return nil, r.nonsense("is %s, and a list is needed", kindOf(v))
 }
 
 // String of a Health for people.

@@ -413,11 +413,11 @@ func compact(rows []interpret.RowItem) []interpret.RowItem {
 // such as spec.health.lua.
 func Check(spec v1alpha1.ResourceInterpreterSpec) []*Error {
 	_, err := Compile("", spec)
-	return told(err)
+	return faults(err)
 }
 
-// told is all that is wrong with a spec that has no place.
-func told(err error) (out []*Error) {
+// faults are all that is wrong with a spec that has no place.
+func faults(err error) (out []*Error) {
 	if err == nil {
 		return nil
 	}

@@ -140,19 +140,6 @@ func TestAnInterpreterOfANewerHub(t *testing.T) {
 	}
 }
 
-func TestDependenciesThatCannotBeFollowed(t *testing.T) {
-	for why, answer := range map[string]string{
-		"by labels":         `[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'labelSelector': {'matchLabels': {'a': 'b'}}}]`,
-		"in namespace \"\"": `[{'apiVersion': 'rbac.authorization.k8s.io/v1', 'kind': 'ClusterRole', 'name': 'admin'}]`,
-		"in namespace":      `[{'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'other', 'name': 'x'}]`,
-	} {
-		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{Dependencies: cel(answer)})})
-		if _, err := l.Interpreters.Interpret(trainer(nil)); err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v", why, err)
-		}
-	}
-}
-
 // What is in no namespace does not reach into any.
 func TestDependenciesOfWhatIsInNoNamespace(t *testing.T) {
 	o := trainer(nil)

@@ -73,7 +73,7 @@ func compileKarmada(place string, in *karmada.ResourceInterpreterCustomizationSp
 // the names of its own fields.
 func CheckKarmada(in karmada.ResourceInterpreterCustomizationSpec) []*Error {
 	_, err := compileKarmada("", &in)
-	return told(err)
+	return faults(err)
 }
 
 var errTaken = errors.New("a ResourceInterpreter of this name is there that is not made of it: it has no effect until that is deleted")

@@ -3,7 +3,6 @@ package script
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -75,7 +74,7 @@ func (l *Library) Interpret(t *unstructured.Unstructured, source string, before 
 		return known.interpreted, known.err
 	}
 	out, err := w.ask(t)
-	if err != nil || len(out.Pods)+len(out.Dependencies) <= mostToldOf {
+	if err != nil || len(out.Pods)+len(out.Dependencies)+len(out.Selections) <= mostToldOf {
 		l.told.Add(key, told{out, err})
 	}
 	return out, err
@@ -110,14 +109,14 @@ func (w teller) ask(t *unstructured.Unstructured) (*atoll.Interpreted, error) {
 		}
 	}
 	if w.dependencies != nil {
-		list, _, err := w.dependencies.Dependencies(object)
+		list, told, err := w.dependencies.Dependencies(object)
 		if err != nil {
 			return nil, err
 		}
-		if out.Dependencies, err = dependencyKeys(list, t.GetNamespace()); err != nil {
+		if out.Dependencies, out.Selections, err = followed(list, t.GetNamespace()); err != nil {
 			return nil, fmt.Errorf("%s %s: dependencies: %w", Kind, w.dependencies.name, err)
 		}
-		out.Depends = true
+		out.Depends = told
 	}
 	if b, err := json.Marshal(out); err != nil || len(b) > MaxInterpreted {
 		return nil, fmt.Errorf("what interpreters say of it has %d bytes, and at most %d are kept: let them tell fewer components and dependencies", len(b), MaxInterpreted)
@@ -162,25 +161,4 @@ func podSet(name string, requires map[string]any) (atoll.PodSet, error) {
 	}
 	out.Tolerations = pod.Tolerations
 	return out, nil
-}
-
-// dependencyKeys names what an object in the namespace depends on.
-func dependencyKeys(list []Dependency, namespace string) ([]atoll.ItemKey, error) {
-	var out []atoll.ItemKey
-	for _, d := range list {
-		if d.LabelSelector != nil {
-			return nil, fmt.Errorf("%s by labels: a hub follows dependencies by name alone", d.Kind)
-		}
-		if d.Namespace != namespace {
-			// Whoever writes the object chooses what a script reads of it.
-			return nil, fmt.Errorf("%s %s is in namespace %q, and the object in %q: only what is in the object's own namespace goes with it, and what is in none with what is in none; a policy can place it", d.Kind, d.Name, d.Namespace, namespace)
-		}
-		gv, err := schema.ParseGroupVersion(d.APIVersion)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, atoll.ItemKey{Group: gv.Group, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name})
-	}
-	slices.SortFunc(out, atoll.ItemKey.Compare)
-	return slices.Compact(out), nil
 }
