@@ -4,7 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
 )
 
 // What stays in members without following its template is told, on the Bundle and to its
@@ -32,6 +37,28 @@ func TestWhatIsFrozenIsTold(t *testing.T) {
 		found := map[refusal]refusers{}
 		if frozen(found, content); len(found) > 0 != tc.refused {
 			t.Errorf("%s: its owner is told %v", name, found)
+		}
+	}
+}
+
+// What bind says of a Bundle, and nothing that summarise says itself, has it looked at.
+func TestWhatCannotBeSentIsLookedAt(t *testing.T) {
+	x, b := newIndex(), state.Bundle{Ref: enginev1.BundleRef{UID: "b"}}
+	for _, step := range []struct {
+		what string
+		c    metav1.Condition
+		want bool
+	}{
+		{"it is new", metav1.Condition{Type: v1alpha1.BundleReady, Status: metav1.ConditionFalse}, true},
+		{"its readiness", metav1.Condition{Type: v1alpha1.BundleReady, Status: metav1.ConditionTrue}, false},
+		{"it cannot be sent", metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Message: "a"}, true},
+		{"the same", metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Message: "a"}, false},
+		{"for another reason", metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Message: "b"}, true},
+		{"it can", metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionTrue, Message: "all"}, true},
+	} {
+		b.Status.Conditions = []metav1.Condition{step.c}
+		if got := x.edited(b); got != step.want {
+			t.Errorf("%s: %v", step.what, got)
 		}
 	}
 }

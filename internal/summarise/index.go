@@ -5,10 +5,13 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/lru"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
@@ -58,6 +61,8 @@ type seenCluster struct{ reachable, online bool }
 type seenBundle struct {
 	generation int64
 	deleting   bool
+	// unbound says what of it cannot be sent, which bind tells and the Bundle waits for.
+	unbound string
 }
 
 func newIndex() *index {
@@ -311,9 +316,13 @@ func (x *index) waiting(uid string) bool {
 	return b == nil || b.waits
 }
 
-// edited tells whether a Bundle is not as it was last seen, its status apart.
+// edited tells whether a Bundle is not as it was last seen, apart from what summarise itself
+// says of it.
 func (x *index) edited(b state.Bundle) bool {
 	now := seenBundle{generation: b.Meta.Generation, deleting: b.Meta.DeletionTimestamp != nil}
+	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
+		now.unbound = c.Message
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was, seen := x.edits[b.Ref.UID]
