@@ -26,6 +26,7 @@ import (
 	"atoll.dev/atoll/internal/agent/link"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/proxy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -114,6 +115,7 @@ type parts struct {
 	inventory *inventory.Inventory
 	watcher   *observe.Watcher
 	engine    *apply.Engine
+	proxy     *proxy.Server
 	link      *link.Link
 }
 
@@ -157,9 +159,12 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.watcher = observe.NewWatcher(client)
+	if p.proxy, err = proxy.New(o.MemberConfig, o.Log); err != nil {
+		return err
+	}
 	p.link = link.New(link.Options{
 		Hub: o.HubAddress, CAHash: o.CAHash, Token: o.Token, Name: o.Name, Version: o.Version,
-		Store: stored, Inventory: p.inventory.Current, Metrics: metrics.link, Log: o.Log,
+		Store: stored, Inventory: p.inventory.Current, Tunnel: p.proxy.Take, Metrics: metrics.link, Log: o.Log,
 	}, contents)
 	p.engine = apply.New(apply.Options{
 		Client: client, Store: stored, Held: p.lease.Held, Fence: p.lease.Confirm,
@@ -185,6 +190,7 @@ func (p *parts) run(ctx context.Context) error {
 	group.Go(func() error { p.inventory.Run(work); return nil })
 	group.Go(func() error { p.watcher.Run(work, p.engine); return nil })
 	group.Go(func() error { p.engine.Run(work); return nil })
+	group.Go(func() error { p.proxy.Run(work); return nil })
 	group.Go(func() error { return p.link.Run(work, p.engine) })
 	err := group.Wait()
 	release()

@@ -27,6 +27,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/apiserver/conversion"
@@ -79,6 +80,10 @@ type Options struct {
 	// Handlers wraps the API's handler, inside authentication and
 	// authorization, for HTTP endpoints of the hub itself.
 	Handlers func(http.Handler) http.Handler
+
+	// Authorize wraps the API's authorizer; default: it stays as it is. What it gives is
+	// asked by all of the API, reviews of access included.
+	Authorize func(authorizer.Authorizer) authorizer.Authorizer
 
 	// Metrics of what goes past the API are registered here; default: nowhere.
 	Metrics prometheus.Registerer

@@ -112,6 +112,9 @@ func (s *Server) adjust(config *kubeapiserver.Config) {
 	front := &config.Aggregator.GenericConfig.Config
 	for _, c := range []*genericapiserver.Config{kube, extensions, front} {
 		s.identities.authenticate(&c.Authentication)
+		if s.options.Authorize != nil {
+			c.Authorization.Authorizer = s.options.Authorize(c.Authorization.Authorizer)
+		}
 	}
 	kube.DisabledPostStartHooks.Insert(schedulingrest.PostStartHookName)
 	front.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {

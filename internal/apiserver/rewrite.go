@@ -27,7 +27,7 @@ func (s *Server) rewrite(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if strict(info) && isWrite(info.Verb) {
+		if strict(info) && isWrite(info.Verb) && info.Subresource != subresourceProxy {
 			r = withQuery(r, "fieldValidation", func(string) string { return metav1.FieldValidationStrict })
 		}
 		if caller, ok := request.UserFrom(r.Context()); ok && caller.GetName() == user.APIServerUser && inert.Hidden(info) {
@@ -36,6 +36,9 @@ func (s *Server) rewrite(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// subresourceProxy is for another API server, which has its own mind.
+const subresourceProxy = "proxy"
 
 func isWrite(verb string) bool { return verb == "create" || verb == "update" || verb == "patch" }
 

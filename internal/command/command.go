@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/command/get"
 	"atoll.dev/atoll/internal/command/interpret"
 	"atoll.dev/atoll/internal/command/join"
+	"atoll.dev/atoll/internal/command/kubeconfig"
 	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/command/rebalance"
 	"atoll.dev/atoll/internal/command/remove"
@@ -60,7 +61,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
-		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags)},
+		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {

@@ -17,6 +17,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"google.golang.org/grpc"
+
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
@@ -51,6 +53,10 @@ type testAgent struct {
 	tickets tls.ClientSessionCache
 	resumed atomic.Bool // the last handshake was by a ticket
 
+	// dialled is told of a tunnel that the hub asks for; conn is that of the session.
+	dialled func(id string)
+	conn    *grpc.ClientConn
+
 	mu      sync.Mutex
 	core    *session.Agent
 	stored  map[string]atoll.Manifest
@@ -70,7 +76,7 @@ type testAgent struct {
 func (h *testHub) agent(id tls.Certificate, instance string) *testAgent {
 	a := &testAgent{h: h, id: id, stored: map[string]atoll.Manifest{}, objects: map[string]json.RawMessage{}}
 	a.key = id.PrivateKey.(crypto.Signer)
-	a.core = session.NewAgent(session.AgentOptions{Version: "test", Instance: instance, Object: a.object}, session.Memory{})
+	a.core = session.NewAgent(session.AgentOptions{Version: "test", Instance: instance, Object: a.object, Tunnels: true}, session.Memory{})
 	return a
 }
 
@@ -97,7 +103,7 @@ func (a *testAgent) connect() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stop, a.stream, a.closed = cancel, stream, make(chan struct{})
+	a.stop, a.stream, a.closed, a.conn = cancel, stream, make(chan struct{}), conn
 	a.frames, a.bytes, a.refused, a.welcome, a.err = map[string]int{}, 0, nil, nil, nil
 	if err := stream.Send(a.core.Hello()); err != nil {
 		a.h.t.Logf("send Hello: %v", err)
@@ -146,6 +152,9 @@ func (a *testAgent) apply(stream pb.Session_ConnectClient, out session.AgentOutp
 	}
 	if out.Renewed != nil {
 		a.renewed = out.Renewed
+	}
+	if out.Dial != nil && a.dialled != nil {
+		go a.dialled(out.Dial.GetId())
 	}
 	a.sendAPI = a.sendAPI || out.SendAPIs
 	for _, err := range out.Rejected {

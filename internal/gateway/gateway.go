@@ -169,6 +169,7 @@ func orDefault[T int | time.Duration](v *T, def T) {
 type Gateway struct {
 	pb.UnimplementedSessionServer
 	pb.UnimplementedRegistrationServer
+	pb.UnimplementedTunnelServer
 
 	o        Options
 	log      *slog.Logger

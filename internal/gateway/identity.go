@@ -27,7 +27,7 @@ const (
 	// writeBuffer is shared by all streams that write at the moment.
 	writeBuffer = 4 << 10
 	// streamsMost of one agent's connection at a time: its session, and tunnels.
-	streamsMost = 100
+	streamsMost = 1 + tunnelsMost
 	// fieldsMost bounds the header fields of a call, in bytes.
 	fieldsMost = 16 << 10
 	// writeTimeout is how long an agent may take in nothing of what is written.
@@ -66,6 +66,7 @@ func (g *Gateway) servers() (agents *h2.Server, others *grpc.Server) {
 	for _, s := range []grpc.ServiceRegistrar{agents, others} {
 		pb.RegisterSessionServer(s, g)
 		pb.RegisterRegistrationServer(s, g)
+		pb.RegisterTunnelServer(s, g)
 		if g.o.Several.Register != nil {
 			g.o.Several.Register(s)
 		}

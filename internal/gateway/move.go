@@ -36,7 +36,7 @@ func (g *Gateway) SendOn(n int, hub string, first func(cluster string) bool) (as
 func (s *stream) move(hub string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done || s.sending || s.visit.every > 0 || s.core == nil || !s.core.Synced() || s.asked || len(s.early) > 0 || !s.queue.empty() {
+	if s.done || s.sending || s.visit.every > 0 || s.core == nil || !s.core.Synced() || s.asked || len(s.early) > 0 || !s.queue.empty() || s.tunnels.used() {
 		return false
 	}
 	s.over(&pb.FromHub{Frame: &pb.FromHub_Move{Move: &pb.Move{Hub: hub}}})

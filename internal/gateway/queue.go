@@ -18,6 +18,7 @@ const (
 // zero queue is empty.
 type queue struct {
 	control []*pb.FromHub
+	dials   []string         // ids of tunnels
 	acks    map[string]int64 // bundle → seq
 	touched map[string]struct{}
 	needs   map[string]*pb.Need
@@ -59,6 +60,11 @@ func (q *queue) next(holding bool) (task, bool) {
 		f := q.control[0]
 		q.control = q.control[1:]
 		return task{frame: f}, true
+	}
+	if len(q.dials) > 0 {
+		id := q.dials[0]
+		q.dials = q.dials[1:]
+		return task{frame: &pb.FromHub{Frame: &pb.FromHub_Dial{Dial: &pb.Dial{Id: id}}}}, true
 	}
 	for bundle, seq := range q.acks {
 		delete(q.acks, bundle)

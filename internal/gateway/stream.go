@@ -62,6 +62,7 @@ type stream struct {
 	complains int
 	renewed   time.Time
 	visit     visit
+	tunnels   tunnels
 }
 
 // Connect serves one session.
@@ -91,6 +92,7 @@ func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 		return err
 	}
 	s.instance = hello.GetInstance()
+	s.tunnels.can = hello.GetTunnels()
 	g.catchUp(rpc.Context(), hello.GetPosition())
 	g.enter(s)
 	defer g.leave(s)
@@ -340,6 +342,7 @@ func (s *stream) over(bye *pb.FromHub) {
 	}
 	s.done, s.bye = true, bye
 	close(s.ended)
+	s.tunnels.end()
 	s.place.free()
 }
 

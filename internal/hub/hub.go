@@ -78,8 +78,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := files.Enough(); err != nil {
 		return err
 	}
-	h := &hub{o: o, log: o.API.Logger, late: newLateParts(), began: time.Now()}
+	h := &hub{o: o, log: o.API.Logger, late: newLateParts(o.API.Logger), began: time.Now()}
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
+	h.o.API.Authorize = h.late.authorize
 	h.o.API.NoControllers = h.several()
 	h.o.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))

@@ -1,21 +1,27 @@
 package hub
 
 import (
+	"log/slog"
 	"net/http"
 
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/hub/reach"
 )
 
 // lateParts is what the API server, which is there first, needs of the parts.
 type lateParts struct {
 	parts  published
 	plugin *admission.Plugin
+	reach  *reach.Handler
+	// authorizer of the API, once it is built.
+	authorizer authorizer.Authorizer
 }
 
-func newLateParts() *lateParts {
+func newLateParts(log *slog.Logger) *lateParts {
 	l := &lateParts{}
 	l.plugin = admission.New(admission.Options{
 		Own: apiserver.Own, Foretell: l.foretell,
@@ -41,6 +47,7 @@ func newLateParts() *lateParts {
 			return p.state.Views.Listed()
 		},
 	})
+	l.reach = reach.New(reach.Options{Clusters: l, Dial: l.dial, May: l.mayProxy, Refuse: refuse, Log: log.With("component", "reach")})
 	return l
 }
 
@@ -73,6 +80,10 @@ func (l *lateParts) handlers(next http.Handler) http.Handler {
 		}
 		if r.URL.Path == rebalancePath {
 			l.serveRebalance(w, r)
+			return
+		}
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && reach.Mine(info) {
+			l.serveProxy(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)

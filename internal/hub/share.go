@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -152,6 +153,7 @@ func (h *hub) newPeers(presence *leader.Presence, p **parts) (*peer.Peers, error
 		Ahead:     func(bundle, cluster string, generation int64) { (*p).aheadElsewhere(bundle, cluster, generation) },
 		Serves:    func() bool { return (*p).serves() },
 		Supersede: func(uid, hub string) { (*p).gateway.Supersede(uid, hub) },
+		Dial:      func(ctx context.Context, uid string) (net.Conn, error) { return (*p).gateway.Dial(ctx, uid) },
 		Log:       h.log.With("component", "peer"),
 	}, rand.Text()[:8]), nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,8 +96,9 @@ func (p *Peers) withdraw(ctx context.Context) {
 // found is a hub whose Lease lives; Peers' lock guards it.
 type found struct {
 	name   string
-	seen   time.Time // when a renewal was seen, by this hub's clock
-	linked bool      // it answers
+	seen   time.Time        // when a renewal was seen, by this hub's clock
+	linked bool             // it answers
+	conn   *grpc.ClientConn // of the call that it answers
 	stop   context.CancelFunc
 }
 

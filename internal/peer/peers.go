@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +43,10 @@ type Options struct {
 	Serves func() bool
 	// Supersede is told that a newer session of the cluster is at another hub.
 	Supersede func(uid, hub string)
-	Log       *slog.Logger
+	// Dial gives a connection to the agent of a cluster that this hub holds, for another
+	// hub. Its errors are gRPC statuses; NotFound: it does not hold it.
+	Dial func(ctx context.Context, uid string) (net.Conn, error)
+	Log  *slog.Logger
 }
 
 // Peers of this hub. Make it with New.
@@ -272,9 +276,10 @@ func (p *Peers) follow(ctx context.Context, f *found) {
 }
 
 // begun: the call to a hub is answered.
-func (p *Peers) begun(f *found) {
+func (p *Peers) begun(f *found, conn *grpc.ClientConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	f.conn = conn
 	if f.linked = true; p.found[f.name] == f {
 		p.union.begin(f.name)
 	}
@@ -284,7 +289,7 @@ func (p *Peers) begun(f *found) {
 func (p *Peers) broken(f *found) (was bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if was, f.linked = f.linked, false; p.found[f.name] == f {
+	if was, f.linked, f.conn = f.linked, false, nil; p.found[f.name] == f {
 		p.union.broken(f.name)
 		p.judge()
 	}
@@ -321,7 +326,7 @@ func (p *Peers) call(ctx context.Context, f *found) error {
 			return fmt.Errorf("listen to the hub at %s: %w", address, err)
 		}
 		if first {
-			p.begun(f)
+			p.begun(f, conn)
 			p.o.Log.Info("another hub tells which clusters it holds", "hub", address)
 		}
 		p.take(f, told)

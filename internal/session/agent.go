@@ -33,6 +33,8 @@ type AgentOptions struct {
 	// Object gives the JSON of an object that the agent holds, by the hash of its
 	// item. It must not call the Agent.
 	Object func(bundle, hash string) (json.RawMessage, bool)
+	// Tunnels: the agent's shell opens a tunnel when the hub dials.
+	Tunnels bool
 }
 
 // Memory is what an agent process finds in the member when it starts.
@@ -94,6 +96,8 @@ type AgentOutput struct {
 	Refused *pb.Refused
 	Idle    *pb.Idle
 	Move    *pb.Move
+	// Dial: open a tunnel of that id.
+	Dial *pb.Dial
 	// Rejected frames of the hub, to be logged.
 	Rejected []error
 }
@@ -132,6 +136,7 @@ func (a *Agent) Hello() *pb.FromAgent {
 	return &pb.FromAgent{Frame: &pb.FromAgent_Hello{Hello: &pb.Hello{
 		AgentVersion: a.options.Version, Protocol: ProtocolVersion, Instance: a.options.Instance,
 		Digest: a.tree.Digest(), Held: uint32(a.tree.Len()), Position: a.position, Highest: highest,
+		Tunnels: a.options.Tunnels,
 	}}}
 }
 
@@ -163,6 +168,10 @@ func (a *Agent) Frame(f *pb.FromHub) AgentOutput {
 		out.Idle = v.Idle
 	case *pb.FromHub_Move:
 		out.Move = v.Move
+	case *pb.FromHub_Dial:
+		if a.options.Tunnels && v.Dial.GetId() != "" {
+			out.Dial = v.Dial
+		}
 	}
 	return out
 }

@@ -20,6 +20,10 @@ import "time"
 // ProtocolVersion that Hello carries.
 const ProtocolVersion = 1
 
+// DialKey is the metadata by which an agent that opens a tunnel says which Dial it
+// answers.
+const DialKey = "atoll-dial"
+
 // Keepalive of the connection, by HTTP/2 pings: a half-open link is found within 21 s
 // by the hub and within 30 s by the agent, which dials again. The hub pings first, so
 // that an idle link costs one ping in 16 s.

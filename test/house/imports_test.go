@@ -32,8 +32,8 @@ var layers = []layer{
 		why: "the protocol must not change because a type of the program changes",
 	},
 	{
-		name: "carriage", packages: []string{"internal/h2"}, below: nil,
-		why: "how gRPC is carried knows nothing of what it carries",
+		name: "carriage", packages: []string{"internal/h2", "internal/tunnel"}, below: nil,
+		why: "how gRPC is carried, and what it carries itself, knows nothing of what is said",
 	},
 	{
 		name:     "cores",
@@ -78,7 +78,7 @@ var layers = []layer{
 		why: "the gateway sends what the store says, whoever wrote it",
 	},
 	{
-		name: "peer", packages: []string{"internal/peer"}, below: []string{"wire"},
+		name: "peer", packages: []string{"internal/peer"}, below: []string{"wire", "carriage"},
 		why: "hubs tell each other which streams they hold; what follows from it is the hub's to say",
 	},
 	{
@@ -94,7 +94,7 @@ var layers = []layer{
 		why: "what agents report is made the same way by simulated ones",
 	},
 	{
-		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"api", "vocabulary", "wire", "cores", "trust", "agent report"},
+		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "cores", "trust", "agent report"},
 		why: "the agent runs in members without the hub and stays small: nothing of the hub may come along",
 	},
 	{

@@ -52,6 +52,7 @@ type visit struct {
 	renewing bool
 	over     bool
 	news     chan struct{} // capacity 1: a frame came or went
+	tunnels  tunnels
 }
 
 // follow takes the interval that the hub gave. The caller holds mu.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -56,7 +57,7 @@ type Engine interface {
 	Holds(bundle string, t *atoll.Tombstone) bool
 }
 
-// Options of a Link. All are required but RefusedPause.
+// Options of a Link. Those without a default are required.
 type Options struct {
 	// Hub is HOST:PORT, several by commas where several hubs share one store: each
 	// serves agents, and which one is dialled first depends on Name. CAHash is the pin
@@ -65,6 +66,9 @@ type Options struct {
 	Version                  string
 	Store                    Store
 	Inventory                func() inventory.Snapshot
+	// Tunnel takes a connection on which the hub asks something of the member's API; it
+	// closes it. Default: people cannot reach the member through the hub.
+	Tunnel func(net.Conn)
 	// RefusedPause; default: the constant of that name.
 	RefusedPause time.Duration
 	Metrics      *Metrics
@@ -173,7 +177,7 @@ func (l *Link) begin() {
 		memory.Position = &pb.Position{ChainId: p.Chain, Revision: p.Revision, Issued: p.Issued, Mac: p.MAC}
 	}
 	l.core = session.NewAgent(session.AgentOptions{
-		Version: l.o.Version, Instance: rand.Text(), Object: l.object,
+		Version: l.o.Version, Instance: rand.Text(), Object: l.object, Tunnels: l.o.Tunnel != nil,
 	}, memory)
 	signal(l.changed)
 }

@@ -85,7 +85,7 @@ func (l *Link) session(ctx context.Context) error {
 		return fmt.Errorf("open a session with the hub at %s: %w", l.hub(), err)
 	}
 	out := &outbox{active: time.Now(), wake: make(chan struct{}, 1)}
-	v := &visit{out: out, news: make(chan struct{}, 1)}
+	v := &visit{out: out, news: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
 	l.mu.Lock()
 	out.put(l.core.Hello())
 	l.out, l.rhythm.turned = out, false
@@ -98,6 +98,7 @@ func (l *Link) session(ctx context.Context) error {
 	}()
 	var sending sync.WaitGroup
 	defer sending.Wait()
+	defer v.tunnels.running.Wait()
 	defer cancel()
 	sending.Go(func() { l.send(ctx, stream, v) })
 	sending.Go(func() { l.renew(ctx, out) })
@@ -219,6 +220,9 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 	}
 	if len(result.Forget) > 0 {
 		l.forget(ctx, result.Forget)
+	}
+	if d := result.Dial; d != nil {
+		v.tunnels.open(ctx, d.GetId())
 	}
 	if m := result.Move; m != nil {
 		return &movedError{hub: m.GetHub()}

@@ -13,6 +13,7 @@ package peerpb
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -328,7 +329,7 @@ var File_peer_proto protoreflect.FileDescriptor
 const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"peer.proto\x12\ratoll.peer.v1\" \n" +
+	"peer.proto\x12\ratoll.peer.v1\x1a\x1egoogle/protobuf/wrappers.proto\" \n" +
 	"\fWatchRequest\x12\x10\n" +
 	"\x03hub\x18\x01 \x01(\tR\x03hub\"\xc3\x01\n" +
 	"\x04Told\x122\n" +
@@ -348,9 +349,10 @@ const file_peer_proto_rawDesc = "" +
 	"generation\"+\n" +
 	"\aSession\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\x03R\x02at2C\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at2\x8b\x01\n" +
 	"\x04Peer\x12;\n" +
-	"\x05Watch\x12\x1b.atoll.peer.v1.WatchRequest\x1a\x13.atoll.peer.v1.Told0\x01B&Z$atoll.dev/atoll/internal/peer/peerpbb\x06proto3"
+	"\x05Watch\x12\x1b.atoll.peer.v1.WatchRequest\x1a\x13.atoll.peer.v1.Told0\x01\x12F\n" +
+	"\x06Tunnel\x12\x1b.google.protobuf.BytesValue\x1a\x1b.google.protobuf.BytesValue(\x010\x01B&Z$atoll.dev/atoll/internal/peer/peerpbb\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -366,20 +368,23 @@ func file_peer_proto_rawDescGZIP() []byte {
 
 var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_peer_proto_goTypes = []any{
-	(*WatchRequest)(nil), // 0: atoll.peer.v1.WatchRequest
-	(*Told)(nil),         // 1: atoll.peer.v1.Told
-	(*Gone)(nil),         // 2: atoll.peer.v1.Gone
-	(*Ahead)(nil),        // 3: atoll.peer.v1.Ahead
-	(*Session)(nil),      // 4: atoll.peer.v1.Session
+	(*WatchRequest)(nil),          // 0: atoll.peer.v1.WatchRequest
+	(*Told)(nil),                  // 1: atoll.peer.v1.Told
+	(*Gone)(nil),                  // 2: atoll.peer.v1.Gone
+	(*Ahead)(nil),                 // 3: atoll.peer.v1.Ahead
+	(*Session)(nil),               // 4: atoll.peer.v1.Session
+	(*wrapperspb.BytesValue)(nil), // 5: google.protobuf.BytesValue
 }
 var file_peer_proto_depIdxs = []int32{
 	4, // 0: atoll.peer.v1.Told.sessions:type_name -> atoll.peer.v1.Session
 	2, // 1: atoll.peer.v1.Told.gone:type_name -> atoll.peer.v1.Gone
 	3, // 2: atoll.peer.v1.Told.ahead:type_name -> atoll.peer.v1.Ahead
 	0, // 3: atoll.peer.v1.Peer.Watch:input_type -> atoll.peer.v1.WatchRequest
-	1, // 4: atoll.peer.v1.Peer.Watch:output_type -> atoll.peer.v1.Told
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
+	5, // 4: atoll.peer.v1.Peer.Tunnel:input_type -> google.protobuf.BytesValue
+	1, // 5: atoll.peer.v1.Peer.Watch:output_type -> atoll.peer.v1.Told
+	5, // 6: atoll.peer.v1.Peer.Tunnel:output_type -> google.protobuf.BytesValue
+	5, // [5:7] is the sub-list for method output_type
+	3, // [3:5] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name

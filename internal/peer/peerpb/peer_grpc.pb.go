@@ -15,6 +15,7 @@ import (
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // This is a compile-time assertion to ensure that this generated file
@@ -23,7 +24,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Watch_FullMethodName = "/atoll.peer.v1.Peer/Watch"
+	Peer_Watch_FullMethodName  = "/atoll.peer.v1.Peer/Watch"
+	Peer_Tunnel_FullMethodName = "/atoll.peer.v1.Peer/Tunnel"
 )
 
 // PeerClient is the client API for Peer service.
@@ -32,6 +34,10 @@ const (
 type PeerClient interface {
 	// Watch tells the sessions of the hub that is dialled until one end goes.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Told], error)
+	// Tunnel carries one connection to the agent of a cluster that the hub that is dialled
+	// holds, as Tunnel.Open of the session's protocol does. The metadata "atoll-cluster"
+	// has its UID. NotFound: the hub does not hold it any more.
+	Tunnel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue], error)
 }
 
 type peerClient struct {
@@ -61,12 +67,29 @@ func (c *peerClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.C
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_WatchClient = grpc.ServerStreamingClient[Told]
 
+func (c *peerClient) Tunnel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[1], Peer_Tunnel_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[wrapperspb.BytesValue, wrapperspb.BytesValue]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_TunnelClient = grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue]
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
 type PeerServer interface {
 	// Watch tells the sessions of the hub that is dialled until one end goes.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Told]) error
+	// Tunnel carries one connection to the agent of a cluster that the hub that is dialled
+	// holds, as Tunnel.Open of the session's protocol does. The metadata "atoll-cluster"
+	// has its UID. NotFound: the hub does not hold it any more.
+	Tunnel(grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -79,6 +102,9 @@ type UnimplementedPeerServer struct{}
 
 func (UnimplementedPeerServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Told]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedPeerServer) Tunnel(grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
+	return status.Error(codes.Unimplemented, "method Tunnel not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -112,6 +138,13 @@ func _Peer_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_WatchServer = grpc.ServerStreamingServer[Told]
 
+func _Peer_Tunnel_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).Tunnel(&grpc.GenericServerStream[wrapperspb.BytesValue, wrapperspb.BytesValue]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_TunnelServer = grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -124,6 +157,12 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Watch",
 			Handler:       _Peer_Watch_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Tunnel",
+			Handler:       _Peer_Tunnel_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "peer.proto",

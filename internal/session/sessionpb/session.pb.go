@@ -29,12 +29,14 @@
 //	agent  Report        whenever a bundle's status changed
 //	hub    ReportStored  the status is in the hub's store
 //	hub    Idle          only to agents that check in: that is all for now
+//	hub    Dial          whenever somebody wants to talk to the member's API
 
 package sessionpb
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -400,6 +402,7 @@ type FromHub struct {
 	//	*FromHub_Recall
 	//	*FromHub_Idle
 	//	*FromHub_Move
+	//	*FromHub_Dial
 	Frame         isFromHub_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -541,6 +544,15 @@ func (x *FromHub) GetMove() *Move {
 	return nil
 }
 
+func (x *FromHub) GetDial() *Dial {
+	if x != nil {
+		if x, ok := x.Frame.(*FromHub_Dial); ok {
+			return x.Dial
+		}
+	}
+	return nil
+}
+
 type isFromHub_Frame interface {
 	isFromHub_Frame()
 }
@@ -589,6 +601,10 @@ type FromHub_Move struct {
 	Move *Move `protobuf:"bytes,11,opt,name=move,proto3,oneof"`
 }
 
+type FromHub_Dial struct {
+	Dial *Dial `protobuf:"bytes,12,opt,name=dial,proto3,oneof"`
+}
+
 func (*FromHub_Welcome) isFromHub_Frame() {}
 
 func (*FromHub_DigestQuery) isFromHub_Frame() {}
@@ -611,6 +627,8 @@ func (*FromHub_Idle) isFromHub_Frame() {}
 
 func (*FromHub_Move) isFromHub_Frame() {}
 
+func (*FromHub_Dial) isFromHub_Frame() {}
+
 type Hello struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	AgentVersion string                 `protobuf:"bytes,1,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
@@ -626,7 +644,9 @@ type Hello struct {
 	Instance string `protobuf:"bytes,6,opt,name=instance,proto3" json:"instance,omitempty"`
 	// Highest generation of any bundle that the agent holds or remembers to have
 	// held.
-	Highest       int64 `protobuf:"varint,7,opt,name=highest,proto3" json:"highest,omitempty"`
+	Highest int64 `protobuf:"varint,7,opt,name=highest,proto3" json:"highest,omitempty"`
+	// The agent answers Dial.
+	Tunnels       bool `protobuf:"varint,8,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -708,6 +728,13 @@ func (x *Hello) GetHighest() int64 {
 		return x.Highest
 	}
 	return 0
+}
+
+func (x *Hello) GetTunnels() bool {
+	if x != nil {
+		return x.Tunnels
+	}
+	return false
 }
 
 // Position is a point in the life of the hub's store.
@@ -1926,6 +1953,53 @@ func (x *Move) GetHub() string {
 	return ""
 }
 
+// Dial asks the agent to open a Tunnel at once, for whoever talks to the member's API
+// through the hub.
+type Dial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id is random and known to nobody else: the agent shows it with Tunnel.Open.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dial) Reset() {
+	*x = Dial{}
+	mi := &file_session_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dial) ProtoMessage() {}
+
+func (x *Dial) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dial.ProtoReflect.Descriptor instead.
+func (*Dial) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Dial) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // Ask wants things again that the agent has sent before or thinks known.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1939,7 +2013,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2025,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2038,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Ask) GetReports() []string {
@@ -1991,7 +2065,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2077,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2090,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -2031,7 +2105,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2117,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2130,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -2087,7 +2161,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2173,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2186,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -2147,7 +2221,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\x10atoll.session.v1\"n\n" +
+	"\rsession.proto\x12\x10atoll.session.v1\x1a\x1egoogle/protobuf/wrappers.proto\"n\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2172,7 +2246,7 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"remembered\x18\b \x01(\v2\x1c.atoll.session.v1.RememberedH\x00R\n" +
 	"rememberedB\a\n" +
-	"\x05frame\"\xe8\x04\n" +
+	"\x05frame\"\x96\x05\n" +
 	"\aFromHub\x125\n" +
 	"\awelcome\x18\x01 \x01(\v2\x19.atoll.session.v1.WelcomeH\x00R\awelcome\x12B\n" +
 	"\fdigest_query\x18\x02 \x01(\v2\x1d.atoll.session.v1.DigestQueryH\x00R\vdigestQuery\x122\n" +
@@ -2185,8 +2259,9 @@ const file_session_proto_rawDesc = "" +
 	"\x06recall\x18\t \x01(\v2\x18.atoll.session.v1.RecallH\x00R\x06recall\x12,\n" +
 	"\x04idle\x18\n" +
 	" \x01(\v2\x16.atoll.session.v1.IdleH\x00R\x04idle\x12,\n" +
-	"\x04move\x18\v \x01(\v2\x16.atoll.session.v1.MoveH\x00R\x04moveB\a\n" +
-	"\x05frame\"\xe2\x01\n" +
+	"\x04move\x18\v \x01(\v2\x16.atoll.session.v1.MoveH\x00R\x04move\x12,\n" +
+	"\x04dial\x18\f \x01(\v2\x16.atoll.session.v1.DialH\x00R\x04dialB\a\n" +
+	"\x05frame\"\xfc\x01\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\rR\bprotocol\x12\x16\n" +
@@ -2194,7 +2269,8 @@ const file_session_proto_rawDesc = "" +
 	"\x04held\x18\x04 \x01(\rR\x04held\x126\n" +
 	"\bposition\x18\x05 \x01(\v2\x1a.atoll.session.v1.PositionR\bposition\x12\x1a\n" +
 	"\binstance\x18\x06 \x01(\tR\binstance\x12\x18\n" +
-	"\ahighest\x18\a \x01(\x03R\ahighest\"k\n" +
+	"\ahighest\x18\a \x01(\x03R\ahighest\x12\x18\n" +
+	"\atunnels\x18\b \x01(\bR\atunnels\"k\n" +
 	"\bPosition\x12\x19\n" +
 	"\bchain_id\x18\x01 \x01(\tR\achainId\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x10\n" +
@@ -2300,7 +2376,9 @@ const file_session_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05final\x18\x03 \x01(\bR\x05final\"\x18\n" +
 	"\x04Move\x12\x10\n" +
-	"\x03hub\x18\x01 \x01(\tR\x03hub\"3\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\"\x16\n" +
+	"\x04Dial\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"3\n" +
 	"\x03Ask\x12\x18\n" +
 	"\areports\x18\x01 \x03(\tR\areports\x12\x12\n" +
 	"\x04apis\x18\x02 \x01(\bR\x04apis\"\b\n" +
@@ -2321,7 +2399,9 @@ const file_session_proto_rawDesc = "" +
 	"\aSession\x12E\n" +
 	"\aConnect\x12\x1b.atoll.session.v1.FromAgent\x1a\x19.atoll.session.v1.FromHub(\x010\x012R\n" +
 	"\fRegistration\x12B\n" +
-	"\x04Join\x12\x1d.atoll.session.v1.JoinRequest\x1a\x1b.atoll.session.v1.JoinReplyB,Z*atoll.dev/atoll/internal/session/sessionpbb\x06proto3"
+	"\x04Join\x12\x1d.atoll.session.v1.JoinRequest\x1a\x1b.atoll.session.v1.JoinReply2N\n" +
+	"\x06Tunnel\x12D\n" +
+	"\x04Open\x12\x1b.google.protobuf.BytesValue\x1a\x1b.google.protobuf.BytesValue(\x010\x01B,Z*atoll.dev/atoll/internal/session/sessionpbb\x06proto3"
 
 var (
 	file_session_proto_rawDescOnce sync.Once
@@ -2335,40 +2415,42 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_session_proto_goTypes = []any{
-	(*JoinRequest)(nil),         // 0: atoll.session.v1.JoinRequest
-	(*JoinReply)(nil),           // 1: atoll.session.v1.JoinReply
-	(*FromAgent)(nil),           // 2: atoll.session.v1.FromAgent
-	(*FromHub)(nil),             // 3: atoll.session.v1.FromHub
-	(*Hello)(nil),               // 4: atoll.session.v1.Hello
-	(*Position)(nil),            // 5: atoll.session.v1.Position
-	(*Welcome)(nil),             // 6: atoll.session.v1.Welcome
-	(*Idle)(nil),                // 7: atoll.session.v1.Idle
-	(*DigestQuery)(nil),         // 8: atoll.session.v1.DigestQuery
-	(*Digest)(nil),              // 9: atoll.session.v1.Digest
-	(*Range)(nil),               // 10: atoll.session.v1.Range
-	(*Entry)(nil),               // 11: atoll.session.v1.Entry
-	(*Upsert)(nil),              // 12: atoll.session.v1.Upsert
-	(*Need)(nil),                // 13: atoll.session.v1.Need
-	(*Objects)(nil),             // 14: atoll.session.v1.Objects
-	(*Stored)(nil),              // 15: atoll.session.v1.Stored
-	(*Report)(nil),              // 16: atoll.session.v1.Report
-	(*ReportStored)(nil),        // 17: atoll.session.v1.ReportStored
-	(*Inventory)(nil),           // 18: atoll.session.v1.Inventory
-	(*Room)(nil),                // 19: atoll.session.v1.Room
-	(*Renew)(nil),               // 20: atoll.session.v1.Renew
-	(*Renewed)(nil),             // 21: atoll.session.v1.Renewed
-	(*Refused)(nil),             // 22: atoll.session.v1.Refused
-	(*Move)(nil),                // 23: atoll.session.v1.Move
-	(*Ask)(nil),                 // 24: atoll.session.v1.Ask
-	(*Recall)(nil),              // 25: atoll.session.v1.Recall
-	(*Remembered)(nil),          // 26: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil), // 27: atoll.session.v1.RememberedTombstone
-	nil,                         // 28: atoll.session.v1.Objects.ObjectsEntry
-	nil,                         // 29: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                         // 30: atoll.session.v1.Inventory.RequestedEntry
-	nil,                         // 31: atoll.session.v1.Inventory.PropertiesEntry
+	(*JoinRequest)(nil),           // 0: atoll.session.v1.JoinRequest
+	(*JoinReply)(nil),             // 1: atoll.session.v1.JoinReply
+	(*FromAgent)(nil),             // 2: atoll.session.v1.FromAgent
+	(*FromHub)(nil),               // 3: atoll.session.v1.FromHub
+	(*Hello)(nil),                 // 4: atoll.session.v1.Hello
+	(*Position)(nil),              // 5: atoll.session.v1.Position
+	(*Welcome)(nil),               // 6: atoll.session.v1.Welcome
+	(*Idle)(nil),                  // 7: atoll.session.v1.Idle
+	(*DigestQuery)(nil),           // 8: atoll.session.v1.DigestQuery
+	(*Digest)(nil),                // 9: atoll.session.v1.Digest
+	(*Range)(nil),                 // 10: atoll.session.v1.Range
+	(*Entry)(nil),                 // 11: atoll.session.v1.Entry
+	(*Upsert)(nil),                // 12: atoll.session.v1.Upsert
+	(*Need)(nil),                  // 13: atoll.session.v1.Need
+	(*Objects)(nil),               // 14: atoll.session.v1.Objects
+	(*Stored)(nil),                // 15: atoll.session.v1.Stored
+	(*Report)(nil),                // 16: atoll.session.v1.Report
+	(*ReportStored)(nil),          // 17: atoll.session.v1.ReportStored
+	(*Inventory)(nil),             // 18: atoll.session.v1.Inventory
+	(*Room)(nil),                  // 19: atoll.session.v1.Room
+	(*Renew)(nil),                 // 20: atoll.session.v1.Renew
+	(*Renewed)(nil),               // 21: atoll.session.v1.Renewed
+	(*Refused)(nil),               // 22: atoll.session.v1.Refused
+	(*Move)(nil),                  // 23: atoll.session.v1.Move
+	(*Dial)(nil),                  // 24: atoll.session.v1.Dial
+	(*Ask)(nil),                   // 25: atoll.session.v1.Ask
+	(*Recall)(nil),                // 26: atoll.session.v1.Recall
+	(*Remembered)(nil),            // 27: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil),   // 28: atoll.session.v1.RememberedTombstone
+	nil,                           // 29: atoll.session.v1.Objects.ObjectsEntry
+	nil,                           // 30: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                           // 31: atoll.session.v1.Inventory.RequestedEntry
+	nil,                           // 32: atoll.session.v1.Inventory.PropertiesEntry
+	(*wrapperspb.BytesValue)(nil), // 33: google.protobuf.BytesValue
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
@@ -2378,7 +2460,7 @@ var file_session_proto_depIdxs = []int32{
 	18, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
 	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
 	20, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	26, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	27, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
 	6,  // 8: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
 	8,  // 9: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
 	12, // 10: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
@@ -2386,30 +2468,33 @@ var file_session_proto_depIdxs = []int32{
 	17, // 12: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
 	21, // 13: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
 	22, // 14: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	24, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	25, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	25, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	26, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
 	7,  // 17: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
 	23, // 18: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
-	5,  // 19: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
-	5,  // 20: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
-	10, // 21: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
-	11, // 22: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
-	5,  // 23: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	28, // 24: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
-	29, // 25: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	30, // 26: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
-	19, // 27: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
-	31, // 28: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
-	27, // 29: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 30: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 31: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	3,  // 32: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 33: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	32, // [32:34] is the sub-list for method output_type
-	30, // [30:32] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	24, // 19: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
+	5,  // 20: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
+	5,  // 21: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
+	10, // 22: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
+	11, // 23: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
+	5,  // 24: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
+	29, // 25: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	30, // 26: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	31, // 27: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	19, // 28: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
+	32, // 29: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
+	28, // 30: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 31: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 32: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	33, // 33: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
+	3,  // 34: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 35: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	33, // 36: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
+	34, // [34:37] is the sub-list for method output_type
+	31, // [31:34] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2439,6 +2524,7 @@ func file_session_proto_init() {
 		(*FromHub_Recall)(nil),
 		(*FromHub_Idle)(nil),
 		(*FromHub_Move)(nil),
+		(*FromHub_Dial)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2446,9 +2532,9 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_session_proto_goTypes,
 		DependencyIndexes: file_session_proto_depIdxs,

@@ -29,6 +29,7 @@
 //	agent  Report        whenever a bundle's status changed
 //	hub    ReportStored  the status is in the hub's store
 //	hub    Idle          only to agents that check in: that is all for now
+//	hub    Dial          whenever somebody wants to talk to the member's API
 
 package sessionpb
 
@@ -37,6 +38,7 @@ import (
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // This is a compile-time assertion to ensure that this generated file
@@ -269,5 +271,115 @@ var Registration_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
+	Metadata: "session.proto",
+}
+
+const (
+	Tunnel_Open_FullMethodName = "/atoll.session.v1.Tunnel/Open"
+)
+
+// TunnelClient is the client API for Tunnel service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Tunnel is served beside Session, on the same connection.
+type TunnelClient interface {
+	// Open carries one connection of bytes that the hub asked for with Dial. The
+	// metadata "atoll-dial" says which; a call that nobody asked for, or that another
+	// agent makes, is refused with PermissionDenied. What is said on it is HTTP: the hub
+	// asks, the member's API answers; where one message ends means nothing. It ends when
+	// either end closes it, and with the session.
+	Open(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue], error)
+}
+
+type tunnelClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewTunnelClient(cc grpc.ClientConnInterface) TunnelClient {
+	return &tunnelClient{cc}
+}
+
+func (c *tunnelClient) Open(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Tunnel_ServiceDesc.Streams[0], Tunnel_Open_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[wrapperspb.BytesValue, wrapperspb.BytesValue]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Tunnel_OpenClient = grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue]
+
+// TunnelServer is the server API for Tunnel service.
+// All implementations must embed UnimplementedTunnelServer
+// for forward compatibility.
+//
+// Tunnel is served beside Session, on the same connection.
+type TunnelServer interface {
+	// Open carries one connection of bytes that the hub asked for with Dial. The
+	// metadata "atoll-dial" says which; a call that nobody asked for, or that another
+	// agent makes, is refused with PermissionDenied. What is said on it is HTTP: the hub
+	// asks, the member's API answers; where one message ends means nothing. It ends when
+	// either end closes it, and with the session.
+	Open(grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error
+	mustEmbedUnimplementedTunnelServer()
+}
+
+// UnimplementedTunnelServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedTunnelServer struct{}
+
+func (UnimplementedTunnelServer) Open(grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
+	return status.Error(codes.Unimplemented, "method Open not implemented")
+}
+func (UnimplementedTunnelServer) mustEmbedUnimplementedTunnelServer() {}
+func (UnimplementedTunnelServer) testEmbeddedByValue()                {}
+
+// UnsafeTunnelServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to TunnelServer will
+// result in compilation errors.
+type UnsafeTunnelServer interface {
+	mustEmbedUnimplementedTunnelServer()
+}
+
+func RegisterTunnelServer(s grpc.ServiceRegistrar, srv TunnelServer) {
+	// If the following call panics, it indicates UnimplementedTunnelServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Tunnel_ServiceDesc, srv)
+}
+
+func _Tunnel_Open_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(TunnelServer).Open(&grpc.GenericServerStream[wrapperspb.BytesValue, wrapperspb.BytesValue]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Tunnel_OpenServer = grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]
+
+// Tunnel_ServiceDesc is the grpc.ServiceDesc for Tunnel service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Tunnel_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "atoll.session.v1.Tunnel",
+	HandlerType: (*TunnelServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Open",
+			Handler:       _Tunnel_Open_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "session.proto",
 }

@@ -33,16 +33,20 @@ func main() {
 
 func run(ctx context.Context, file string) error {
 	compiler := protocompile.Compiler{
-		Resolver:       &protocompile.SourceResolver{},
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
 	compiled, err := compiler.Compile(ctx, file)
 	if err != nil {
 		return fmt.Errorf("compile: %w", err)
 	}
-	descriptor := protodesc.ToFileDescriptorProto(compiled[0])
+	var files []*descriptorpb.FileDescriptorProto
+	for i := range compiled[0].Imports().Len() { // those of protobuf itself, which import nothing
+		files = append(files, protodesc.ToFileDescriptorProto(compiled[0].Imports().Get(i)))
+	}
+	files = append(files, protodesc.ToFileDescriptorProto(compiled[0]))
 	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
-		if err := drive(ctx, plugin, file, descriptor); err != nil {
+		if err := drive(ctx, plugin, file, files); err != nil {
 			return fmt.Errorf("%s: %w", plugin, err)
 		}
 	}
@@ -50,11 +54,11 @@ func run(ctx context.Context, file string) error {
 }
 
 // drive hands the file to a plugin as protoc would and writes what it answers.
-func drive(ctx context.Context, plugin, file string, descriptor *descriptorpb.FileDescriptorProto) error {
+func drive(ctx context.Context, plugin, file string, files []*descriptorpb.FileDescriptorProto) error {
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{file},
 		Parameter:      proto.String("paths=source_relative"),
-		ProtoFile:      []*descriptorpb.FileDescriptorProto{descriptor},
+		ProtoFile:      files,
 	})
 	if err != nil {
 		return err

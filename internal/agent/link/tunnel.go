@@ -1,0 +1,40 @@
+package link
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/metadata"
+
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/tunnel"
+)
+
+// tunnels of one session, which end with it.
+type tunnels struct {
+	client  pb.TunnelClient
+	take    func(net.Conn)
+	log     *slog.Logger
+	running sync.WaitGroup
+}
+
+// open a tunnel that the hub asked for.
+func (t *tunnels) open(ctx context.Context, id string) {
+	t.running.Go(func() {
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, session.DialKey, id))
+		defer cancel()
+		stream, err := t.client.Open(ctx)
+		if err != nil {
+			t.log.Debug("the hub does not take a tunnel that it asked for", "err", err)
+			return
+		}
+		conn := tunnel.New(stream, cancel, "the hub")
+		t.running.Go(func() { t.take(conn) })
+		if err := conn.Pump(); err != nil && ctx.Err() == nil {
+			t.log.Debug("a tunnel broke", "err", err)
+		}
+	})
+}

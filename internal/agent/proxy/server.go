@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/trust/person"
+	"atoll.dev/atoll/internal/tunnel"
+)
+
+const (
+	// idleTimeout of a tunnel on which no request is under way. It is above the hub's
+	// own, so that no request meets a tunnel that is being closed.
+	idleTimeout = 2 * time.Minute
+	// headerTimeout is how long a tunnel may take to say what it asks.
+	headerTimeout = 30 * time.Second
+	// headerMost bounds the header of a request, in bytes, as API servers do.
+	headerMost = 1 << 20
+)
+
+// Server of tunnels. Make it with New, and Run it.
+type Server struct {
+	log    *slog.Logger
+	server *http.Server
+	conns  listener
+}
+
+// New gives a server before the API server that the configuration reaches; it is not
+// changed.
+func New(config *rest.Config, log *slog.Logger) (*Server, error) {
+	target, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("the member's address: %w", err)
+	}
+	target.Path = strings.TrimSuffix(target.Path, "/")
+	transport, err := newTransport(config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{log: log, conns: listener{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
+		Transport:     transport,
+		FlushInterval: -1, // what comes is for somebody who waits for it
+		BufferPool:    tunnel.Buffers{},
+		ErrorHandler:  s.failed,
+		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	s.server = &http.Server{
+		Handler:           guarded(forward),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerMost,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Run serves until ctx ends; what is under way is cut off then.
+func (s *Server) Run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() }) // the only error is that of a listener that has none
+	defer stop()
+	if err := s.server.Serve(&s.conns); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		s.log.Error("people cannot reach this member through the hub any more until the agent is started again", "err", err)
+	}
+}
+
+// Take a tunnel. It is the server's from then on, which closes it.
+func (s *Server) Take(conn net.Conn) {
+	select {
+	case s.conns.conns <- conn:
+	case <-s.conns.closed:
+		_ = conn.Close() // nobody serves it
+	}
+}
+
+// guarded lets through what is asked in the name of somebody who may be impersonated.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := person.Check(person.From(r.Header)); err != nil {
+			refuse(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// rewrite a request for the member's API server.
+func rewrite(r *httputil.ProxyRequest, target *url.URL) {
+	r.SetURL(target)
+	r.Out.Host = ""
+	person.From(r.In.Header).Replace(r.Out.Header)
+}
+
+// failed answers for an API server that did not.
+func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // who asked has gone
+	}
+	s.log.Debug("a request that came through the hub was not answered by this member's API server", "method", r.Method, "path", r.URL.Path, "err", err)
+	refuse(w, http.StatusServiceUnavailable, "the cluster's API server does not answer its agent: "+err.Error())
+}
+
+// listener of tunnels.
+type listener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+// Accept a tunnel.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is called once, by the server.
+func (l *listener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+// Addr of no use.
+func (*listener) Addr() net.Addr { return &net.UnixAddr{Name: "tunnels", Net: "tunnel"} }

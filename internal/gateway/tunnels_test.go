@@ -1,0 +1,249 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/tunnel"
+)
+
+// tunnels has the agent open each tunnel that it is asked for, and serve it.
+func (a *testAgent) tunnels(serve func(net.Conn)) {
+	a.dialled = func(id string) {
+		conn, pump, err := a.open(id)
+		if err != nil {
+			a.h.t.Errorf("open a tunnel: %v", err)
+			return
+		}
+		go serve(conn)
+		_ = pump() // who serves is told
+	}
+}
+
+// open a tunnel under an id.
+func (a *testAgent) open(id string) (net.Conn, func() error, error) {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(a.h.t.Context(), session.DialKey, id))
+	stream, err := pb.NewTunnelClient(a.conn).Open(ctx)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	conn := tunnel.New(stream, cancel, "hub")
+	return conn, func() error { defer cancel(); return conn.Pump() }, nil
+}
+
+func echo(c net.Conn) {
+	defer c.Close()
+	_, _ = io.Copy(c, c)
+}
+
+// tunnelled is a hub with one agent that serves tunnels.
+func tunnelled(t *testing.T, serve func(net.Conn)) (h *testHub, a *testAgent, uid string) {
+	h = newTestHub(t)
+	uid, id := h.cluster("tokyo")
+	a = h.agent(id, "one")
+	a.tunnels(serve)
+	a.connect()
+	eventually(t, "the session begins", func() bool { return a.see(func() bool { return a.welcome != nil }) })
+	return h, a, uid
+}
+
+func TestTunnelsCarryBothWaysAtOnce(t *testing.T) {
+	h, _, uid := tunnelled(t, echo)
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			conn, err := h.Dial(t.Context(), uid)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			sent := make([]byte, 2<<20)
+			_, _ = rand.Read(sent)
+			go func() { _, _ = conn.Write(sent) }()
+			got := make([]byte, len(sent))
+			if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, sent) {
+				t.Errorf("what came back differs: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, "all tunnels are forgotten", func() bool {
+		s := h.sessions.of(uid)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.tunnels.used()
+	})
+}
+
+// TestATunnelThatNobodyReadsStopsNobodyElse: what an agent sends into one is held back at
+// the agent, and its reports and other tunnels go on.
+func TestATunnelThatNobodyReadsStopsNobodyElse(t *testing.T) {
+	var sent sync.Map
+	h, a, uid := tunnelled(t, func(c net.Conn) {
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(c, first); err != nil || first[0] == 'e' {
+			echo(c)
+			return
+		}
+		total := 0
+		for {
+			n, err := c.Write(make([]byte, 64<<10))
+			if total += n; err != nil {
+				return
+			}
+			sent.Store("total", total)
+		}
+	})
+	stuck, err := h.Dial(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	if _, err := stuck.Write([]byte("f")); err != nil {
+		t.Fatal(err)
+	}
+	h.rows.set("web", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", 1)})
+	eventually(t, "an order passes", a.holds("web", "r1", 1))
+	a.ready("web")
+	eventually(t, "its report passes", func() bool {
+		row, ok := h.rows.Get("web", "tokyo")
+		return ok && row.Status != nil && row.Status.Applied
+	})
+	other, err := h.Dial(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Write([]byte("echo")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(other, make([]byte, 3)); err != nil {
+		t.Fatalf("another tunnel: %v", err)
+	}
+	if total, _ := sent.Load("total"); total != nil && total.(int) > 8*windowBytes {
+		t.Errorf("the agent got rid of %d bytes that nobody reads; the hub's window is %d", total, windowBytes)
+	}
+}
+
+func TestTunnelsEndWithTheSession(t *testing.T) {
+	for what, end := range map[string]func(*testHub, *testAgent){
+		"the agent goes": func(_ *testHub, a *testAgent) { a.stop(); _ = a.conn.Close() },
+		"the cluster is denied": func(h *testHub, _ *testAgent) {
+			c, _ := h.clusters.Get("tokyo")
+			c = c.DeepCopy()
+			c.Spec.Accepted = false
+			if err := h.client.Update(h.t.Context(), c); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+		"another agent takes over": func(h *testHub, a *testAgent) {
+			h.agent(a.id, "two").connect()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h, a, uid := tunnelled(t, echo)
+			conn, err := h.Dial(t.Context(), uid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			end(h, a)
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the tunnel lives: %v", err)
+			}
+		})
+	}
+}
+
+func TestTunnelsThatCannotBeHad(t *testing.T) {
+	h := newTestHub(t)
+	uid, id := h.cluster("tokyo")
+	if _, err := h.Dial(t.Context(), uid); status.Code(err) != codes.NotFound {
+		t.Errorf("of a cluster that is away: %v", err)
+	}
+	a := h.agent(id, "old")
+	a.core = session.NewAgent(session.AgentOptions{Version: "old", Instance: "old", Object: a.object}, session.Memory{})
+	a.connect()
+	eventually(t, "the session begins", func() bool { return a.see(func() bool { return a.welcome != nil }) })
+	if _, err := h.Dial(t.Context(), uid); status.Code(err) != codes.Unimplemented {
+		t.Errorf("of an agent that knows none: %v", err)
+	}
+	a.cut()
+
+	// One that is asked and does nothing.
+	b := h.agent(id, "slow")
+	b.connect()
+	eventually(t, "the session begins", func() bool { return b.see(func() bool { return b.welcome != nil }) })
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range dialsMost {
+		waiting.Go(func() {
+			if _, err := h.Dial(ctx, uid); !errors.Is(err, context.Canceled) {
+				t.Errorf("of one that waits until it is not wanted: %v", err)
+			}
+		})
+	}
+	eventually(t, "the agent is asked", func() bool { return b.see(func() bool { return b.frames["Dial"] == dialsMost }) })
+	if _, err := h.Dial(t.Context(), uid); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("of one of whom much is asked: %v", err)
+	}
+	cancel()
+	waiting.Wait()
+	if s := h.sessions.of(uid); s == nil || s.tunnels.used() {
+		t.Error("what nobody waits for any more is kept")
+	}
+}
+
+func TestTunnelsThatNobodyAskedFor(t *testing.T) {
+	h, a, uid := tunnelled(t, echo)
+	_, otherID := h.cluster("oslo")
+	other := h.agent(otherID, "other")
+	ids := make(chan string, 1)
+	a.dialled = func(id string) { ids <- id }
+	other.connect()
+	eventually(t, "the other session begins", func() bool { return other.see(func() bool { return other.welcome != nil }) })
+
+	refused := func(what string, by *testAgent, id string) {
+		t.Helper()
+		_, pump, err := by.open(id)
+		if err == nil {
+			err = pump()
+		}
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("an id that was made up", a, "made-up")
+	refused("no id", a, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if c, err := h.Dial(ctx, uid); err == nil {
+			c.Close()
+			t.Error("a tunnel came")
+		}
+	}()
+	id := <-ids
+	refused("another agent's", other, id)
+	cancel()
+	<-done
+	refused("one that is not waited for any more", a, id)
+}

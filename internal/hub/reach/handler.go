@@ -1,0 +1,209 @@
+package reach
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/trust/person"
+	"atoll.dev/atoll/internal/tunnel"
+)
+
+// PerUser requests may be under way for one user at one cluster.
+const PerUser = 500
+
+const (
+	// idleTimeout of a tunnel that waits for another request.
+	idleTimeout = time.Minute
+	// idlePerCluster are kept waiting.
+	idlePerCluster = 4
+)
+
+// Clusters is the table of members.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+}
+
+// Options of a Handler; all are required.
+type Options struct {
+	Clusters Clusters
+	// Dial gives a connection on which the agent of a cluster serves its member's API as
+	// HTTP. Its errors are gRPC statuses.
+	Dial func(ctx context.Context, uid string) (net.Conn, error)
+	// May tells whether a user may do something with clusters/proxy of a cluster.
+	May func(ctx context.Context, u user.Info, verb, cluster string) bool
+	// Refuse answers with an error of the API.
+	Refuse func(http.ResponseWriter, error)
+	Log    *slog.Logger
+}
+
+// Handler serves …/clusters/NAME/proxy. It is safe for concurrent use.
+type Handler struct {
+	o       Options
+	forward *httputil.ReverseProxy
+	places  places
+}
+
+// New makes a Handler.
+func New(o Options) *Handler {
+	h := &Handler{o: o, places: places{taken: map[place]int{}}}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			uid, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return o.Dial(ctx, uid)
+		},
+		MaxIdleConnsPerHost: idlePerCluster,
+		IdleConnTimeout:     idleTimeout,
+		DisableCompression:  true, // what is asked for compressed is handed on so
+	}
+	h.forward = &httputil.ReverseProxy{
+		Rewrite:       rewrite,
+		Transport:     transport,
+		FlushInterval: -1, // what comes is for somebody who waits for it
+		BufferPool:    tunnel.Buffers{},
+		ErrorHandler:  h.failed,
+		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return h
+}
+
+// Mine tells whether a request is for a Handler.
+func Mine(info *request.RequestInfo) bool {
+	return info.IsResourceRequest && info.APIGroup == v1alpha1.GroupVersion.Group && info.Resource == "clusters" && info.Subresource == "proxy"
+}
+
+// asked is what a request comes to.
+type asked struct {
+	cluster *v1alpha1.Cluster
+	who     person.Person
+	path    string // in the member, escaped
+	audit   string
+}
+
+type askedKey struct{}
+
+func askedOf(ctx context.Context) asked { return ctx.Value(askedKey{}).(asked) }
+
+// ServeHTTP serves a request that is authorized.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, u, err := h.ask(r)
+	if err != nil {
+		h.o.Refuse(w, err)
+		return
+	}
+	p := place{user: u.GetName(), cluster: a.cluster.Name}
+	if !h.places.take(p) {
+		h.o.Refuse(w, apierrors.NewTooManyRequests("you have as many requests under way at cluster "+a.cluster.Name+" as one user may; end some of them", 1))
+		return
+	}
+	defer h.places.leave(p)
+	defer quietly(r.Context())
+	h.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, a)))
+}
+
+// quietly ends a request that is broken off because who asked has gone: that is how
+// watches and logs end, and no error. A request that the other end broke off is broken
+// off, so that nobody takes half of an answer for the whole.
+func quietly(ctx context.Context) {
+	if broken := recover(); broken != nil && (broken != http.ErrAbortHandler || ctx.Err() == nil) {
+		panic(broken)
+	}
+}
+
+// ask what a request comes to, and whether it may.
+func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
+	info, _ := request.RequestInfoFrom(r.Context())
+	u, known := request.UserFrom(r.Context())
+	if !known {
+		return asked{}, nil, apierrors.NewUnauthorized("nobody asks")
+	}
+	who, err := person.Of(u.GetName(), u.GetGroups())
+	if err != nil {
+		return asked{}, nil, apierrors.NewForbidden(proxied, info.Name, err)
+	}
+	c, ok := h.o.Clusters.Get(info.Name)
+	switch {
+	case !ok:
+		return asked{}, nil, apierrors.NewNotFound(clusters, info.Name)
+	case !c.Spec.Accepted:
+		return asked{}, nil, unavailable(c, "it is not accepted; on the hub run: atoll accept "+c.Name)
+	case c.Spec.CheckIn() > 0:
+		return asked{}, nil, unavailable(c, "it checks in every "+c.Spec.CheckIn().String()+" and holds no stream; only clusters of connection.type Stream can be reached through the hub")
+	case httpUpgrade(r) && !h.o.May(r.Context(), u, "create", c.Name):
+		return asked{}, nil, apierrors.NewForbidden(proxied, c.Name, errNeedsCreate)
+	}
+	return asked{cluster: c, who: who, path: pathInMember(r.URL.EscapedPath(), c.Name), audit: audit.GetAuditIDTruncated(r.Context())}, u, nil
+}
+
+var (
+	clusters = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters"}
+	proxied  = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters/proxy"}
+)
+
+// httpUpgrade tells whether the connection is to become another one.
+func httpUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+
+// pathInMember is what follows …/clusters/NAME/proxy, at least "/".
+func pathInMember(escaped, name string) string {
+	_, rest, _ := strings.Cut(escaped, "/clusters/"+name+"/proxy")
+	if !strings.HasPrefix(rest, "/") {
+		return "/" + rest
+	}
+	return rest
+}
+
+// rewrite a request for the agent.
+func rewrite(r *httputil.ProxyRequest) {
+	a := askedOf(r.In.Context())
+	r.Out.URL.Scheme, r.Out.URL.Host = "http", string(a.cluster.UID)
+	r.Out.URL.RawPath = a.path
+	r.Out.URL.Path = unescaped(a.path)
+	r.Out.Host = ""
+	a.who.Replace(r.Out.Header)
+	if a.audit != "" {
+		r.Out.Header.Set("Audit-Id", a.audit)
+	}
+}
+
+// places of requests that are under way.
+type places struct {
+	mu    sync.Mutex
+	taken map[place]int
+}
+
+type place struct{ user, cluster string }
+
+// take a place; false where the user has all that he may have.
+func (p *places) take(at place) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[at] >= PerUser {
+		return false
+	}
+	p.taken[at]++
+	return true
+}
+
+// leave a place.
+func (p *places) leave(at place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken[at]--; p.taken[at] == 0 {
+		delete(p.taken, at)
+	}
+}

@@ -1,0 +1,47 @@
+package reach
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Sets tells in which sets a cluster is.
+type Sets interface {
+	OfCluster(name string) []string
+}
+
+// BySet makes an authorizer of another one that lets also those reach a cluster who may
+// reach one of its sets. sets tells false while it is not known who is in which.
+func BySet(next authorizer.Authorizer, sets func() (Sets, bool)) authorizer.Authorizer {
+	return bySet{next, sets}
+}
+
+type bySet struct {
+	authorizer.Authorizer
+	sets func() (Sets, bool)
+}
+
+// Authorize asks the authorizer beneath, about the cluster and then about its sets.
+func (b bySet) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := b.Authorizer.Authorize(ctx, a)
+	if decision != authorizer.DecisionNoOpinion || a.GetAPIGroup() != v1alpha1.GroupVersion.Group || a.GetResource() != "clusters" || a.GetSubresource() != "proxy" || a.GetName() == "" {
+		return decision, reason, err
+	}
+	sets, known := b.sets()
+	if !known {
+		return decision, reason, err
+	}
+	for _, set := range sets.OfCluster(a.GetName()) {
+		ofSet, why, failed := b.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User: a.GetUser(), Verb: a.GetVerb(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),
+			Resource: "clustersets", Subresource: "proxy", Name: set, ResourceRequest: true, Path: a.GetPath(),
+		})
+		if failed == nil && ofSet == authorizer.DecisionAllow {
+			return ofSet, why, nil
+		}
+	}
+	return decision, reason, err
+}

@@ -1,0 +1,100 @@
+package peer
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"atoll.dev/atoll/internal/peer/peerpb"
+	"atoll.dev/atoll/internal/tunnel"
+)
+
+// clusterKey is the metadata by which a tunnel says to whose agent it leads.
+const clusterKey = "atoll-cluster"
+
+// Dial gives a connection to the agent of a cluster by way of the hub that holds its
+// stream. Errors are gRPC statuses; NotFound: no other hub holds it.
+func (p *Peers) Dial(ctx context.Context, uid string) (net.Conn, error) {
+	hub := p.holder(uid)
+	if hub == nil {
+		return nil, status.Error(codes.NotFound, "no hub holds a stream of the cluster's agent")
+	}
+	call, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.WithoutCancel(ctx), clusterKey, uid))
+	unbound := context.AfterFunc(ctx, cancel)
+	stream, err := peerpb.NewPeerClient(hub).Tunnel(call)
+	if err == nil {
+		_, err = stream.Header()
+	}
+	if err == nil && !unbound() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	conn := tunnel.New(stream, cancel, uid)
+	go func() {
+		_ = conn.Pump() // who reads is told
+		cancel()
+	}()
+	return conn, nil
+}
+
+// holder gives the connection to the hub that holds the cluster; nil where none does that
+// answers.
+func (p *Peers) holder(uid string) *grpc.ClientConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, h := range p.union.hubs {
+		if _, holds := h.sessions[uid]; !holds {
+			continue
+		}
+		if f := p.found[name]; f != nil && f.conn != nil {
+			return f.conn
+		}
+	}
+	return nil
+}
+
+// Tunnel leads another hub to an agent that this one holds.
+func (p *Peers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
+	if err := fromHub(rpc.Context()); err != nil {
+		return err
+	}
+	md, _ := metadata.FromIncomingContext(rpc.Context())
+	uids := md.Get(clusterKey)
+	if len(uids) != 1 {
+		return status.Error(codes.InvalidArgument, "the call does not say which cluster is meant")
+	}
+	agent, err := p.o.Dial(rpc.Context(), uids[0])
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	if err := rpc.SendHeader(nil); err != nil {
+		return err
+	}
+	hub := tunnel.New(rpc, func() {}, uids[0])
+	go func() { _ = hub.Pump() }() // it ends with the call, and who reads is told
+	join(hub, agent)
+	return nil
+}
+
+// join two connections until either ends, and close both.
+func join(a, b net.Conn) {
+	var done sync.WaitGroup
+	carry := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from) // how one ends is nothing to the other
+		_, _ = a.Close(), b.Close()
+	}
+	done.Go(func() { carry(a, b) })
+	carry(b, a)
+	done.Wait()
+}

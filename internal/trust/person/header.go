@@ -1,0 +1,32 @@
+package person
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Of the header by which a request is made as somebody else, as Kubernetes has it.
+const (
+	headerUser   = "Impersonate-User"
+	headerGroup  = "Impersonate-Group"
+	headerPrefix = "Impersonate-"
+)
+
+// From gives in whose name a request is to be made; empty where it says nobody.
+func From(h http.Header) Person {
+	return Person{Name: h.Get(headerUser), Groups: h.Values(headerGroup)}
+}
+
+// Replace who asks, as a header says it, by p: credentials, and whatever else says who
+// asks or in whose name, mean something to who receives them, and are not passed on.
+func (p Person) Replace(h http.Header) {
+	for field := range h {
+		if strings.HasPrefix(field, headerPrefix) || strings.HasPrefix(field, "X-Remote-") || field == "Authorization" || field == "Cookie" {
+			h.Del(field)
+		}
+	}
+	h.Set(headerUser, p.Name)
+	for _, g := range p.Groups {
+		h.Add(headerGroup, g)
+	}
+}

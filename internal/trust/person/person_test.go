@@ -1,0 +1,111 @@
+package person
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWhoPeopleAreInMembers(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		name   string
+		groups []string
+		want   string
+		in     []string
+		refuse string // a part of the error
+	}{
+		{what: "a person", name: "jane@example.com", groups: []string{"dev", "system:authenticated"}, want: "jane@example.com", in: []string{"dev"}},
+		{what: "an administrator", name: "atoll-admin", groups: []string{"system:masters", "system:authenticated"}, want: "atoll-admin", in: []string{"atoll:masters"}},
+		{what: "an administrator with a system name", name: "system:admin", groups: []string{"system:masters"}, want: "atoll:admin", in: []string{"atoll:masters"}},
+		{what: "a ServiceAccount", name: "system:serviceaccount:shop:ci", groups: []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"},
+			want: "atoll:serviceaccount:shop:ci", in: []string{"atoll:serviceaccounts", "atoll:serviceaccounts:shop"}},
+		{what: "who says to be in groups of ServiceAccounts", name: "jane", groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "dev"}, want: "jane", in: []string{"dev"}},
+		{what: "groups of a cluster's own", name: "jane", groups: []string{"system:nodes", "system:bootstrappers", "", "dev", "dev"}, want: "jane", in: []string{"dev"}},
+		{what: "who was given a group of Atoll's", name: "jane", groups: []string{"atoll:masters", "atoll:serviceaccounts"}, want: "jane"},
+		{what: "nobody", name: "", refuse: "nobody is logged in"},
+		{what: "who is not logged in", name: "system:anonymous", groups: []string{"system:unauthenticated"}, refuse: "nobody is logged in"},
+		{what: "who came by no login", name: "jane", groups: []string{"system:unauthenticated"}, refuse: "nobody is logged in"},
+		{what: "who has a name of Atoll's", name: "atoll:admin", groups: []string{"dev"}, refuse: "Atoll's own"},
+		{what: "who has a ServiceAccount's name as members know it", name: "atoll:serviceaccount:shop:ci", refuse: "Atoll's own"},
+		{what: "a component", name: "system:kube-scheduler", refuse: "a cluster's own"},
+		{what: "a node", name: "system:node:a", groups: []string{"system:nodes"}, refuse: "a cluster's own"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			got, err := Of(c.name, c.groups)
+			if c.refuse != "" {
+				if err == nil || !strings.Contains(err.Error(), c.refuse) {
+					t.Fatalf("is %+v in members, %v; wanted an error with %q", got, err, c.refuse)
+				}
+				return
+			}
+			if err != nil || got.Name != c.want || !slices.Equal(got.Groups, c.in) {
+				t.Fatalf("is %q in %q, %v; wanted %q in %q", got.Name, got.Groups, err, c.want, c.in)
+			}
+			if err := Check(got); err != nil {
+				t.Errorf("and no agent lets him in: %v", err)
+			}
+		})
+	}
+}
+
+// FuzzOf: whatever users are called, nobody is carried over under a name that a member's
+// Kubernetes gives a meaning, and nobody but who is meant under one of Atoll's.
+func FuzzOf(f *testing.F) {
+	f.Add("jane", "dev")
+	f.Add("system:serviceaccount:a:b", "system:masters")
+	f.Add("atoll:x", "atoll:masters")
+	f.Add("system:atoll:masters", "system:serviceaccounts:x")
+	f.Fuzz(func(t *testing.T, name, group string) {
+		p, err := Of(name, []string{group})
+		if err != nil {
+			return
+		}
+		if Check(p) != nil {
+			t.Fatalf("%q in %q becomes %+v, which no member lets in", name, group, p)
+		}
+		if strings.HasPrefix(p.Name, Prefix) && !strings.HasPrefix(name, "system:") {
+			t.Fatalf("%q comes by the name %q", name, p.Name)
+		}
+		for _, g := range p.Groups {
+			if strings.HasPrefix(g, Prefix) && !strings.HasPrefix(group, "system:") {
+				t.Fatalf("group %q comes by the name %q", group, g)
+			}
+		}
+	})
+}
+
+func TestAgentsCheckWhoIsImpersonated(t *testing.T) {
+	for _, p := range []Person{
+		{}, {Groups: []string{"dev"}}, {Name: "system:admin"}, {Name: "jane", Groups: []string{"system:masters"}},
+		{Name: "system:serviceaccount:kube-system:default"}, {Name: "jane", Groups: []string{"dev", "system:nodes"}},
+	} {
+		if Check(p) == nil {
+			t.Errorf("%+v is let in", p)
+		}
+	}
+}
+
+func TestCredentialsAreNotPassedOn(t *testing.T) {
+	h := http.Header{}
+	for _, field := range []string{
+		"Authorization", "authorization", "Impersonate-User", "impersonate-uid", "Impersonate-Extra-Scopes", "Impersonate-Group",
+		"X-Remote-User", "X-Remote-Group", "X-Remote-Extra-Acme", "Cookie", "Accept",
+	} {
+		h.Add(field, "x")
+	}
+	Person{Name: "jane", Groups: []string{"dev", "ops"}}.Replace(h)
+	want := http.Header{"Accept": {"x"}, "Impersonate-User": {"jane"}, "Impersonate-Group": {"dev", "ops"}}
+	if len(h) != len(want) {
+		t.Errorf("passed on: %v", h)
+	}
+	for field, values := range want {
+		if !slices.Equal(h[field], values) {
+			t.Errorf("%s: %q, wanted %q", field, h[field], values)
+		}
+	}
+	if got := From(h); got.Name != "jane" || !slices.Equal(got.Groups, []string{"dev", "ops"}) {
+		t.Errorf("read back as %+v", got)
+	}
+}

@@ -1,0 +1,278 @@
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// pieceMost is the most that one piece carries, in bytes: two frames of HTTP/2.
+const pieceMost = 32 << 10
+
+// Stream is either end of a gRPC stream of pieces. One goroutine may send while another
+// receives.
+type Stream interface {
+	Send(*wrapperspb.BytesValue) error
+	Recv() (*wrapperspb.BytesValue, error)
+}
+
+// Conn is a connection over a Stream. Make it with New.
+type Conn struct {
+	stream Stream
+	end    func()
+	name   addr
+
+	came chan []byte   // from Pump, without a buffer
+	over chan struct{} // closed when nothing more comes
+	why  error         // valid once over is closed
+
+	reading sync.Mutex
+	rest    []byte // of the piece that is being read
+	until   deadline
+
+	writing sync.Mutex
+	late    *time.Timer // closes the connection; nil: no deadline. Under until.mu
+	idle    *time.Timer // closes it when nothing moves; nil: it does not. Under until.mu
+
+	once   sync.Once
+	closed chan struct{}
+	moved  atomic.Int64 // when something came or went, in Unix nanoseconds
+}
+
+// New gives a connection over the stream. end cuts the stream off, whoever waits for it;
+// it is called once. name is what the connection's addresses say.
+func New(s Stream, end func(), name string) *Conn {
+	c := &Conn{stream: s, end: end, name: addr(name), came: make(chan []byte), over: make(chan struct{}), closed: make(chan struct{})}
+	c.moved.Store(time.Now().UnixNano())
+	return c
+}
+
+// Pump hands what comes to who reads, until the stream or the connection is over. It is
+// called once, and gives why the stream ended: nil where either end closed it.
+func (c *Conn) Pump() error {
+	err := c.pump()
+	if errors.Is(err, io.EOF) {
+		c.why = io.EOF
+		err = nil
+	} else if c.why = err; err == nil {
+		c.why = net.ErrClosed
+	}
+	close(c.over)
+	return err
+}
+
+func (c *Conn) pump() error {
+	for {
+		p, err := c.stream.Recv()
+		if err != nil {
+			select {
+			case <-c.closed:
+				return nil // this end did it
+			default:
+				return err
+			}
+		}
+		c.moved.Store(time.Now().UnixNano())
+		if len(p.GetValue()) == 0 {
+			continue
+		}
+		select {
+		case c.came <- p.GetValue():
+		case <-c.closed:
+			return nil
+		}
+	}
+}
+
+// Over is closed when nothing more comes.
+func (c *Conn) Over() <-chan struct{} { return c.over }
+
+// Closed is closed by Close.
+func (c *Conn) Closed() <-chan struct{} { return c.closed }
+
+// CloseWhenIdle closes the connection once nothing came or went for so long. It is called
+// before the connection is used, once at most.
+func (c *Conn) CloseWhenIdle(limit time.Duration) {
+	c.until.mu.Lock()
+	defer c.until.mu.Unlock()
+	c.idle = time.AfterFunc(limit, func() {
+		c.until.mu.Lock()
+		defer c.until.mu.Unlock()
+		if left := limit - time.Since(time.Unix(0, c.moved.Load())); left > 0 {
+			c.idle.Reset(left)
+		} else {
+			go c.Close() // which takes the lock
+		}
+	})
+}
+
+// Read what came.
+func (c *Conn) Read(b []byte) (int, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if len(c.rest) == 0 {
+		passed := c.until.wait()
+		if isClosed(passed) {
+			return 0, os.ErrDeadlineExceeded
+		}
+		select {
+		case c.rest = <-c.came:
+		case <-c.over:
+			return 0, c.why
+		case <-c.closed:
+			return 0, net.ErrClosed
+		case <-passed:
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+	n := copy(b, c.rest)
+	if c.rest = c.rest[n:]; len(c.rest) == 0 {
+		c.rest = nil
+	}
+	return n, nil
+}
+
+// Write hands bytes to the stream.
+func (c *Conn) Write(b []byte) (n int, err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	for len(b) > 0 {
+		if isClosed(c.closed) {
+			return n, net.ErrClosed
+		}
+		part := b[:min(len(b), pieceMost)]
+		if err := c.stream.Send(&wrapperspb.BytesValue{Value: part}); err != nil {
+			return n, c.broken(err)
+		}
+		c.moved.Store(time.Now().UnixNano())
+		n += len(part)
+		b = b[len(part):]
+	}
+	return n, nil
+}
+
+// broken is why nothing can be written any more.
+func (c *Conn) broken(err error) error {
+	if isClosed(c.closed) {
+		return net.ErrClosed
+	}
+	if errors.Is(err, io.EOF) { // gRPC's word for: Recv says why
+		return io.ErrClosedPipe
+	}
+	return err
+}
+
+// Close ends the connection for both ends.
+func (c *Conn) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		c.end()
+		c.until.mu.Lock()
+		defer c.until.mu.Unlock()
+		for _, t := range []*time.Timer{c.late, c.idle} {
+			if t != nil {
+				t.Stop()
+			}
+		}
+	})
+	return nil
+}
+
+// LocalAddr names the tunnel.
+func (c *Conn) LocalAddr() net.Addr { return c.name }
+
+// RemoteAddr names the tunnel.
+func (c *Conn) RemoteAddr() net.Addr { return c.name }
+
+// SetDeadline for reads and writes.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline ends reads after t; the zero time: none.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	if isClosed(c.closed) {
+		return net.ErrClosed
+	}
+	c.until.set(t)
+	return nil
+}
+
+// SetWriteDeadline closes the connection after t, unless it is moved on before; the zero
+// time: never.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	if isClosed(c.closed) {
+		return net.ErrClosed
+	}
+	c.until.mu.Lock()
+	defer c.until.mu.Unlock()
+	if c.late != nil {
+		c.late.Stop()
+		c.late = nil
+	}
+	if !t.IsZero() {
+		c.late = time.AfterFunc(time.Until(t), func() { _ = c.Close() }) // it gives no error
+	}
+	return nil
+}
+
+// addr of a tunnel.
+type addr string
+
+func (addr) Network() string  { return "tunnel" }
+func (a addr) String() string { return string(a) }
+
+// deadline that may be moved while somebody waits for it.
+type deadline struct {
+	mu     sync.Mutex
+	timer  *time.Timer
+	passed chan struct{} // closed when it has
+}
+
+// wait gives what is closed when the deadline has passed.
+func (d *deadline) wait() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.passed == nil {
+		d.passed = make(chan struct{})
+	}
+	return d.passed
+}
+
+// set the deadline; who waits for the one before waits for this one.
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil && !d.timer.Stop() && d.passed != nil && !isClosed(d.passed) {
+		// The timer is about to close it, for a deadline that is not meant any more.
+		d.passed = nil
+	}
+	d.timer = nil
+	if d.passed == nil || isClosed(d.passed) {
+		d.passed = make(chan struct{})
+	}
+	if t.IsZero() {
+		return
+	}
+	passed := d.passed
+	if wait := time.Until(t); wait > 0 {
+		d.timer = time.AfterFunc(wait, func() { close(passed) })
+	} else {
+		close(passed)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,18 @@
+// Package tunnel makes a net.Conn of a gRPC stream of pieces, so that whatever speaks
+// over a connection speaks through the one that an agent has dialled: the hub's HTTP
+// client at one end, the agent's HTTP server at the other.
+//
+// Contract of a Conn:
+//
+//   - It holds at most one piece of what came and was not read. While nobody reads,
+//     nothing more is taken from the stream, whose windows then stop the sender: what a
+//     slow reader costs is bounded by them, and nothing is dropped.
+//   - Write returns when the stream has taken the bytes. It may wait for the peer as
+//     long as the peer likes; Close frees it.
+//   - Close may be called from anywhere, more than once, and frees reads and writes.
+//     The stream's end gives io.EOF to who reads, its failure the reason.
+//   - A read deadline ends one read and may be moved on. A write deadline that passes
+//     closes the connection: of a message that was half sent nothing can be taken back.
+//
+// Pump must run until the Conn is over; it is what receives.
+package tunnel
