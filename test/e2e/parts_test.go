@@ -51,7 +51,7 @@ var parts = []part{
 		"TestAKilledAgentWorksAtOnce", "TestTheAgentsStateIsDeletedByHand", "TestASecondAgentWaitsForTheFirst",
 		"TestApplyReachesEveryMemberAndReportsBack", "TestDividedSharesByWeight", "TestMovingIsEditingOneAttribute",
 		"TestOverrideInOneRegionOnly", "TestDeletingWhileAwayEndsWithTheNewObject", "TestNamespaceDeletedOnTheHub",
-		"TestDriftIsCorrected", "TestMembersHealThemselvesWithoutTheHub",
+		"TestDriftIsCorrected", "TestMembersHealThemselvesWithoutTheHub", "TestAMemberThatIsAwayIsSaidToBe",
 	}},
 }
 

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"testing"
+)
+
+// BenchmarkTunnel compares what one tunnel carries, from the agent to the hub, with what
+// one connection of TLS does between the same two.
+func BenchmarkTunnel(b *testing.B) {
+	pour := func(c net.Conn) {
+		chunk := make([]byte, 64<<10)
+		for {
+			if _, err := c.Write(chunk); err != nil {
+				return
+			}
+		}
+	}
+	drink := func(b *testing.B, c net.Conn) {
+		chunk := make([]byte, 64<<10)
+		b.SetBytes(int64(len(chunk)))
+		for b.Loop() {
+			if _, err := io.ReadFull(c, chunk); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("tunnel", func(b *testing.B) {
+		h := newTestHub(b)
+		uid, id := h.cluster("tokyo")
+		a := h.agent(id, "one")
+		a.tunnels(pour)
+		a.connect()
+		eventually(b, "the session begins", func() bool { return a.see(func() bool { return a.welcome != nil }) })
+		c, err := h.Dial(b.Context(), uid)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		drink(b, c)
+	})
+	b.Run("direct", func(b *testing.B) {
+		h := newTestHub(b)
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{h.serving()}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				pour(c)
+			}
+		}()
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: h.keys.ClusterCA.Pool(), ServerName: "127.0.0.1"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		drink(b, c)
+	})
+}

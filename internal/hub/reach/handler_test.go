@@ -1,0 +1,249 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubesets "k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+type table map[string]*v1alpha1.Cluster
+
+func (t table) Get(name string) (*v1alpha1.Cluster, bool) { c, ok := t[name]; return c, ok }
+
+func cluster(name string, change ...func(*v1alpha1.Cluster)) *v1alpha1.Cluster {
+	c := &v1alpha1.Cluster{}
+	c.Name, c.UID, c.Spec.Accepted = name, types.UID("uid-"+name), true
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+// hub serves a Handler, in the name of whom a header says, as the API server would.
+func hub(t *testing.T, agent http.Handler, dial func(uid string) error, may bool) *httptest.Server {
+	t.Helper()
+	agents := httptest.NewServer(agent)
+	t.Cleanup(agents.Close)
+	clusters := table{}
+	for _, c := range []*v1alpha1.Cluster{
+		cluster("tokyo"),
+		cluster("denied", func(c *v1alpha1.Cluster) { c.Spec.Accepted = false }),
+		cluster("edge", func(c *v1alpha1.Cluster) {
+			c.Spec.Connection = &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn}
+		}),
+	} {
+		clusters[c.Name] = c
+	}
+	h := New(Options{
+		Clusters: clusters, Log: slog.New(slog.DiscardHandler),
+		Dial: func(ctx context.Context, uid string) (net.Conn, error) {
+			if err := dial(uid); err != nil {
+				return nil, err
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", agents.Listener.Addr().String())
+		},
+		May: func(_ context.Context, _ user.Info, verb, cluster string) bool {
+			return may && verb == "create" && cluster == "tokyo"
+		},
+		Refuse: func(w http.ResponseWriter, err error) {
+			var known apierrors.APIStatus
+			if !errors.As(err, &known) {
+				t.Errorf("%v is no Status", err)
+				return
+			}
+			w.WriteHeader(int(known.Status().Code))
+			_ = json.NewEncoder(w).Encode(known.Status())
+		},
+	})
+	resolver := &request.RequestInfoFactory{APIPrefixes: kubesets.NewString("api", "apis"), GrouplessAPIPrefixes: kubesets.NewString("api")}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, err := resolver.NewRequestInfo(r)
+		if err != nil || !Mine(info) {
+			t.Errorf("%s is not the Handler's: %+v, %v", r.URL, info, err)
+		}
+		ctx := request.WithRequestInfo(r.Context(), info)
+		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: r.Header.Get("Who"), Groups: r.Header.Values("In")})
+		h.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func ask(t *testing.T, h *httptest.Server, path string, header http.Header) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/apis/atoll.dev/v1alpha1/clusters/"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = header.Clone()
+	answer, err := h.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s metav1.Status
+	if json.Unmarshal(body, &s) == nil && s.Message != "" {
+		return answer.StatusCode, s.Message
+	}
+	return answer.StatusCode, string(body)
+}
+
+func jane() http.Header { return http.Header{"Who": {"jane"}, "In": {"dev", "system:authenticated"}} }
+
+func TestPathsAndPeopleAreCarriedOver(t *testing.T) {
+	var mu sync.Mutex
+	var got *http.Request
+	var dialled string
+	h := hub(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = r
+		w.WriteHeader(http.StatusAccepted)
+	}), func(uid string) error { dialled = uid; return nil }, false)
+	for path, want := range map[string]string{
+		"tokyo/proxy":                          "/",
+		"tokyo/proxy/":                         "/",
+		"tokyo/proxy/api/v1/pods?watch=true":   "/api/v1/pods?watch=true",
+		"tokyo/proxy/api/v1/x/a%2Fb":           "/api/v1/x/a%2Fb",
+		"tokyo/proxy/clusters/tokyo/proxy/api": "/clusters/tokyo/proxy/api",
+	} {
+		header := jane()
+		header.Set("Authorization", "Bearer hub")
+		header.Set("Impersonate-User", "system:admin")
+		if code, text := ask(t, h, path, header); code != http.StatusAccepted {
+			t.Fatalf("%s: %d %s", path, code, text)
+		}
+		mu.Lock()
+		if got.RequestURI != want || got.Header.Get("Authorization") != "" || got.Header.Get("Impersonate-User") != "jane" || strings.Join(got.Header.Values("Impersonate-Group"), ",") != "dev" {
+			t.Errorf("%s: the agent is asked for %s with %v", path, got.RequestURI, got.Header)
+		}
+		mu.Unlock()
+	}
+	if dialled != "uid-tokyo" {
+		t.Errorf("dialled %q", dialled)
+	}
+}
+
+func TestWhatCannotBeReachedSaysWhy(t *testing.T) {
+	var fails error
+	h := hub(t, http.NotFoundHandler(), func(string) error { return fails }, false)
+	upgrade := jane()
+	upgrade.Set("Connection", "Upgrade")
+	upgrade.Set("Upgrade", "websocket")
+	for _, c := range []struct {
+		what, path string
+		header     http.Header
+		dial       error
+		code       int
+		says       string
+	}{
+		{"no such cluster", "mars/proxy/api", jane(), nil, 404, `"mars" not found`},
+		{"one that is not accepted", "denied/proxy/api", jane(), nil, 503, "atoll accept denied"},
+		{"one that checks in", "edge/proxy/api", jane(), nil, 503, "checks in every 15m0s and holds no stream"},
+		{"one that is away", "tokyo/proxy/api", jane(), status.Error(codes.NotFound, ""), 503, "its agent is not connected to the hub"},
+		{"an old agent", "tokyo/proxy/api", jane(), status.Error(codes.Unimplemented, "update it"), 503, "update it"},
+		{"an agent that does not answer", "tokyo/proxy/api", jane(), status.Error(codes.DeadlineExceeded, "not in time"), 503, "not in time"},
+		{"a full one", "tokyo/proxy/api", jane(), status.Error(codes.ResourceExhausted, "as many as may be"), 429, "as many as may be"},
+		{"a broken connection", "tokyo/proxy/api", jane(), errors.New("reset"), 503, "the connection to its agent broke: reset"},
+		{"a component of the hub", "tokyo/proxy/api", http.Header{"Who": {"system:kube-scheduler"}}, nil, 403, "a cluster's own"},
+		{"who is not logged in", "tokyo/proxy/api", http.Header{"Who": {"system:anonymous"}}, nil, 403, "nobody is logged in"},
+		{"an upgrade without the right to", "tokyo/proxy/exec", upgrade, nil, 403, "needs the verb create"},
+	} {
+		fails = c.dial
+		if code, text := ask(t, h, c.path, c.header); code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %d %q; wanted %d with %q", c.what, code, text, c.code, c.says)
+		}
+	}
+}
+
+func TestOneUserDoesNotTakeAllOfACluster(t *testing.T) {
+	release, arrived := make(chan struct{}), make(chan struct{}, PerUser)
+	h := hub(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Impersonate-User") == "jane" {
+			arrived <- struct{}{}
+			<-release
+		}
+	}), func(string) error { return nil }, false)
+	var all sync.WaitGroup
+	for range PerUser {
+		all.Go(func() { ask(t, h, "tokyo/proxy/logs", jane()) })
+	}
+	for range PerUser {
+		<-arrived
+	}
+	if code, text := ask(t, h, "tokyo/proxy/logs", jane()); code != 429 || !strings.Contains(text, "as many requests under way") {
+		t.Errorf("one more of the same: %d %s", code, text)
+	}
+	if code, text := ask(t, h, "tokyo/proxy/api", http.Header{"Who": {"joe"}}); code != 200 {
+		t.Errorf("somebody else: %d %s", code, text)
+	}
+	close(release)
+	all.Wait()
+	if code, text := ask(t, h, "tokyo/proxy/api", jane()); code != 200 {
+		t.Errorf("afterwards: %d %s", code, text)
+	}
+}
+
+// rules is an authorizer by "verb resource name".
+type rules map[string]bool
+
+func (r rules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if r[a.GetVerb()+" "+a.GetResource()+"/"+a.GetSubresource()+" "+a.GetName()] {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "no rule", nil
+}
+
+type inSets map[string][]string
+
+func (s inSets) OfCluster(name string) []string { return s[name] }
+
+func TestWhoMayReachASetMayReachItsClusters(t *testing.T) {
+	a := BySet(rules{"get clusters/proxy oslo": true, "get clustersets/proxy asia": true, "create clustersets/proxy eu": true},
+		func() (Sets, bool) { return inSets{"tokyo": {"all", "asia"}, "oslo": {"eu"}}, true })
+	for _, c := range []struct {
+		verb, resource, subresource, name string
+		want                              bool
+	}{
+		{"get", "clusters", "proxy", "tokyo", true},
+		{"create", "clusters", "proxy", "tokyo", false},
+		{"get", "clusters", "proxy", "oslo", true},
+		{"create", "clusters", "proxy", "oslo", true},
+		{"delete", "clusters", "proxy", "oslo", false},
+		{"get", "clusters", "proxy", "mars", false},
+		{"get", "clusters", "", "tokyo", false},
+		{"get", "clusters", "status", "tokyo", false},
+		{"get", "pods", "proxy", "tokyo", false},
+	} {
+		got, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{
+			User: &user.DefaultInfo{Name: "jane"}, Verb: c.verb, APIGroup: "atoll.dev", Resource: c.resource, Subresource: c.subresource, Name: c.name, ResourceRequest: true,
+		})
+		if err != nil || (got == authorizer.DecisionAllow) != c.want {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
