@@ -89,7 +89,8 @@ type hub struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 
-	serves atomic.Bool
+	serves  atomic.Bool
+	dialled func(uid string) (net.Conn, error)
 
 	mu    sync.Mutex
 	known map[string]string
@@ -154,7 +155,8 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 			defer h.mu.Unlock()
 			h.ended = append(h.ended, uid)
 		},
-		Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+		Dial: func(_ context.Context, uid string) (net.Conn, error) { return h.dialled(uid) },
+		Log:  slog.New(slog.NewTextHandler(f.t.Output(), nil)),
 	}, rand.Text()[:6])
 	server := grpc.NewServer(grpc.Creds(doorman{credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{f.serving}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: f.roots,
@@ -280,6 +282,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 	a := f.start("127.0.0.1:0", pkix.Name{CommonName: CommonName, Organization: []string{Organization}})
 	a.Up("u")
 	stranger := f.start("127.0.0.1:0", pkix.Name{CommonName: "atoll:cluster:u", Organization: []string{"atoll:agents"}})
+	a.dialled = func(string) (net.Conn, error) { t.Error("an agent is led to a member"); return nil, net.ErrClosed }
 	err := stranger.call(t.Context(), &found{name: a.self})
 	if err == nil || !strings.Contains(err.Error(), errNotAHub.Error()) {
 		t.Errorf("an agent asks a hub what it holds: %v", err)

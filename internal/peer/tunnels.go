@@ -30,7 +30,7 @@ func (p *Peers) Dial(ctx context.Context, uid string) (net.Conn, error) {
 	unbound := context.AfterFunc(ctx, cancel)
 	stream, err := peerpb.NewPeerClient(hub).Tunnel(call)
 	if err == nil {
-		_, err = stream.Header()
+		err = answered(stream)
 	}
 	if err == nil && !unbound() {
 		err = ctx.Err()
@@ -45,6 +45,15 @@ func (p *Peers) Dial(ctx context.Context, uid string) (net.Conn, error) {
 		cancel()
 	}()
 	return conn, nil
+}
+
+// answered waits for the word that the tunnel is there, or why it is not.
+func answered(stream grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
+	header, err := stream.Header()
+	if header == nil && err == nil { // the call ended without any
+		_, err = stream.Recv()
+	}
+	return err
 }
 
 // holder gives the connection to the hub that holds the cluster; nil where none does that
@@ -78,7 +87,7 @@ func (p *Peers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapp
 		return err
 	}
 	defer agent.Close()
-	if err := rpc.SendHeader(nil); err != nil {
+	if err := rpc.SendHeader(metadata.MD{}); err != nil {
 		return err
 	}
 	hub := tunnel.New(rpc, func() {}, uids[0])

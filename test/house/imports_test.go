@@ -99,7 +99,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "gateway", "peer", "apiserver", "admission", "agent"},
+		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "gateway", "peer", "apiserver", "admission", "agent"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
