@@ -24,6 +24,8 @@ const (
 	// windowBytes is how much an agent may send before the hub reads it. It is fixed:
 	// finding the best one costs pings, and frames up are small.
 	windowBytes = 64 << 10
+	// tunnelBytes is the same of one tunnel, of which more comes.
+	tunnelBytes = 256 << 10
 	// writeBuffer is shared by all streams that write at the moment.
 	writeBuffer = 4 << 10
 	// streamsMost of one agent's connection at a time: its session, and tunnels.
@@ -44,9 +46,15 @@ func (g *Gateway) servers() (agents *h2.Server, others *grpc.Server) {
 		Inline:      func(method string) bool { return method == pb.Session_Connect_FullMethodName },
 		MessageMost: session.MaxFrameBytes,
 		Window:      windowBytes,
-		Streams:     streamsMost,
-		FieldsMost:  fieldsMost,
-		PingAfter:   session.KeepaliveHubTime, PingTimeout: session.KeepaliveHubTimeout,
+		WindowOf: func(method string) int {
+			if method == pb.Tunnel_Open_FullMethodName {
+				return tunnelBytes
+			}
+			return windowBytes
+		},
+		Streams:    streamsMost,
+		FieldsMost: fieldsMost,
+		PingAfter:  session.KeepaliveHubTime, PingTimeout: session.KeepaliveHubTimeout,
 		PingsApart:   session.KeepaliveMinTime,
 		WriteTimeout: writeTimeout,
 	})

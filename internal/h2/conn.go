@@ -49,7 +49,7 @@ type conn struct {
 	next    *stream // for it
 
 	sendWindow, sendStart int64 // of the connection; of a new stream
-	recvLeft              int64 // what the peer may send
+	recvWindow, recvLeft  int64 // what the peer may send before it is read; now
 	patience              patience
 
 	wmu sync.Mutex
@@ -67,8 +67,9 @@ type input struct {
 func newConn(s *Server, nc net.Conn, info credentials.AuthInfo) *conn {
 	c := &conn{
 		server: s, nc: nc, base: callerOf(s.base, nc, info),
-		sendWindow: windowStart, sendStart: windowStart, recvLeft: int64(max(s.o.Window, windowStart)),
+		sendWindow: windowStart, sendStart: windowStart, recvWindow: int64(max(s.o.Window, windowStart)),
 	}
+	c.recvLeft = c.recvWindow
 	c.change.L = &c.mu
 	now := time.Now().UnixNano()
 	c.heard.Store(now)

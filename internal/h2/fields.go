@@ -197,6 +197,9 @@ func (c *conn) open(w *writer, id uint32, last bool, r *request) error {
 	s := newStream(c, id, m, r)
 	s.ended = last
 	c.streams = append(c.streams, s)
+	if err := c.widen(w, s); err != nil {
+		return err
+	}
 	if m.inline && c.home && c.next == nil {
 		c.next = s
 		c.change.Broadcast()
@@ -204,6 +207,22 @@ func (c *conn) open(w *writer, id uint32, last bool, r *request) error {
 		c.server.served.Go(s.run)
 	}
 	return nil
+}
+
+// widen the windows for a call that has a larger one. The caller holds mu.
+func (c *conn) widen(w *writer, s *stream) error {
+	more := int64(s.method.window) - s.recvLeft
+	if more <= 0 || s.ended {
+		return nil
+	}
+	s.recvLeft += more
+	err := w.framer.WriteWindowUpdate(s.id, uint32(more))
+	if more = int64(s.method.window) - c.recvWindow; more > 0 {
+		c.recvWindow += more
+		c.recvLeft += more
+		err = errors.Join(err, w.framer.WriteWindowUpdate(0, uint32(more)))
+	}
+	return err
 }
 
 // judge what all requests of gRPC have in common.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// ServerOptions of a Server. All are required, but for Inline.
+// ServerOptions of a Server. Those that say what nil means may be left out.
 type ServerOptions struct {
 	// Inline tells by its full name of a method whose handler may have the goroutine
 	// of its connection; such a handler receives until the call is over. nil: none.
@@ -25,6 +25,9 @@ type ServerOptions struct {
 	// Window of a connection and of each of its streams: what the peer may send before
 	// it is read.
 	Window int
+	// WindowOf gives calls of a method, by its full name, a larger one, and with them
+	// their connection. nil, and less than Window: Window.
+	WindowOf func(method string) int
 	// Streams at a time of one connection.
 	Streams int
 	// FieldsMost bounds the header fields of a request, as HTTP/2 counts them.
@@ -41,6 +44,7 @@ type ServerOptions struct {
 type method struct {
 	name   string
 	inline bool
+	window int
 	impl   any
 	unary  grpc.MethodHandler
 	stream grpc.StreamHandler
@@ -87,6 +91,9 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 	add := func(name string, m method) {
 		m.name, m.impl = "/"+d.ServiceName+"/"+name, impl
 		m.inline = s.o.Inline != nil && s.o.Inline(m.name)
+		if m.window = s.o.Window; s.o.WindowOf != nil {
+			m.window = max(m.window, s.o.WindowOf(m.name))
+		}
 		s.methods[m.name] = &m
 	}
 	for _, m := range d.Methods {

@@ -339,8 +339,8 @@ func (s *stream) opening() uint32 {
 	if !s.reading || s.ready() {
 		held = s.came.size()
 	}
-	open := int64(s.c.server.o.Window-held) - s.recvLeft
-	if s.ended || s.err != nil || open < int64(s.c.server.o.Window/2) {
+	open := int64(s.method.window-held) - s.recvLeft
+	if s.ended || s.err != nil || open < int64(s.method.window/2) {
 		return 0
 	}
 	s.recvLeft += open

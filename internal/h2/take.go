@@ -104,7 +104,7 @@ func (c *conn) takeData(w *writer, f *http2.DataFrame) error {
 	if c.recvLeft -= length; c.recvLeft < 0 {
 		return breach{http2.ErrCodeFlowControl, "more data than the connection's window"}
 	}
-	if open := int64(max(c.server.o.Window, windowStart)) - c.recvLeft; open >= int64(c.server.o.Window/2) {
+	if open := c.recvWindow - c.recvLeft; open >= int64(c.server.o.Window/2) {
 		c.recvLeft += open
 		if err := w.framer.WriteWindowUpdate(0, uint32(open)); err != nil {
 			return err

@@ -214,8 +214,16 @@ func (l *Link) seenCA(ca []byte) {
 // joinTimeout is above the minute that the hub lets a call wait.
 const joinTimeout = 90 * time.Second
 
-// ioBuffer of each direction; frames are few.
-const ioBuffer = 4 << 10
+const (
+	// readBuffer is there as long as the connection is.
+	readBuffer = 8 << 10
+	// writeBuffer is there while something is written: two frames, and their heads, of
+	// what goes through a tunnel.
+	writeBuffer = 33 << 10
+	// tunnelWindow is how much may come of a tunnel, and twice as much of all together, before it is
+	// read. It is fixed: finding the best one costs pings.
+	tunnelWindow = 256 << 10
+)
 
 const (
 	// dialTimeout of TCP; a third try of the kernel falls into it.
@@ -233,7 +241,8 @@ func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithContextDialer(dialTCP),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
-		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer), grpc.WithSharedWriteBuffer(true),
+		grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer), grpc.WithSharedWriteBuffer(true),
+		grpc.WithStaticStreamWindowSize(tunnelWindow), grpc.WithStaticConnWindowSize(2*tunnelWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(session.MaxFrameBytes), grpc.MaxCallSendMsgSize(session.MaxFrameBytes)),
 		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	)
