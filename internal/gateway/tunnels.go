@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// tunnelsMost of one cluster at a time.
+	// tunnelsMost of one cluster at a time, with those that are asked for.
 	tunnelsMost = 1000
-	// dialsMost of them may be asked for and not be there yet.
-	dialsMost = 64
 	// tunnelTimeout is how long an agent may take to open one.
 	tunnelTimeout = 10 * time.Second
 	// tunnelIdle is how long nothing may be said on one, as kubelets have it.
@@ -100,7 +98,7 @@ func (s *stream) dial(id string, came chan<- *tunnel.Conn) error {
 		return errAway
 	case !t.can:
 		return errNoTunnels
-	case len(t.waiting) >= dialsMost || len(t.waiting)+len(t.open) >= tunnelsMost:
+	case len(t.waiting)+len(t.open) >= tunnelsMost:
 		return errCrowded
 	}
 	put(&s.tunnels.waiting, id, came)

@@ -193,14 +193,14 @@ func TestTunnelsThatCannotBeHad(t *testing.T) {
 	eventually(t, "the session begins", func() bool { return b.see(func() bool { return b.welcome != nil }) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
-	for range dialsMost {
+	for range tunnelsMost {
 		waiting.Go(func() {
 			if _, err := h.Dial(ctx, uid); !errors.Is(err, context.Canceled) {
 				t.Errorf("of one that waits until it is not wanted: %v", err)
 			}
 		})
 	}
-	eventually(t, "the agent is asked", func() bool { return b.see(func() bool { return b.frames["Dial"] == dialsMost }) })
+	eventually(t, "the agent is asked", func() bool { return b.see(func() bool { return b.frames["Dial"] == tunnelsMost }) })
 	if _, err := h.Dial(t.Context(), uid); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("of one of whom much is asked: %v", err)
 	}
