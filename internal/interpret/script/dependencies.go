@@ -25,7 +25,7 @@ func followed(list []Dependency, namespace string) (names []atoll.ItemKey, selec
 			return nil, nil, fmt.Errorf("%s: %w", d, err)
 		}
 		if why := interpret.NeverAlong(schema.GroupKind{Group: gv.Group, Kind: d.Kind}); why != "" {
-			return nil, nil, fmt.Errorf("%s goes along with nothing that a script is asked about: it %s; a policy can place it", d, why)
+			return nil, nil, fmt.Errorf("%s goes along with nothing that a script is asked about: it %s; let the script leave it out", d, why)
 		}
 		if d.Namespace != namespace {
 			return nil, nil, fmt.Errorf("%s is in namespace %q, and the object in %q: only what is in the object's own namespace goes with it, and what is in none with what is in none; a policy can place it", d, d.Namespace, namespace)
