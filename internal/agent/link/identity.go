@@ -225,12 +225,8 @@ const (
 	tunnelWindow = 256 << 10
 )
 
-const (
-	// dialTimeout of TCP; a third try of the kernel falls into it.
-	dialTimeout = 3500 * time.Millisecond
-	// connectTimeout of TCP and TLS together.
-	connectTimeout = 20 * time.Second
-)
+// connectTimeout of TCP and TLS together.
+const connectTimeout = 20 * time.Second
 
 // dial makes a connection with small buffers that finds half-open links by itself.
 func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
@@ -250,11 +246,6 @@ func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("dial the hub at %s: %w", l.hub(), err)
 	}
 	return conn, nil
-}
-
-// dialTCP gives up early: a host that cannot be reached does not answer later.
-func dialTCP(ctx context.Context, address string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext(ctx, "tcp", address)
 }
 
 // sessionTLS shows our certificate and trusts the hub's CAs.

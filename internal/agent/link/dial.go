@@ -1,0 +1,107 @@
+package link
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+)
+
+const (
+	// dialTimeout of TCP; a third try of the kernel falls into it.
+	dialTimeout = 3500 * time.Millisecond
+	// proxyTimeout of what a proxy takes to reach the hub.
+	proxyTimeout = 10 * time.Second
+)
+
+// dialTCP gives a connection to the hub: through the proxy that the environment names for
+// its address (HTTPS_PROXY, NO_PROXY and their like, as everywhere), else directly. It
+// gives up early: a host that cannot be reached does not answer later.
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(&url.URL{Scheme: "https", Host: address})
+	if err != nil {
+		return nil, fmt.Errorf("the proxy that the environment names for %s: %w", address, err)
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
+	if proxy == nil {
+		return dialer.DialContext(ctx, "tcp", address)
+	}
+	conn, err := through(ctx, dialer, proxy, address)
+	if err != nil {
+		return nil, fmt.Errorf("through the proxy %s, which the environment names: %w", proxy.Redacted(), err)
+	}
+	return conn, nil
+}
+
+// through a proxy, by CONNECT.
+func through(ctx context.Context, dialer *net.Dialer, proxy *url.URL, address string) (net.Conn, error) {
+	port := proxy.Port()
+	switch {
+	case proxy.Scheme != "http" && proxy.Scheme != "https":
+		return nil, fmt.Errorf("it is of a kind that agents do not speak; http and https are those that they do")
+	case port == "" && proxy.Scheme == "https":
+		port = "443"
+	case port == "":
+		port = "80"
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(proxy.Hostname(), port))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // a connection that takes none is closed
+	asked, err := connect(conn, proxy, address)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = conn.Close() // nothing was said on it
+		return nil, err
+	}
+	return asked, nil
+}
+
+// connect asks the proxy at the other end for the address.
+func connect(conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
+	if err := conn.SetDeadline(time.Now().Add(proxyTimeout)); err != nil {
+		return nil, err
+	}
+	if proxy.Scheme == "https" {
+		conn = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: proxy.Hostname()})
+	}
+	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	if u := proxy.User; u != nil {
+		password, _ := u.Password()
+		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))
+	}
+	if err := r.Write(conn); err != nil {
+		return nil, err
+	}
+	// What follows the answer is the hub's, which says nothing before it is asked: there
+	// is nothing in the reader that would be lost.
+	answer, err := http.ReadResponse(bufio.NewReaderSize(conn, 4<<10), r)
+	if err != nil {
+		return nil, fmt.Errorf("read its answer: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("it answers %q; %s", answer.Status, hint(answer.StatusCode))
+	}
+	return conn, conn.SetDeadline(time.Time{})
+}
+
+// hint at who must act.
+func hint(code int) string {
+	switch code {
+	case http.StatusProxyAuthRequired:
+		return "give it a name and a password in the URL, or leave the hub out by NO_PROXY"
+	case http.StatusForbidden, http.StatusMethodNotAllowed:
+		return "let it connect to the hub's address, or leave the hub out by NO_PROXY"
+	}
+	return "can it reach the hub?"
+}
