@@ -79,7 +79,7 @@ func TestDocument(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		got, err := d.Of(map[string]any{"object": object})
 		runtime.ReadMemStats(&after)
-		if made := after.TotalAlloc - before.TotalAlloc; made > cmp.Or(tc.made, 16<<20) {
+		if made := after.TotalAlloc - before.TotalAlloc; !raced && made > cmp.Or(tc.made, 16<<20) {
 			t.Errorf("%.80s: makes %d kB", tc.text, made>>10)
 		}
 		if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) || err == nil && !reflect.DeepEqual(got, tc.want) {
