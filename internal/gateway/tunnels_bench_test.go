@@ -27,20 +27,32 @@ func BenchmarkTunnel(b *testing.B) {
 			}
 		}
 	}
-	b.Run("tunnel", func(b *testing.B) {
-		h := newTestHub(b)
-		uid, id := h.cluster("tokyo")
-		a := h.agent(id, "one")
-		a.tunnels(pour)
-		a.connect()
-		eventually(b, "the session begins", func() bool { return a.see(func() bool { return a.welcome != nil }) })
-		c, err := h.Dial(b.Context(), uid)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer c.Close()
-		drink(b, c)
-	})
+	for what, beside := range map[string]int{"tunnel": 0, "beside 500 that are quiet": 500} {
+		b.Run(what, func(b *testing.B) {
+			h := newTestHub(b)
+			uid, id := h.cluster("tokyo")
+			a := h.agent(id, "one")
+			a.tunnels(func(c net.Conn) {
+				if _, err := io.ReadFull(c, make([]byte, 1)); err == nil {
+					pour(c)
+				}
+			})
+			a.connect()
+			eventually(b, "the session begins", func() bool { return a.see(func() bool { return a.welcome != nil }) })
+			var c net.Conn
+			for range beside + 1 {
+				var err error
+				if c, err = h.Dial(b.Context(), uid); err != nil {
+					b.Fatal(err)
+				}
+				defer c.Close()
+			}
+			if _, err := c.Write([]byte("x")); err != nil {
+				b.Fatal(err)
+			}
+			drink(b, c)
+		})
+	}
 	b.Run("direct", func(b *testing.B) {
 		h := newTestHub(b)
 		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{h.serving()}})
