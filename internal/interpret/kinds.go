@@ -1,6 +1,7 @@
 package interpret
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -156,6 +157,18 @@ func (k *kind) phasePath() path {
 		return k.phase
 	}
 	return phase
+}
+
+// Late tells that a status says, at its top or in a condition, that its controller has not seen
+// the object's latest generation.
+func Late(obj *unstructured.Unstructured) bool {
+	st := status(obj)
+	return lateBy(st, conditionsOf(st), obj.GetGeneration())
+}
+
+func lateBy(st map[string]any, cs []condition, generation int64) bool {
+	observed, ok := observedOf(st)
+	return ok && observed < generation || slices.ContainsFunc(cs, func(c condition) bool { return c.hasObserved && c.observed < generation })
 }
 
 // observedOf is the generation that a controller says it has seen, which some write as a

@@ -255,13 +255,9 @@ func reflectGeneric(k *kind, obj *unstructured.Unstructured) (reflected, bool) {
 	if k.addresses {
 		r.L = addressesOf(st)
 	}
-	observed, ok := observedOf(st)
+	_, ok := observedOf(st)
 	r.mark(ok, flagObserves)
-	unseen := ok && observed < obj.GetGeneration()
-	for _, c := range cs {
-		unseen = unseen || c.hasObserved && c.observed < obj.GetGeneration()
-	}
-	r.mark(unseen, flagLate)
+	r.mark(lateBy(st, cs, obj.GetGeneration()), flagLate)
 	return r, ok || len(r.C) > 0 || r.P != "" || k.counts != nil || len(r.L) > 0
 }
 

@@ -254,6 +254,8 @@ const MaxStatus = 1 << 10
 // whole is a status that is reported as it is.
 type whole struct {
 	Status map[string]any `json:"s"`
+	// Late: the object's controller in the member has not seen its latest generation.
+	Late bool `json:"late,omitempty"`
 }
 
 // Reflect as in interpret.Reflect, of the status that a script gives of an object that has
@@ -261,6 +263,7 @@ type whole struct {
 func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, error) {
 	gvk := obj.GroupVersionKind()
 	c, joins := x.find(gvk, qStatus), x.find(gvk, qAggregate)
+	late := interpret.Late(obj) // a script need not pass on what tells it
 	status, _ := obj.Object["status"].(map[string]any)
 	if c != nil && len(status) > 0 {
 		var err error
@@ -282,7 +285,7 @@ func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, 
 	if len(status) == 0 {
 		return nil, nil
 	}
-	b, err := json.Marshal(whole{status})
+	b, err := json.Marshal(whole{status, late})
 	if err != nil {
 		return nil, fmt.Errorf("its status has no JSON: %w", err)
 	}
@@ -295,12 +298,13 @@ func (x Interpreters) Reflect(obj *unstructured.Unstructured) (json.RawMessage, 
 // Joins tells whether statuses of the kind are joined by a script.
 func (x Interpreters) Joins(gvk schema.GroupVersionKind) bool { return x.find(gvk, qAggregate) != nil }
 
-// Aggregate as in interpret.Aggregate. A script is told of reachable clusters, each with its
-// own row, and of the template without its status.
-func (x Interpreters) Aggregate(template *unstructured.Unstructured, divided bool, rows []interpret.RowItem, observed int64) (status map[string]any, ok bool, err error) {
+// Aggregate as in interpret.Aggregate, whose observed is generation here. A script is told of
+// reachable clusters, each with its own row, and of the template without its status. Which
+// generation its answer is of is set as everywhere, at the top and in conditions that tell one.
+func (x Interpreters) Aggregate(template *unstructured.Unstructured, divided bool, rows []interpret.RowItem, generation int64) (status map[string]any, ok bool, err error) {
 	c := x.find(template.GroupVersionKind(), qAggregate)
 	if c == nil {
-		status, ok = interpret.Aggregate(template, divided, compact(rows), observed)
+		status, ok = interpret.Aggregate(template, divided, compact(rows), generation)
 		return status, ok, nil
 	}
 	from := heard(rows)
@@ -315,9 +319,11 @@ func (x Interpreters) Aggregate(template *unstructured.Unstructured, divided boo
 	if err != nil {
 		return nil, false, err
 	}
-	if own, _ := template.Object["status"].(map[string]any); observes(own, status) {
-		status["observedGeneration"] = max(observed, generationOf(own))
+	if slices.ContainsFunc(from, behind) {
+		generation = 0
 	}
+	own, _ := template.Object["status"].(map[string]any)
+	observe(own, status, max(generation, min(observed(own), template.GetGeneration())))
 	return status, status != nil, nil
 }
 
@@ -332,10 +338,10 @@ func heard(rows []interpret.RowItem) (out []*interpret.RowItem) {
 	return out
 }
 
-// Question is a hash of all that Aggregate asks a script, and of observed: while it is equal,
-// so is the answer, but for an observedGeneration that the template's status has already. It
+// Question is a hash of all that Aggregate asks a script, and of the generation: while it is
+// equal, so is the answer, but for an observedGeneration that the template's status has already. It
 // is empty where no script is asked.
-func (x Interpreters) Question(template *unstructured.Unstructured, rows []interpret.RowItem, observed int64) string {
+func (x Interpreters) Question(template *unstructured.Unstructured, rows []interpret.RowItem, generation int64) string {
 	c := x.find(template.GroupVersionKind(), qAggregate)
 	if c == nil {
 		return ""
@@ -352,24 +358,12 @@ func (x Interpreters) Question(template *unstructured.Unstructured, rows []inter
 		}
 		told = strconv.AppendBool(framed(framed(framed(framed(told, r.Cluster), string(r.Health)), message), string(r.Reflected)), r.Stale)
 	}
-	return atoll.Hash([]byte(c.name), []byte(c.hash), object, strconv.AppendInt(nil, observed, 10), told)
+	return atoll.Hash([]byte(c.name), []byte(c.hash), object, strconv.AppendInt(nil, generation, 10), told)
 }
 
 // framed text behind others, so that no two lists of texts are one.
 func framed(b []byte, text string) []byte {
 	return append(append(strconv.AppendInt(b, int64(len(text)), 10), ':'), text...)
-}
-
-// observes tells whether a status says which generation it is of.
-func observes(own, status map[string]any) bool {
-	_, before := own["observedGeneration"]
-	_, now := status["observedGeneration"]
-	return status != nil && (before || now)
-}
-
-func generationOf(status map[string]any) int64 {
-	n, _ := status["observedGeneration"].(int64)
-	return n
 }
 
 // Whole is a status that was reported as it is; nil where it was not.

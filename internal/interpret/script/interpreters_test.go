@@ -126,6 +126,64 @@ func TestStatusesThatAScriptJoins(t *testing.T) {
 	}
 }
 
+// The generation that a joined status tells of is the template's, at the top and in conditions,
+// once every controller in a member has seen what its cluster applied; never the members' own.
+func TestTheGenerationThatAJoinedStatusTellsOf(t *testing.T) {
+	x := script.NewLibrary([]*v1alpha1.ResourceInterpreter{teaching("a", trainers, v1alpha1.ResourceInterpreterSpec{
+		Status:    cel("{'phase': object.status.phase, 'conditions': object.status.conditions}"),
+		Aggregate: cel("{'observedGeneration': 77, 'phase': items[0].status.phase, 'conditions': items[0].status.conditions}"),
+	})})
+	member := func(generation, top, condition int64) json.RawMessage {
+		o := trainer(map[string]any{"phase": "Running", "observedGeneration": top, "conditions": []any{
+			map[string]any{"type": "Ready", "status": "True", "observedGeneration": condition}, map[string]any{"type": "Other", "status": "True"},
+		}})
+		o.SetGeneration(generation)
+		reported, err := x.Reflect(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reported
+	}
+	ready := func(told json.RawMessage) interpret.RowItem {
+		return interpret.RowItem{Cluster: "a", Health: atoll.Healthy, Reflected: told}
+	}
+	silent := interpret.RowItem{Cluster: "b", Health: atoll.Progressing}
+	exists := interpret.RowItem{Cluster: "b", Health: atoll.Healthy}
+	for name, c := range map[string]struct {
+		before any // observedGeneration of the template's status
+		rows   []interpret.RowItem
+		want   int64
+	}{
+		"all have seen it":                        {nil, []interpret.RowItem{ready(member(9, 9, 9))}, 5},
+		"one has not, though it drops the number": {int64(4), []interpret.RowItem{ready(member(9, 9, 9)), ready(member(3, 2, 3))}, 4},
+		"a condition is behind":                   {nil, []interpret.RowItem{ready(member(9, 9, 8))}, 0},
+		"one says nothing yet":                    {int64(4), []interpret.RowItem{ready(member(9, 9, 9)), silent}, 4},
+		"one is there, and has nothing to say":    {int64(4), []interpret.RowItem{ready(member(9, 9, 9)), exists}, 5},
+		"a number that no template had":           {int64(8), []interpret.RowItem{ready(member(9, 9, 9))}, 5},
+		"a text":                                  {"4", []interpret.RowItem{silent, ready(member(9, 9, 9))}, 4},
+	} {
+		own := map[string]any{}
+		if c.before != nil {
+			own["observedGeneration"] = c.before
+		}
+		template := trainer(own)
+		template.SetGeneration(5)
+		status, ok, err := x.Aggregate(template, false, c.rows, 5)
+		if err != nil || !ok {
+			t.Fatalf("%s: %v %v", name, ok, err)
+		}
+		if status["observedGeneration"] != c.want {
+			t.Errorf("%s: %v, want %d", name, status["observedGeneration"], c.want)
+		}
+		if list, _ := status["conditions"].([]any); len(list) == 2 {
+			first, second := list[0].(map[string]any), list[1].(map[string]any)
+			if first["observedGeneration"] != c.want || second["observedGeneration"] != nil {
+				t.Errorf("%s: conditions %v", name, list)
+			}
+		}
+	}
+}
+
 // What cannot be compiled where it arrives answers with the reason, and nothing else stops.
 func TestAnInterpreterOfANewerHub(t *testing.T) {
 	x := script.Of([]atoll.Interpreter{{Name: "new", Hash: "1", Spec: json.RawMessage(`{"target":{"apiVersion":"ai.example/v1","kinds":["Trainer"]},"health":{"cel":"nonsense("}}`)}})
