@@ -115,9 +115,12 @@ func refusals(rows []Row) map[refusal]refusers {
 		}
 		listed := false
 		for _, it := range row.Status.Items {
-			if it.Error {
+			switch {
+			case it.Error:
 				listed = true
 				add(refusal{it.Key, cmp.Or(it.Reason, ReasonFailed)}, row, cmp.Or(it.Message, "it could not be applied"))
+			case it.Reason == atoll.InterpreterFailed: // it is applied, and nobody knows how it is
+				add(refusal{it.Key, it.Reason}, row, it.Message)
 			}
 		}
 		if row.Status.State == atoll.RowFailed && !listed {

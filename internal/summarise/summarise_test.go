@@ -364,6 +364,24 @@ func TestAHubThatStartsWritesNothing(t *testing.T) {
 	})
 }
 
+// A script that does not answer about an object in a member is told of on its template, once for
+// all clusters, beside what could not be applied; any other health is not.
+func TestAnInterpreterThatFailsInAMemberIsAnEvent(t *testing.T) {
+	says := func(reason string, refused bool) *atoll.RowStatus {
+		st := ready()
+		st.State, st.Items = atoll.RowProgressing, []atoll.ItemStatus{{Key: webKey, Health: atoll.Unknown, Reason: reason, Message: "it loops", Error: refused}}
+		return st
+	}
+	failed := says(atoll.InterpreterFailed, false)
+	found := refusals([]Row{row("a", failed), row("b", failed), row("c", says("Interpreted", false)), row("d", says("Conflict", true))})
+	if len(found) != 2 {
+		t.Fatalf("found %v", found)
+	}
+	if got, want := found[refusal{webKey, atoll.InterpreterFailed}].note(), "cluster a: it loops (and 1 cluster more)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A cluster that keeps an older revision since it is full is told of, once for all.
 func TestNoCapacityIsAnEvent(t *testing.T) {
 	full := atoll.RowReason{Word: atoll.RowNoCapacity, Text: "capacity.replicas is 18"}.String()
