@@ -88,8 +88,12 @@ func newLuaRule(name string, q question, source string) (*rule, error) {
 	}
 	out := &rule{name: name, lua: p, function: questions[q].function}
 	if !p.functions[out.function] {
-		if q != qHealth {
-			return nil, &Error{Script: name, Line: 1, Column: 1, Why: fmt.Sprintf("it makes no function %s(%s)", out.function, strings.Join(questions[q].names, ", "))}
+		why := fmt.Sprintf("it makes no function %s(%s)", out.function, strings.Join(questions[q].names, ", "))
+		switch {
+		case q != qHealth:
+			return nil, &Error{Script: name, Line: 1, Column: 1, Why: why}
+		case !p.returns:
+			return nil, &Error{Script: name, Line: 1, Column: 1, Why: why + ", and gives nothing by itself, as a health script of Argo CD does"}
 		}
 		out.function = ""
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,8 @@ type program struct {
 	proto *lua.FunctionProto
 	// functions that the script makes at its top level.
 	functions map[string]bool
+	// returns: the script itself may give something, besides its functions.
+	returns bool
 }
 
 // compileLua reads a script. The error says in which line and column.
@@ -53,6 +56,7 @@ func compileLua(name, source string) (p *program, err error) {
 			}
 		}
 	}
+	returns := gives(chunk)
 	r := rewriter{makes: map[string]bool{}}
 	chunk = r.guard(chunk)
 	for _, m := range r.reads {
@@ -71,7 +75,30 @@ func compileLua(name, source string) (p *program, err error) {
 	}
 	proto.SourceName = "" // errors name the script once
 	unname(proto)
-	return &program{name: name, proto: proto, functions: functions}, nil
+	return &program{name: name, proto: proto, functions: functions, returns: returns}, nil
+}
+
+// gives tells whether statements return something, wherever among them, functions aside.
+func gives(statements []ast.Stmt) bool {
+	return slices.ContainsFunc(statements, func(s ast.Stmt) bool {
+		switch s := s.(type) {
+		case *ast.ReturnStmt:
+			return len(s.Exprs) > 0
+		case *ast.IfStmt:
+			return gives(s.Then) || gives(s.Else)
+		case *ast.DoBlockStmt:
+			return gives(s.Stmts)
+		case *ast.WhileStmt:
+			return gives(s.Stmts)
+		case *ast.RepeatStmt:
+			return gives(s.Stmts)
+		case *ast.NumberForStmt:
+			return gives(s.Stmts)
+		case *ast.GenericForStmt:
+			return gives(s.Stmts)
+		}
+		return false
+	})
 }
 
 func unname(p *lua.FunctionProto) {
