@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,6 +30,8 @@ const (
 	idleTimeout = time.Minute
 	// idlePerCluster are kept waiting.
 	idlePerCluster = 4
+	// headerMost bounds the header of an answer, in bytes.
+	headerMost = 256 << 10
 )
 
 // Clusters is the table of members.
@@ -70,14 +73,18 @@ func New(o Options) *Handler {
 		MaxIdleConnsPerHost: idlePerCluster,
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true, // what is asked for compressed is handed on so
+
+		MaxResponseHeaderBytes: headerMost,
 	}
 	h.forward = &httputil.ReverseProxy{
-		Rewrite:       rewrite,
-		Transport:     transport,
-		FlushInterval: -1, // what comes is for somebody who waits for it
-		BufferPool:    tunnel.Buffers{},
-		ErrorHandler:  h.failed,
-		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		Rewrite:   rewrite,
+		Transport: transport,
+
+		ModifyResponse: switched,
+		FlushInterval:  -1, // what comes is for somebody who waits for it
+		BufferPool:     tunnel.Buffers{},
+		ErrorHandler:   h.failed,
+		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return h
 }
@@ -161,6 +168,15 @@ var (
 
 // httpUpgrade tells whether the connection is to become another one.
 func httpUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+
+// switched refuses an answer that makes another connection of this one than was asked for;
+// it is closed by that.
+func switched(r *http.Response) error {
+	if r.StatusCode == http.StatusSwitchingProtocols && (r.Header.Get("Upgrade") == "" || !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))) {
+		return errors.New("it was upgraded although nobody asked for that")
+	}
+	return nil
+}
 
 // prefix of all paths, before the name of a cluster.
 const prefix = "/apis/atoll.dev/v1alpha1/clusters/"
