@@ -16,6 +16,7 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
+	"atoll.dev/atoll/internal/tunnel"
 )
 
 const (
@@ -51,6 +52,12 @@ func (g *Gateway) servers() (agents *h2.Server, others *grpc.Server) {
 				return tunnelBytes
 			}
 			return windowBytes
+		},
+		MessageMostOf: func(method string) int {
+			if method == pb.Tunnel_Open_FullMethodName {
+				return 2 * tunnel.PieceMost // with what protobuf adds
+			}
+			return session.MaxFrameBytes
 		},
 		Streams:    streamsMost,
 		FieldsMost: fieldsMost,

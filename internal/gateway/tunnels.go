@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -80,6 +81,9 @@ func (g *Gateway) Dial(ctx context.Context, uid string) (net.Conn, error) {
 	}
 	s.mu.Lock()
 	delete(s.tunnels.waiting, id)
+	if i := slices.Index(s.queue.dials, id); i >= 0 {
+		s.queue.dials = slices.Delete(s.queue.dials, i, i+1)
+	}
 	s.mu.Unlock()
 	select {
 	case c := <-came: // it came at the last moment

@@ -22,6 +22,8 @@ type ServerOptions struct {
 	Inline func(method string) bool
 	// MessageMost bounds what is received, in bytes.
 	MessageMost int
+	// MessageMostOf bounds it for calls of a method, by its full name; nil: MessageMost.
+	MessageMostOf func(method string) int
 	// Window of a connection and of each of its streams: what the peer may send before
 	// it is read.
 	Window int
@@ -45,6 +47,7 @@ type method struct {
 	name   string
 	inline bool
 	window int
+	most   int // bytes of a message
 	impl   any
 	unary  grpc.MethodHandler
 	stream grpc.StreamHandler
@@ -93,6 +96,9 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 		m.inline = s.o.Inline != nil && s.o.Inline(m.name)
 		if m.window = s.o.Window; s.o.WindowOf != nil {
 			m.window = max(m.window, s.o.WindowOf(m.name))
+		}
+		if m.most = s.o.MessageMost; s.o.MessageMostOf != nil {
+			m.most = s.o.MessageMostOf(m.name)
 		}
 		s.methods[m.name] = &m
 	}

@@ -298,7 +298,7 @@ func (s *stream) next() (raw *[]byte, open uint32, err error) {
 		c.await(s.ready)
 		s.reading = false
 	}
-	length, whole, err := s.came.first(c.server.o.MessageMost)
+	length, whole, err := s.came.first(s.method.most)
 	switch {
 	case s.err != nil && !errors.Is(s.err, errGone):
 		return nil, 0, s.err
@@ -318,7 +318,7 @@ func (s *stream) next() (raw *[]byte, open uint32, err error) {
 // ready tells whether the handler need not wait for a message. The caller holds the
 // connection's mu.
 func (s *stream) ready() bool {
-	_, whole, err := s.came.first(s.c.server.o.MessageMost)
+	_, whole, err := s.came.first(s.method.most)
 	return whole || err != nil || s.ended || s.err != nil || s.c.err != nil
 }
 

@@ -12,8 +12,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// pieceMost is the most that one piece carries, in bytes: two frames of HTTP/2.
-const pieceMost = 32 << 10
+// PieceMost is the most that one piece carries, in bytes: two frames of HTTP/2.
+const PieceMost = 32 << 10
+
+// partingMost is how long a peer may take to read the last that was written.
+const partingMost = time.Minute
 
 // Stream is either end of a gRPC stream of pieces. One goroutine may send while another
 // receives.
@@ -39,14 +42,17 @@ type Conn struct {
 	writing sync.Mutex
 	late    *time.Timer // closes the connection; nil: no deadline. Under until.mu
 	idle    *time.Timer // closes it when nothing moves; nil: it does not. Under until.mu
+	parting *time.Timer // cuts off a closed connection that the peer does not end. Under until.mu
 
 	once   sync.Once
 	closed chan struct{}
 	moved  atomic.Int64 // when something came or went, in Unix nanoseconds
 }
 
-// New gives a connection over the stream. end cuts the stream off, whoever waits for it;
-// it is called once. name is what the connection's addresses say.
+// New gives a connection over the stream. end cuts the stream off, whoever waits for it,
+// and loses what is on its way; it is called once or not at all: a stream that has a
+// CloseSend, as a client's, is closed by that where it can, and the caller cuts it off once
+// Pump has returned. name is what the connection's addresses say.
 func New(s Stream, end func(), name string) *Conn {
 	c := &Conn{stream: s, end: end, name: addr(name), came: make(chan []byte), over: make(chan struct{}), closed: make(chan struct{})}
 	c.moved.Store(time.Now().UnixNano())
@@ -64,6 +70,11 @@ func (c *Conn) Pump() error {
 		c.why = net.ErrClosed
 	}
 	close(c.over)
+	c.until.mu.Lock()
+	defer c.until.mu.Unlock()
+	if c.parting != nil {
+		c.parting.Stop()
+	}
 	return err
 }
 
@@ -84,8 +95,7 @@ func (c *Conn) pump() error {
 		}
 		select {
 		case c.came <- p.GetValue():
-		case <-c.closed:
-			return nil
+		case <-c.closed: // until the peer has ended it, or end did
 		}
 	}
 }
@@ -104,6 +114,9 @@ func (c *Conn) CloseWhenIdle(limit time.Duration) {
 	c.idle = time.AfterFunc(limit, func() {
 		c.until.mu.Lock()
 		defer c.until.mu.Unlock()
+		if isClosed(c.closed) {
+			return
+		}
 		if left := limit - time.Since(time.Unix(0, c.moved.Load())); left > 0 {
 			c.idle.Reset(left)
 		} else {
@@ -126,6 +139,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 		case <-c.over:
 			return 0, c.why
 		case <-c.closed:
+			if isClosed(c.over) {
+				return 0, c.why // it ended before it was closed
+			}
 			return 0, net.ErrClosed
 		case <-passed:
 			return 0, os.ErrDeadlineExceeded
@@ -146,7 +162,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 		if isClosed(c.closed) {
 			return n, net.ErrClosed
 		}
-		part := b[:min(len(b), pieceMost)]
+		part := b[:min(len(b), PieceMost)]
 		if err := c.stream.Send(&wrapperspb.BytesValue{Value: part}); err != nil {
 			return n, c.broken(err)
 		}
@@ -168,11 +184,12 @@ func (c *Conn) broken(err error) error {
 	return err
 }
 
-// Close ends the connection for both ends.
+// Close ends the connection for both ends. What was written before arrives, if the peer
+// reads it.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
-		c.end()
+		parts := c.part()
 		c.until.mu.Lock()
 		defer c.until.mu.Unlock()
 		for _, t := range []*time.Timer{c.late, c.idle} {
@@ -180,8 +197,25 @@ func (c *Conn) Close() error {
 				t.Stop()
 			}
 		}
+		if parts && !isClosed(c.over) {
+			c.parting = time.AfterFunc(partingMost, c.end)
+		}
 	})
 	return nil
+}
+
+// part from the peer: true where it is to end the stream once it has read what was
+// written. A writer that is stuck is cut off.
+func (c *Conn) part() bool {
+	s, can := c.stream.(interface{ CloseSend() error })
+	if can && c.writing.TryLock() {
+		defer c.writing.Unlock()
+		if s.CloseSend() == nil {
+			return true
+		}
+	}
+	c.end()
+	return false
 }
 
 // LocalAddr names the tunnel.

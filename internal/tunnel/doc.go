@@ -9,7 +9,9 @@
 //     slow reader costs is bounded by them, and nothing is dropped.
 //   - Write returns when the stream has taken the bytes. It may wait for the peer as
 //     long as the peer likes; Close frees it.
-//   - Close may be called from anywhere, more than once, and frees reads and writes.
+//   - Close may be called from anywhere, more than once, and frees reads and writes. What
+//     was written before arrives: a client's end says that it sends no more, and is cut off
+//     when the peer has ended the stream, or after a minute; at once where a write is stuck.
 //     The stream's end gives io.EOF to who reads, its failure the reason.
 //   - A read deadline ends one read and may be moved on. A write deadline that passes
 //     closes the connection: of a message that was half sent nothing can be taken back.

@@ -118,6 +118,17 @@ func TestNobodyIsImpersonatedWhoMustNotBe(t *testing.T) {
 	}
 }
 
+// TestNobodyLeavesTheAPI: where it stands below a path, what is beside it would take the
+// agent's credentials for its own.
+func TestNobodyLeavesTheAPI(t *testing.T) {
+	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s came through", r.RequestURI) })
+	for _, path := range []string{"/../admin", "/api/../../admin", "/%2e%2e/admin", "/api/v1/..", "/..%2fadmin"} {
+		if answer := w.ask(t, t.Context(), path, nil); answer.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d", path, answer.StatusCode)
+		}
+	}
+}
+
 func TestConnectionsMayBecomeOthers(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || !slices.Contains(r.Header.Values("Connection"), "Upgrade") || r.Header.Get("Impersonate-User") != "jane" {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,6 +90,10 @@ func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := person.Check(person.From(r.Header)); err != nil {
 			refuse(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
+			return
+		}
+		if slices.Contains(strings.Split(r.URL.Path, "/"), "..") {
+			refuse(w, http.StatusForbidden, "the cluster's agent refuses: a path with \"..\" may lead out of the member's API")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,6 +30,8 @@ const (
 	idleTimeout = time.Minute
 	// idlePerCluster are kept waiting.
 	idlePerCluster = 4
+	// headerMost bounds the header of an answer, in bytes.
+	headerMost = 256 << 10
 )
 
 // Clusters is the table of members.
@@ -70,19 +73,23 @@ func New(o Options) *Handler {
 		MaxIdleConnsPerHost: idlePerCluster,
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true, // what is asked for compressed is handed on so
+
+		MaxResponseHeaderBytes: headerMost,
 	}
 	h.forward = &httputil.ReverseProxy{
-		Rewrite:       rewrite,
-		Transport:     transport,
-		FlushInterval: -1, // what comes is for somebody who waits for it
-		BufferPool:    tunnel.Buffers{},
-		ErrorHandler:  h.failed,
-		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		Rewrite:   rewrite,
+		Transport: transport,
+
+		ModifyResponse: switched,
+		FlushInterval:  -1, // what comes is for somebody who waits for it
+		BufferPool:     tunnel.Buffers{},
+		ErrorHandler:   h.failed,
+		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return h
 }
 
-// Mine tells whether a request is for a Handler.
+// Mine tells whether a request is for a Handler, if only to be refused.
 func Mine(info *request.RequestInfo) bool {
 	return info.IsResourceRequest && info.APIGroup == v1alpha1.GroupVersion.Group && info.Resource == "clusters" && info.Subresource == "proxy"
 }
@@ -132,6 +139,10 @@ func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
 	if !known {
 		return asked{}, nil, apierrors.NewUnauthorized("nobody asks")
 	}
+	path, ok := pathInMember(r, info)
+	if !ok {
+		return asked{}, nil, apierrors.NewBadRequest("a cluster is reached at " + prefix + "NAME/proxy, by the methods GET, HEAD, POST, PUT, PATCH and DELETE")
+	}
 	who, err := person.Of(u.GetName(), u.GetGroups())
 	if err != nil {
 		return asked{}, nil, apierrors.NewForbidden(proxied, info.Name, err)
@@ -147,7 +158,7 @@ func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
 	case httpUpgrade(r) && !h.o.May(r.Context(), u, "create", c.Name):
 		return asked{}, nil, apierrors.NewForbidden(proxied, c.Name, errNeedsCreate)
 	}
-	return asked{cluster: c, who: who, path: pathInMember(r.URL.EscapedPath(), c.Name), audit: audit.GetAuditIDTruncated(r.Context())}, u, nil
+	return asked{cluster: c, who: who, path: path, audit: audit.GetAuditIDTruncated(r.Context())}, u, nil
 }
 
 var (
@@ -158,13 +169,37 @@ var (
 // httpUpgrade tells whether the connection is to become another one.
 func httpUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// pathInMember is what follows …/clusters/NAME/proxy, at least "/".
-func pathInMember(escaped, name string) string {
-	_, rest, _ := strings.Cut(escaped, "/clusters/"+name+"/proxy")
-	if !strings.HasPrefix(rest, "/") {
-		return "/" + rest
+// switched refuses an answer that makes another connection of this one than was asked for;
+// it is closed by that.
+func switched(r *http.Response) error {
+	if r.StatusCode == http.StatusSwitchingProtocols && (r.Header.Get("Upgrade") == "" || !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))) {
+		return errors.New("it was upgraded although nobody asked for that")
 	}
-	return rest
+	return nil
+}
+
+// prefix of all paths, before the name of a cluster.
+const prefix = "/apis/atoll.dev/v1alpha1/clusters/"
+
+// verbs by which a method is authorized.
+var verbs = map[string]string{
+	http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create",
+	http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
+// pathInMember is what follows …/clusters/NAME/proxy, escaped, at least "/"; false where
+// what was authorized is not this method at this path. The API understands more paths than
+// one as clusters/proxy: in a namespace, whose administrator may grant it to himself; with
+// a verb in the path, whatever the method; with a name in the query.
+func pathInMember(r *http.Request, info *request.RequestInfo) (path string, ok bool) {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), prefix+info.Name+"/proxy")
+	if !ok || info.Name == "" || info.Namespace != "" || info.Verb == "" || info.Verb != verbs[r.Method] {
+		return "", false
+	}
+	if rest == "" {
+		rest = "/"
+	}
+	return rest, rest[0] == '/'
 }
 
 // rewrite a request for the agent.

@@ -39,8 +39,8 @@ func cluster(name string, change ...func(*v1alpha1.Cluster)) *v1alpha1.Cluster {
 	return c
 }
 
-// hub serves a Handler, in the name of whom a header says, as the API server would.
-func hub(t *testing.T, agent http.Handler, dial func(uid string) error, may bool) *httptest.Server {
+// handler is one before an agent.
+func handler(t *testing.T, agent http.Handler, dial func(uid string) error, may bool) *Handler {
 	t.Helper()
 	agents := httptest.NewServer(agent)
 	t.Cleanup(agents.Close)
@@ -54,7 +54,7 @@ func hub(t *testing.T, agent http.Handler, dial func(uid string) error, may bool
 	} {
 		clusters[c.Name] = c
 	}
-	h := New(Options{
+	return New(Options{
 		Clusters: clusters, Log: slog.New(slog.DiscardHandler),
 		Dial: func(ctx context.Context, uid string) (net.Conn, error) {
 			if err := dial(uid); err != nil {
@@ -75,6 +75,12 @@ func hub(t *testing.T, agent http.Handler, dial func(uid string) error, may bool
 			_ = json.NewEncoder(w).Encode(known.Status())
 		},
 	})
+}
+
+// hub serves a Handler, in the name of whom a header says, as the API server would.
+func hub(t *testing.T, agent http.Handler, dial func(uid string) error, may bool) *httptest.Server {
+	t.Helper()
+	h := handler(t, agent, dial, may)
 	resolver := &request.RequestInfoFactory{APIPrefixes: kubesets.NewString("api", "apis"), GrouplessAPIPrefixes: kubesets.NewString("api")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, err := resolver.NewRequestInfo(r)

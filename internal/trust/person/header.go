@@ -10,6 +10,11 @@ const (
 	headerUser   = "Impersonate-User"
 	headerGroup  = "Impersonate-Group"
 	headerPrefix = "Impersonate-"
+
+	// headerProtocols may hold a token, after tokenProtocol, as browsers log in by
+	// WebSocket.
+	headerProtocols = "Sec-Websocket-Protocol"
+	tokenProtocol   = "base64url.bearer.authorization.k8s.io."
 )
 
 // From gives in whose name a request is to be made; empty where it says nobody.
@@ -25,8 +30,26 @@ func (p Person) Replace(h http.Header) {
 			h.Del(field)
 		}
 	}
+	withoutTokens(h)
 	h.Set(headerUser, p.Name)
 	for _, g := range p.Groups {
 		h.Add(headerGroup, g)
+	}
+}
+
+// withoutTokens leaves the protocols of a WebSocket that are ones.
+func withoutTokens(h http.Header) {
+	said := strings.Join(h.Values(headerProtocols), ",")
+	if !strings.Contains(said, tokenProtocol) {
+		return
+	}
+	var left []string
+	for protocol := range strings.SplitSeq(said, ",") {
+		if protocol = strings.TrimSpace(protocol); !strings.HasPrefix(protocol, tokenProtocol) {
+			left = append(left, protocol)
+		}
+	}
+	if h.Del(headerProtocols); len(left) > 0 {
+		h.Set(headerProtocols, strings.Join(left, ", "))
 	}
 }

@@ -5,7 +5,8 @@
 // "system:", nobody carries over. ServiceAccounts and administrators of the hub are in a
 // member under names of Atoll's own, which begin with Prefix; a member grants them
 // nothing until its administrator does. What a user of the hub is called under that
-// prefix is not carried, so that nobody comes by such a name but who is meant by it. The
+// prefix is not carried, so that nobody comes by such a name but who is meant by it; nor is
+// a name that a header would change, by its blanks, into another one. The
 // hub maps by Of; agents check by Check, so that not even a hub gets further. All
 // functions are pure.
 package person
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 const (
@@ -48,6 +50,8 @@ func Of(name string, groups []string) (Person, error) {
 	switch {
 	case name == "" || name == anonymousHere || slices.Contains(groups, unauthenticateds):
 		return p, errors.New("nobody is logged in: members are reached under the name of who asks")
+	case !carries(name):
+		return p, fmt.Errorf("user %q: names that begin or end with blanks, or hold control characters, become others on their way into members; log in under another name", name)
 	case strings.HasPrefix(name, Prefix):
 		return p, fmt.Errorf("user %q: names that begin with %q are Atoll's own, and are not carried into members; log in under another name", name, Prefix)
 	case isAccount:
@@ -71,16 +75,24 @@ func Of(name string, groups []string) (Person, error) {
 func group(g string, isAccount bool) (there string, ok bool) {
 	namespace, ofNamespace := strings.CutPrefix(g, accountsHere+":")
 	switch {
+	case !carries(g):
+		return "", false
 	case g == mastersHere:
 		return Masters, true
 	case isAccount && g == accountsHere:
 		return accountsThere, true
 	case isAccount && ofNamespace:
 		return accountsThere + ":" + namespace, true
-	case g == "", strings.HasPrefix(g, system), strings.HasPrefix(g, Prefix):
+	case strings.HasPrefix(g, system), strings.HasPrefix(g, Prefix):
 		return "", false // the member adds system:authenticated by itself
 	}
 	return g, true
+}
+
+// carries tells whether a header brings a name over as it is: blanks around a value are
+// none of it, and what then remains may be a name of Kubernetes's own, or of Atoll's.
+func carries(name string) bool {
+	return name != "" && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // Check refuses who must not be impersonated in a member, whoever asks for it.
@@ -89,6 +101,9 @@ func Check(p Person) error {
 		return errors.New("the request names nobody to make it as")
 	}
 	for _, name := range append([]string{p.Name}, p.Groups...) {
+		if !carries(name) {
+			return fmt.Errorf("%q is no name that a header can carry", name)
+		}
 		if strings.HasPrefix(name, system) {
 			return fmt.Errorf("%q is a name of this cluster's own: nobody comes by it from elsewhere", name)
 		}

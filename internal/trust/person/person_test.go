@@ -1,7 +1,10 @@
 package person
 
 import (
+	"bufio"
+	"bytes"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +27,12 @@ func TestWhoPeopleAreInMembers(t *testing.T) {
 		{what: "who says to be in groups of ServiceAccounts", name: "jane", groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "dev"}, want: "jane", in: []string{"dev"}},
 		{what: "groups of a cluster's own", name: "jane", groups: []string{"system:nodes", "system:bootstrappers", "", "dev", "dev"}, want: "jane", in: []string{"dev"}},
 		{what: "who was given a group of Atoll's", name: "jane", groups: []string{"atoll:masters", "atoll:serviceaccounts"}, want: "jane"},
+		{what: "a name that loses a blank on its way", name: " atoll:admin", refuse: "blanks"},
+		{what: "one at its end", name: "jane ", refuse: "blanks"},
+		{what: "a tab", name: "\tsystem:admin", refuse: "blanks"},
+		{what: "a name with the end of a line", name: "jane\r\nImpersonate-Group: ops", refuse: "blanks"},
+		{what: "groups that become others on their way", name: "jane", groups: []string{" atoll:masters", "atoll:masters ", "\tatoll:masters", " system:masters", "dev\nops", "dev ", "our team"}, want: "jane", in: []string{"our team"}},
+		{what: "a ServiceAccount with a blank", name: "system:serviceaccount:shop:ci ", refuse: "blanks"},
 		{what: "nobody", name: "", refuse: "nobody is logged in"},
 		{what: "who is not logged in", name: "system:anonymous", groups: []string{"system:unauthenticated"}, refuse: "nobody is logged in"},
 		{what: "who came by no login", name: "jane", groups: []string{"system:unauthenticated"}, refuse: "nobody is logged in"},
@@ -57,12 +66,16 @@ func FuzzOf(f *testing.F) {
 	f.Add("system:serviceaccount:a:b", "system:masters")
 	f.Add("atoll:x", "atoll:masters")
 	f.Add("system:atoll:masters", "system:serviceaccounts:x")
+	f.Add(" atoll:x", "\tatoll:masters")
+	f.Add("jane", "dev\r\nImpersonate-Group: atoll:masters")
 	f.Fuzz(func(t *testing.T, name, group string) {
 		p, err := Of(name, []string{group})
 		if err != nil {
 			return
 		}
-		if Check(p) != nil {
+		carried := http.Header{}
+		p.Replace(carried)
+		if p = wired(t, carried); Check(p) != nil {
 			t.Fatalf("%q in %q becomes %+v, which no member lets in", name, group, p)
 		}
 		if strings.HasPrefix(p.Name, Prefix) && !strings.HasPrefix(name, "system:") {
@@ -76,14 +89,44 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
+// wired is who a header names at the other end of a connection.
+func wired(t *testing.T, h http.Header) Person {
+	t.Helper()
+	var b bytes.Buffer
+	if err := h.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("\r\n")
+	read, err := textproto.NewReader(bufio.NewReader(&b)).ReadMIMEHeader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return From(http.Header(read))
+}
+
 func TestAgentsCheckWhoIsImpersonated(t *testing.T) {
 	for _, p := range []Person{
 		{}, {Groups: []string{"dev"}}, {Name: "system:admin"}, {Name: "jane", Groups: []string{"system:masters"}},
 		{Name: "system:serviceaccount:kube-system:default"}, {Name: "jane", Groups: []string{"dev", "system:nodes"}},
+		{Name: " system:admin"}, {Name: "jane", Groups: []string{" system:masters"}}, {Name: "jane", Groups: []string{""}},
 	} {
 		if Check(p) == nil {
 			t.Errorf("%+v is let in", p)
 		}
+	}
+}
+
+// TestTokensAreNotPassedOn: browsers say them among the protocols of a WebSocket.
+func TestTokensAreNotPassedOn(t *testing.T) {
+	h := http.Header{"Sec-Websocket-Protocol": {"v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0", "base64url.bearer.authorization.k8s.io.c2VjcmV0,v4.channel.k8s.io"}}
+	Person{Name: "jane"}.Replace(h)
+	if got := strings.Join(h.Values("Sec-Websocket-Protocol"), ", "); got != "v5.channel.k8s.io, v4.channel.k8s.io" {
+		t.Errorf("passed on: %q", got)
+	}
+	h = http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.c2VjcmV0"}}
+	Person{Name: "jane"}.Replace(h)
+	if got, is := h["Sec-Websocket-Protocol"]; is {
+		t.Errorf("passed on: %q", got)
 	}
 }
 
