@@ -131,12 +131,28 @@ var aggregateCases = []aggregateCase{
 		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP}, {hostname: a.example.com}]}}",
 		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.2, ipMode: Proxy}]}}"},
 		change: func(rows []interpret.RowItem) { rows[1].Away = true },
-		want:   "{loadBalancer: {ingress: [{hostname: a.example.com}, {ip: 192.0.2.1, ipMode: VIP}, {ip: 192.0.2.2, ipMode: Proxy}]}}"},
+		want:   "{loadBalancer: {ingress: [{hostname: a.example.com}, {ip: 192.0.2.1, ipMode: VIP, hostname: ca}, {ip: 192.0.2.2, ipMode: Proxy, hostname: cb}]}}"},
+	{name: "equal addresses differ by their clusters", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}, {hostname: a.example.com}]}}",
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}, {hostname: a.example.com}]}}"},
+		want: "{loadBalancer: {ingress: [{hostname: a.example.com}, {ip: 192.0.2.1, ipMode: VIP, hostname: ca}, {ip: 192.0.2.1, ipMode: VIP, hostname: cb}]}}"},
+	{name: "a hostname of the member's stays", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1, hostname: a.example.com}]}}",
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, hostname: a.example.com}]}}"},
+		want: "{loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, hostname: a.example.com}]}}"},
+	{name: "a cluster whose name would be read as an address", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+		change: func(rows []interpret.RowItem) { rows[0].Cluster = "10.1.2.3" },
+		want:   "{loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP}]}}"},
+	{name: "of very many clusters each address is there once", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}", lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+		change: func(rows []interpret.RowItem) { rows[0].More = 999 },
+		want:   "{loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP}]}}"},
 	{name: "a service that is no load balancer", template: strings.Replace(lbHead, "LoadBalancer", "ClusterIP", 1), observed: 1, members: []string{
 		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"}, want: "none"},
 	{name: "ingress", template: "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}", observed: 1, members: []string{
 		"apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
-		want: "{loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+		want: "{loadBalancer: {ingress: [{ip: 192.0.2.1, hostname: ca}]}}"},
 	{name: "claim takes the worst", template: "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteOnce]}\nstatus: {phase: Pending}", observed: 1, members: []string{
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nstatus: {phase: Bound, capacity: {storage: 10Gi}}",
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nstatus: {phase: Bound, capacity: {storage: 8Gi}}"},

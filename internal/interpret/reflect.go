@@ -196,24 +196,6 @@ func reflectPod(obj *unstructured.Unstructured) (reflected, bool) {
 	return r, r.P != ""
 }
 
-func reflectAddresses(obj *unstructured.Unstructured) (reflected, bool) {
-	var out []string
-	for _, e := range list(child(status(obj), "loadBalancer"), "ingress") {
-		em, _ := e.(map[string]any)
-		switch ip := text(em, "ip"); {
-		case ip != "" && text(em, "ipMode") == "Proxy":
-			out = append(out, "proxy "+ip)
-		case ip != "":
-			out = append(out, "ip "+ip)
-		case text(em, "hostname") != "":
-			out = append(out, "host "+text(em, "hostname"))
-		}
-	}
-	slices.Sort(out)
-	out = slices.Compact(out)
-	return reflected{L: out[:min(len(out), maxAddresses)]}, len(out) > 0
-}
-
 func reflectClaim(obj *unstructured.Unstructured) (reflected, bool) {
 	st := status(obj)
 	r := reflected{P: text(st, "phase")}
