@@ -27,6 +27,8 @@ type reflected struct {
 	// C holds conditions: "Type=T:Reason", status T, F or U; "Type=T*:Reason" when
 	// the condition has an observedGeneration of its own.
 	C []string `json:"c,omitempty"`
+	// A holds what gateways say of what hangs on them.
+	A []parent `json:"a,omitempty"`
 }
 
 // Flags of reflected.F.

@@ -311,17 +311,16 @@ func news(old, next map[string]any) bool {
 }
 
 func told(st map[string]any) map[string]any {
-	out := map[string]any{"conditions": map[string]any{}}
+	conditions := map[string][]any{}
+	out := map[string]any{"conditions": conditions}
 	for _, key := range []string{"observedGeneration", "phase", "loadBalancer", "startTime"} {
 		if v, ok := st[key]; ok {
 			out[key] = v
 		}
 	}
-	conditions, _ := st["conditions"].([]any)
-	for _, c := range conditions {
-		if cm, ok := c.(map[string]any); ok {
-			out["conditions"].(map[string]any)[fmt.Sprint(cm["type"])] = cm["status"]
-		}
+	for _, c := range interpret.Conditions(st) {
+		kind := fmt.Sprint(c["type"])
+		conditions[kind] = append(conditions[kind], c["status"])
 	}
 	return out
 }
