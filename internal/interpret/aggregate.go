@@ -79,10 +79,8 @@ func Stamp(status map[string]any, now time.Time) bool {
 		}
 	}
 	fill(status)
-	for _, c := range list(status, "conditions") {
-		if cm, ok := c.(map[string]any); ok {
-			fill(cm)
-		}
+	for _, c := range Conditions(status) {
+		fill(c)
 	}
 	return stamped
 }
@@ -202,8 +200,14 @@ func observedBefore(st map[string]any) int64 {
 	if told {
 		return n
 	}
-	for _, c := range conditionsOf(st) {
-		n = max(n, c.observed)
+	return LatestObserved(st)
+}
+
+// LatestObserved is the latest generation that any of the status' conditions tells of; 0 where
+// none does.
+func LatestObserved(status map[string]any) (n int64) {
+	for _, c := range Conditions(status) {
+		n = max(n, count(c, "observedGeneration"))
 	}
 	return n
 }

@@ -3,54 +3,9 @@ package interpret
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"atoll.dev/atoll/internal/atoll"
 )
-
-// aggregateAddresses joins the load balancers' addresses of all clusters, those
-// that are away included: an address is not withdrawn because a link was lost.
-func aggregateAddresses(a *aggregation) (map[string]any, bool) {
-	service := a.template.GetKind() == "Service"
-	if service && text(spec(a.template), "type") != "LoadBalancer" {
-		return nil, false
-	}
-	all := a.addresses()
-	if len(a.rows) == 0 || a.quiet() && len(all) == 0 {
-		return nil, false
-	}
-	var ingress []any
-	for _, l := range all {
-		kind, address, _ := strings.Cut(l, " ")
-		switch {
-		case kind == "host":
-			ingress = append(ingress, map[string]any{"hostname": address})
-		case !service:
-			ingress = append(ingress, map[string]any{"ip": address})
-		case kind == "proxy":
-			ingress = append(ingress, map[string]any{"ip": address, "ipMode": "Proxy"})
-		default:
-			ingress = append(ingress, map[string]any{"ip": address, "ipMode": "VIP"})
-		}
-	}
-	st := a.copied()
-	st["loadBalancer"] = map[string]any{}
-	if len(ingress) > 0 {
-		st["loadBalancer"] = map[string]any{"ingress": ingress}
-	}
-	return st, true
-}
-
-// addresses that clusters list, those that are away included, each once and in order.
-func (a *aggregation) addresses() []string {
-	seen := map[string]bool{}
-	for _, r := range slices.Concat(a.rows, a.away) {
-		for _, l := range r.L {
-			seen[l] = true
-		}
-	}
-	return sortedKeys(seen)
-}
 
 var claimRank = map[string]int64{"Lost": 1, "Pending": 2, "Bound": 3}
 
@@ -199,19 +154,6 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 		st["observedGeneration"] = a.observed
 	}
 	return st, true
-}
-
-// joinAddresses of all clusters, those that are away included, as of load balancers.
-func (a *aggregation) joinAddresses(st map[string]any) {
-	delete(st, "addresses")
-	var out []any
-	for _, l := range a.addresses() {
-		kind, value, _ := strings.Cut(l, " ")
-		out = append(out, map[string]any{"type": kind, "value": value})
-	}
-	if len(out) > 0 {
-		st["addresses"] = out[:min(len(out), maxAddresses)] // no API server takes more
-	}
 }
 
 // setPhase of a status; where there is none, the field goes.

@@ -57,6 +57,8 @@ const (
 	toyHead = "apiVersion: example.com/v1\nkind: Toy\nmetadata: {name: bear, namespace: shop, generation: 1}\n"
 	lbHead  = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {type: LoadBalancer}\n"
 
+	routeHead = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web, namespace: shop, generation: 2}\n"
+
 	allDone  = "conditions: [{type: Available, status: 'True', reason: MinimumReplicasAvailable}, {type: Progressing, status: 'True', reason: NewReplicaSetAvailable}]"
 	web2     = deploymentHead + "spec: {replicas: 2}\n"
 	web2Done = web2 + "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, " + allDone + "}"
@@ -66,6 +68,20 @@ const (
 
 func doneStatus(n, generation string) string {
 	return "{observedGeneration: " + generation + ", replicas: " + n + ", updatedReplicas: " + n + ", readyReplicas: " + n + ", availableReplicas: " + n + ", " + allDone + "}"
+}
+
+// parents is a route's status of one gateway with these conditions, each TYPE=STATUS=REASON.
+func parents(gateway string, conditions ...string) string {
+	return "status: {parents: [" + parentEntry(gateway, "2", conditions...) + "]}"
+}
+
+func parentEntry(gateway, observed string, conditions ...string) string {
+	var cs []string
+	for _, c := range conditions {
+		p := strings.Split(c, "=")
+		cs = append(cs, fmt.Sprintf("{type: %s, status: '%s', reason: %s, observedGeneration: %s}", p[0], p[1], p[2], observed))
+	}
+	return "{controllerName: example.com/gateway, parentRef: {group: gateway.networking.k8s.io, kind: Gateway, name: " + gateway + "}, conditions: [" + strings.Join(cs, ", ") + "]}"
 }
 
 var aggregateCases = []aggregateCase{
@@ -131,12 +147,28 @@ var aggregateCases = []aggregateCase{
 		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP}, {hostname: a.example.com}]}}",
 		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.2, ipMode: Proxy}]}}"},
 		change: func(rows []interpret.RowItem) { rows[1].Away = true },
-		want:   "{loadBalancer: {ingress: [{hostname: a.example.com}, {ip: 192.0.2.1, ipMode: VIP}, {ip: 192.0.2.2, ipMode: Proxy}]}}"},
+		want:   "{loadBalancer: {ingress: [{hostname: a.example.com}, {ip: 192.0.2.1, ipMode: VIP, hostname: ca}, {ip: 192.0.2.2, ipMode: Proxy, hostname: cb}]}}"},
+	{name: "equal addresses differ by their clusters", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}, {hostname: a.example.com}]}}",
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}, {hostname: a.example.com}]}}"},
+		want: "{loadBalancer: {ingress: [{hostname: a.example.com}, {ip: 192.0.2.1, ipMode: VIP, hostname: ca}, {ip: 192.0.2.1, ipMode: VIP, hostname: cb}]}}"},
+	{name: "a hostname of the member's stays", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1, hostname: a.example.com}]}}",
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, hostname: a.example.com}]}}"},
+		want: "{loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, hostname: a.example.com}]}}"},
+	{name: "a cluster whose name would be read as an address", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+		change: func(rows []interpret.RowItem) { rows[0].Cluster = "10.1.2.3" },
+		want:   "{loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP}]}}"},
+	{name: "of very many clusters each address is there once", template: lbHead, observed: 1, members: []string{
+		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}", lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+		change: func(rows []interpret.RowItem) { rows[0].More = 999 },
+		want:   "{loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP}]}}"},
 	{name: "a service that is no load balancer", template: strings.Replace(lbHead, "LoadBalancer", "ClusterIP", 1), observed: 1, members: []string{
 		lbHead + "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"}, want: "none"},
 	{name: "ingress", template: "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}", observed: 1, members: []string{
 		"apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
-		want: "{loadBalancer: {ingress: [{ip: 192.0.2.1}]}}"},
+		want: "{loadBalancer: {ingress: [{ip: 192.0.2.1, hostname: ca}]}}"},
 	{name: "claim takes the worst", template: "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteOnce]}\nstatus: {phase: Pending}", observed: 1, members: []string{
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nstatus: {phase: Bound, capacity: {storage: 10Gi}}",
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nstatus: {phase: Bound, capacity: {storage: 8Gi}}"},
@@ -152,6 +184,37 @@ var aggregateCases = []aggregateCase{
 		toyHead + "status: {observedGeneration: 1, phase: Happy, conditions: [{type: Ready, status: 'True', reason: Stuffed}]}",
 		toyHead + "status: {observedGeneration: 1, phase: Sad, conditions: [{type: Ready, status: 'False', reason: Torn}]}"},
 		want: "{observedGeneration: 1, phase: Sad, conditions: [{type: Ready, status: 'False', reason: Torn}]}"},
+	{name: "routes: parents are joined, the worst of each condition", template: routeHead, observed: 2, members: []string{
+		routeHead + parents("edge", "Accepted=True=Accepted", "ResolvedRefs=False=BackendNotFound"),
+		routeHead + parents("edge", "Accepted=True=Accepted", "PartiallyInvalid=True=UnsupportedValue")},
+		want: "{parents: [" + parentEntry("edge", "2", "Accepted=True=Accepted", "PartiallyInvalid=True=UnsupportedValue", "ResolvedRefs=False=BackendNotFound") + "]}"},
+	{name: "routes: gateways that only some clusters have", template: routeHead, observed: 2, members: []string{
+		routeHead + parents("edge", "Accepted=True=Accepted"), routeHead + parents("core", "Accepted=True=Accepted")},
+		want: "{parents: [" + parentEntry("core", "2", "Accepted=True=Accepted") + ", " + parentEntry("edge", "2", "Accepted=True=Accepted") + "]}"},
+	{name: "routes: a cluster that says nothing yet", template: routeHead + parents("edge", "Accepted=True=Accepted"), observed: 0, members: []string{
+		routeHead + parents("edge", "Accepted=True=Accepted"), ""},
+		want: "{parents: [" + parentEntry("edge", "2", "Accepted=Unknown=Pending") + "]}"},
+	{name: "routes: a cluster that had no room to report", template: routeHead + parents("edge", "Accepted=True=Accepted"), observed: 2, members: []string{
+		routeHead + parents("edge", "Accepted=True=Accepted"), ""},
+		change: func(rows []interpret.RowItem) { rows[1].Health = atoll.Healthy },
+		want:   "{parents: [" + parentEntry("edge", "2", "Accepted=True=Accepted") + "]}"},
+	{name: "routes: a row of the wrong shape", template: routeHead, observed: 2, members: []string{routeHead + parents("edge", "Accepted=True=Accepted")},
+		change: func(rows []interpret.RowItem) {
+			rows[0].Reflected = json.RawMessage(`{"a":[{"r":null,"c":["Accepted=T:Accepted"]}]}`)
+		},
+		want: "{parents: [{parentRef: {group: gateway.networking.k8s.io, kind: Gateway}, conditions: [{type: Accepted, status: 'True', reason: Accepted}]}]}"},
+	{name: "routes: nobody says anything any more", template: routeHead + parents("edge", "Accepted=True=Accepted"), observed: 2, members: []string{""},
+		want: "{parents: [" + parentEntry("edge", "2", "Accepted=Unknown=Pending") + "]}"},
+	{name: "routes: away is left out", template: routeHead, observed: 2, members: []string{
+		routeHead + parents("edge", "Accepted=True=Accepted"), routeHead + parents("edge", "Accepted=False=NoMatchingParent")},
+		change: func(rows []interpret.RowItem) { rows[1].Away = true },
+		want:   "{parents: [" + parentEntry("edge", "2", "Accepted=True=Accepted") + "]}"},
+	{name: "routes: a gateway that is behind keeps the generation", template: strings.Replace(routeHead, "generation: 2", "generation: 3", 1) + parents("edge", "Accepted=True=Accepted"), observed: 3, members: []string{
+		strings.Replace(routeHead, "generation: 2", "generation: 9", 1) + parents("edge", "Accepted=True=Accepted")},
+		want: "{parents: [" + parentEntry("edge", "2", "Accepted=True=Accepted") + "]}"},
+	{name: "policies of backends: ancestors", template: strings.Replace(routeHead, "HTTPRoute", "BackendTLSPolicy", 1), observed: 2, members: []string{
+		strings.NewReplacer("HTTPRoute", "BackendTLSPolicy", "parents:", "ancestors:", "parentRef:", "ancestorRef:").Replace(routeHead + parents("edge", "Accepted=False=Invalid"))},
+		want: strings.NewReplacer("parents:", "ancestors:", "parentRef:", "ancestorRef:").Replace("{parents: [" + parentEntry("edge", "2", "Accepted=False=Invalid") + "]}")},
 	{name: "kinds that the hub keeps itself", template: "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: toys.example.com}", observed: 1,
 		members: []string{"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: toys.example.com}\nstatus: {conditions: [{type: Established, status: 'True'}]}"}, want: "none"},
 	{name: "kinds without status", template: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}", members: []string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}"}, observed: 1, want: "none"},
@@ -190,10 +253,9 @@ func bare(status map[string]any) map[string]any {
 	if err := json.Unmarshal([]byte(asJSON(status)), &out); err != nil {
 		panic(err)
 	}
-	conditions, _ := out["conditions"].([]any)
-	for _, c := range conditions {
+	for _, c := range interpret.Conditions(out) {
 		for _, key := range []string{"message", "lastTransitionTime", "lastUpdateTime", "lastProbeTime"} {
-			delete(c.(map[string]any), key)
+			delete(c, key)
 		}
 	}
 	return out
@@ -249,6 +311,26 @@ func TestTimesAreKeptOrStamped(t *testing.T) {
 	}
 	if got := progressing["lastUpdateTime"]; got != "2026-01-01T01:00:00Z" {
 		t.Errorf("Progressing has another reason, but its update is at %v", got)
+	}
+}
+
+// What gateways say of a route keeps its times as long as it is the same, and a cluster whose
+// gateway speaks against it is named.
+func TestParentsKeepTheirTimes(t *testing.T) {
+	template := object(t, routeHead)
+	row := report("oslo", object(t, routeHead+parents("edge", "Accepted=False=NoMatchingParent")))
+	row.Reason, row.Message = "NoMatchingParent", "no listener matches"
+	first, ok := interpret.Aggregate(template, false, []interpret.RowItem{row}, 2)
+	if !ok || !interpret.Stamp(first, time.Unix(0, 0)) {
+		t.Fatalf("there was no time to fill in: %v", first)
+	}
+	template.Object["status"] = first
+	again, _ := interpret.Aggregate(template, false, []interpret.RowItem{row}, 2)
+	if !interpret.Equal(first, again) || interpret.Stamp(again, time.Unix(9, 0)) {
+		t.Errorf("the same row gives %s\nafter %s", asJSON(again), asJSON(first))
+	}
+	if c := interpret.Conditions(again)[0]; c["message"] != "cluster oslo: no listener matches" || c["lastTransitionTime"] != "1970-01-01T00:00:00Z" {
+		t.Errorf("the condition is %v", c)
 	}
 }
 

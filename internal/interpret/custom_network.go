@@ -19,11 +19,11 @@ var gatewayAPI = custom{
 	{Group: "gateway.networking.k8s.io", Kind: "TLSRoute"}:         route,
 	{Group: "gateway.networking.k8s.io", Kind: "TCPRoute"}:         route,
 	{Group: "gateway.networking.k8s.io", Kind: "UDPRoute"}:         route,
-	{Group: "gateway.networking.k8s.io", Kind: "BackendTLSPolicy"}: {health: attachedBy("ancestors")},
+	{Group: "gateway.networking.k8s.io", Kind: "BackendTLSPolicy"}: attachment{"ancestors", "ancestorRef", 16}.kind(),
 	{Group: "gateway.networking.k8s.io", Kind: "ReferenceGrant"}:   config,
 	{Group: "gateway.networking.k8s.io", Kind: "ListenerSet"}:      {health: gatewayHealth},
 	{Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet"}:   {health: gatewayHealth},
-	{Group: "inference.networking.k8s.io", Kind: "InferencePool"}:  {health: attachedBy("parents")},
+	{Group: "inference.networking.k8s.io", Kind: "InferencePool"}:  route,
 }
 
 // gatewayHealth: what is not accepted needs another spec; but what a listener refers to, such
@@ -41,7 +41,7 @@ func gatewayHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	return r.verdict(obj)
 }
 
-var route = kind{health: attachedBy("parents")}
+var route = attachment{"parents", "parentRef", 32}.kind()
 
 // attachedBy reads what each gateway says of what hangs on it: it has to accept it, and to
 // find what it refers to.

@@ -134,6 +134,7 @@ func TestHealthOfCustomKinds(t *testing.T) {
 		{"provider config", head("aws.upbound.io/v1beta1", "ProviderConfig") + "status: {users: 3}", healthy, ""},
 		{"a version to come", head("ray.io/v7", "RayCluster") + "status: {state: ready}", healthy, ""},
 
+		{"nothing but that it is not degraded", head("example.com/v1", "Toy") + conds(cond("Degraded", "False", "AsExpected")), healthy, ""},
 		{"status that is none", head("example.com/v1", "Toy") + "status: fine", atoll.Unknown, "UnreadableStatus"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	if c := find(cs, "Progressing"); c.is("True") && !known {
 		return atoll.Progressing, orElse(c.reason, "Progressing"), c.message
 	}
-	if known || find(cs, "Reconciling").is("False") || find(cs, "Stalled").is("False") {
+	if known || find(cs, "Reconciling").is("False") || find(cs, "Stalled").is("False") || find(cs, "Degraded").is("False") {
 		return healthy()
 	}
 	if builtinGroups[groupKind(obj).Group] {

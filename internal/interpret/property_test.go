@@ -190,6 +190,7 @@ func FuzzObjects(f *testing.F) {
 	f.Add(`{"apiVersion":"sparkoperator.k8s.io/v1beta2","kind":"SparkApplication","metadata":{"name":"a"},"spec":{"memoryOverheadFactor":"NaN","driver":{"cores":-1,"memory":"9223372036854775807p","gpu":{"name":"g","quantity":-4}}}}`)
 	f.Add(`{"apiVersion":"argoproj.io/v1alpha1","kind":"Rollout","metadata":{"name":"a"},"spec":{"replicas":-9,"strategy":{"canary":{"steps":[1]}}},"status":{"currentStepIndex":0,"pauseConditions":[{"reason":"CanaryPauseStep"},7]}}`)
 	f.Add(`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"a"},"spec":{"sources":{},"syncPolicy":[]},"status":{"conditions":[3],"sync":{"comparedTo":{}},"operationState":{"phase":"Failed","syncResult":2}}}`)
+	f.Add(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"a"},"status":{"parents":[3,{"parentRef":{"name":[1],"group":{}},"conditions":[{"type":"Accepted","status":"x"}]},{"parentRef":{}}]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		obj := &unstructured.Unstructured{}
 		if obj.UnmarshalJSON([]byte(text)) != nil || obj.IsList() {

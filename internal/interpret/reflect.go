@@ -27,6 +27,8 @@ type reflected struct {
 	// C holds conditions: "Type=T:Reason", status T, F or U; "Type=T*:Reason" when
 	// the condition has an observedGeneration of its own.
 	C []string `json:"c,omitempty"`
+	// A holds what gateways say of what hangs on them.
+	A []parent `json:"a,omitempty"`
 }
 
 // Flags of reflected.F.
@@ -194,24 +196,6 @@ func reflectPod(obj *unstructured.Unstructured) (reflected, bool) {
 	}
 	slices.Sort(r.C)
 	return r, r.P != ""
-}
-
-func reflectAddresses(obj *unstructured.Unstructured) (reflected, bool) {
-	var out []string
-	for _, e := range list(child(status(obj), "loadBalancer"), "ingress") {
-		em, _ := e.(map[string]any)
-		switch ip := text(em, "ip"); {
-		case ip != "" && text(em, "ipMode") == "Proxy":
-			out = append(out, "proxy "+ip)
-		case ip != "":
-			out = append(out, "ip "+ip)
-		case text(em, "hostname") != "":
-			out = append(out, "host "+text(em, "hostname"))
-		}
-	}
-	slices.Sort(out)
-	out = slices.Compact(out)
-	return reflected{L: out[:min(len(out), maxAddresses)]}, len(out) > 0
 }
 
 func reflectClaim(obj *unstructured.Unstructured) (reflected, bool) {

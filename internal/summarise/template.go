@@ -93,7 +93,7 @@ func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) e
 		}
 		live[item.UID] = tm
 		look := templateLook{item: item, template: t, rows: s.rows, reports: reports[item.Key], memo: tm, known: known, joins: joins}
-		if joins {
+		if look.apart = joins || interpret.NamesClusters(t, s.total); look.apart {
 			if single == nil {
 				single = r.scattered(s.uid)
 			}
@@ -132,7 +132,7 @@ type scatter struct {
 	reports map[atoll.ItemKey]map[string]*atoll.ItemStatus
 }
 
-// scattered rows of a Bundle, for a script that joins what every cluster says. It costs the
+// scattered rows of a Bundle, where a status is joined of what every cluster says by itself. It costs the
 // Bundle's rows at each look.
 func (r *Reconciler) scattered(uid string) *scatter {
 	all := r.rowsThat(uid, func(Row) bool { return true })
@@ -149,6 +149,8 @@ type templateLook struct {
 	known    script.Interpreters
 	// joins: a script joins what clusters report.
 	joins bool
+	// apart: each row stands for itself.
+	apart bool
 }
 
 func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l templateLook) error {
@@ -263,7 +265,7 @@ func rowItems(s *snapshot, l templateLook, states bool) (rows []interpret.RowIte
 		}
 		done = done && (ri.Away || !ri.Stale && ri.Health == atoll.Healthy)
 		// Rows that differ in other items may say the same of this one.
-		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o interpret.RowItem) bool { return sameSaid(o, ri) }); i >= 0 && !l.joins {
+		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o interpret.RowItem) bool { return sameSaid(o, ri) }); i >= 0 && !l.apart {
 			rows[i].More += ri.More + 1
 			continue
 		}
@@ -309,17 +311,16 @@ func news(old, next map[string]any) bool {
 }
 
 func told(st map[string]any) map[string]any {
-	out := map[string]any{"conditions": map[string]any{}}
+	conditions := map[string][]any{}
+	out := map[string]any{"conditions": conditions}
 	for _, key := range []string{"observedGeneration", "phase", "loadBalancer", "startTime"} {
 		if v, ok := st[key]; ok {
 			out[key] = v
 		}
 	}
-	conditions, _ := st["conditions"].([]any)
-	for _, c := range conditions {
-		if cm, ok := c.(map[string]any); ok {
-			out["conditions"].(map[string]any)[fmt.Sprint(cm["type"])] = cm["status"]
-		}
+	for _, c := range interpret.Conditions(st) {
+		kind := fmt.Sprint(c["type"])
+		conditions[kind] = append(conditions[kind], c["status"])
 	}
 	return out
 }

@@ -206,10 +206,10 @@ func TestStatusOfEveryKindIsThatOfTheMembers(t *testing.T) {
 	sh(t, "", "delete ns "+ns+" --timeout=90s")
 }
 
-// addresses gives a check that the hub shows the addresses of all members.
+// addresses gives a check that the hub shows the addresses of all members, and whose each is.
 func addresses(ns string, what []string) func(ctx context.Context) string {
 	return func(ctx context.Context) string {
-		var want []string
+		var shown []any
 		for _, c := range append([]string{"hub"}, members...) {
 			o, err := get(ctx, c, what[0], what[1], ns, what[2])
 			if err != nil || o == nil {
@@ -217,13 +217,14 @@ func addresses(ns string, what []string) func(ctx context.Context) string {
 			}
 			list, _, _ := unstructured.NestedSlice(o.Object, "status", "loadBalancer", "ingress")
 			if c == "hub" {
-				for _, a := range list {
-					want = append(want, fmt.Sprint(a.(map[string]any)["ip"]))
-				}
+				shown = list
 				continue
 			}
-			if len(list) != 1 || !slices.Contains(want, fmt.Sprint(list[0].(map[string]any)["ip"])) {
-				return fmt.Sprintf("%s has %v, the hub shows %v", c, list, want)
+			if len(list) != 1 || !slices.ContainsFunc(shown, func(a any) bool {
+				is, member := a.(map[string]any), list[0].(map[string]any)
+				return is["ip"] == member["ip"] && is["hostname"] == c
+			}) {
+				return fmt.Sprintf("%s has %v, the hub shows %v", c, list, shown)
 			}
 		}
 		return ""

@@ -251,11 +251,8 @@ func timeless(st map[string]any) map[string]any {
 		})
 	}
 	drop(st)
-	conditions, _ := st["conditions"].([]any)
-	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok {
-			drop(m)
-		}
+	for _, c := range interpret.Conditions(st) {
+		drop(c)
 	}
 	return st
 }

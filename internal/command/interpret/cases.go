@@ -99,7 +99,10 @@ func directoryCase(dir, object string) *testCase {
 		c.fields.With = name
 	}
 	if name := firstOf(dir, expectFiles); name != "" {
-		c.bad = readInto(filepath.Join(dir, name), &c.fields.Expect)
+		path := filepath.Join(dir, name)
+		if c.bad = readInto(path, &c.fields.Expect); c.bad == nil {
+			c.bad = misplaced(path, "", "in ask.yaml, without this file", c.fields.Expect)
+		}
 	}
 	return c
 }
@@ -111,13 +114,32 @@ func fileCase(path string) *testCase {
 	if err != nil {
 		return &testCase{name: path, bad: err}
 	}
-	if yaml.Unmarshal(text, &has) != nil || has["expect"] == nil && has["error"] == nil || has["kind"] != nil {
+	if yaml.Unmarshal(text, &has) != nil || has["object"] == nil && has["expect"] == nil && has["error"] == nil || has["kind"] != nil {
 		return nil
 	}
 	c := &testCase{name: path, dir: filepath.Dir(path)}
-	c.bad = readInto(path, &c.fields)
+	if c.bad = readInto(path, &c.fields); c.bad == nil {
+		c.bad = misplaced(path, "expect.", "in place of expect, beside object", c.fields.Expect)
+	}
 	return c
 }
+
+// misplaced is an error where something is expected that no answer is called; the file's keys
+// of that begin with prefix, and where says how an error is expected.
+func misplaced(path, prefix, where string, expect map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(expect)) {
+		if key == "error" {
+			return fmt.Errorf("%s: %serror is no answer: an error is expected by error %s", path, prefix, where)
+		}
+		if !slices.Contains(answers, key) {
+			return fmt.Errorf("%s: %s%s is no answer: it is one of %s", path, prefix, key, strings.Join(answers, ", "))
+		}
+	}
+	return nil
+}
+
+// answers by their keys, as script's Outcome gives them.
+var answers = []string{"aggregated", "components", "dependencies", "health", "replicas", "requirements", "retained", "revised", "status"}
 
 // readInto a value; fields that it does not have are refused. Whole numbers are int64, as
 // in objects of a cluster.

@@ -108,11 +108,39 @@ FAIL  DIR/7.yaml
       retained needs the observed object
 error: 6 of 7 cases fail
 `},
+		"what is misspelt is no case that passes": {files: map[string]string{
+			"h.lua":            lua,
+			"1.yaml":           "{object: {kind: K}, expct: {health: {status: Healthy}}}",
+			"2.yaml":           "{object: {kind: K}, expect: {error: none}}",
+			"3.yaml":           "{object: {kind: K}, expect: {helth: {status: Healthy}}}",
+			"4.yaml":           "{object: {kind: K}}",
+			"5.yaml":           "{object: {kind: K}, expect: {health: {status: Progressing, message: none}}}",
+			"6/object.yaml":    "{kind: K}",
+			"6/expected.yaml":  "{error: none}",
+			"7/object.yaml":    "{kind: K}",
+			"7/ask.yaml":       "{expct: {}}",
+			"7/expected.yaml":  "{health: {status: Progressing, message: none}}",
+			"an object.yaml":   object,
+			"only values.yaml": "{with: me}",
+		}, flags: []string{"--with", "DIR/h.lua"}, want: `FAIL  DIR/1.yaml
+      DIR/1.yaml: unknown field "expct"
+FAIL  DIR/2.yaml
+      DIR/2.yaml: expect.error is no answer: an error is expected by error in place of expect, beside object
+FAIL  DIR/3.yaml
+      DIR/3.yaml: expect.helth is no answer: it is one of aggregated, components, dependencies, health, replicas, requirements, retained, revised, status
+FAIL  DIR/4.yaml
+      it needs either what to expect, or an error
+FAIL  DIR/6
+      DIR/6/expected.yaml: error is no answer: an error is expected by error in ask.yaml, without this file
+FAIL  DIR/7
+      DIR/7/ask.yaml: unknown field "expct"
+error: 6 of 7 cases fail
+`},
 		"no interpreter": {files: map[string]string{"1.yaml": "{object: {kind: K}, expect: {replicas: 1}}"},
 			want: "FAIL  DIR/1.yaml\n      it names no interpreter: add with, or give --with\nerror: 1 of 1 cases fail\n"},
 		"an interpreter for others": {files: map[string]string{"k.txt": interpreter, "1.yaml": "{object: {apiVersion: g/v1, kind: L}, with: k.txt, expect: {replicas: 1}}"},
 			want: "FAIL  DIR/1.yaml\n      no interpreter is for L of g/v1\nerror: 1 of 1 cases fail\n"},
-		"no cases": {files: map[string]string{"a.yaml": "a: b"}, want: "error: DIR: there are no cases: files that have expect or error, or directories with an object.yaml\n"},
+		"no cases": {files: map[string]string{"a.yaml": "a: b"}, want: "error: DIR: there are no cases: files that have object, expect or error, or directories with an object.yaml\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := runCases(t, tc.files, tc.flags...); got != tc.want {

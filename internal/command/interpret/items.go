@@ -119,6 +119,9 @@ func (q *question) row(template *unstructured.Unstructured, it item) (interpret.
 	if !ok {
 		generation, _ = it.status["observedGeneration"].(int64)
 	}
+	if generation == 0 { // told in conditions alone
+		generation = interpret.LatestObserved(it.status)
+	}
 	if generation > 0 {
 		member.SetGeneration(generation)
 	}

@@ -33,8 +33,8 @@ A case is a YAML or JSON file with these fields, or a directory with files of th
   error     instead of expect: a part of the error
 
 object, observed and items may name files instead. Of the answers those are compared that
-expect has, each as a whole; null expects that there is none. Files that have neither
-expect nor error are no cases. Directories are gone into.
+expect has, each as a whole; null expects that there is none. Files that have none of
+object, expect and error are no cases. Directories are gone into.
 
 The exit code is 1 if a case fails, and each difference is printed.`,
 		Example: `  atoll interpret test interpreters/
@@ -55,7 +55,7 @@ func (o *testOptions) run(out io.Writer, dir string) error {
 		return err
 	}
 	if len(cases) == 0 {
-		return fmt.Errorf("%s: there are no cases: files that have expect or error, or directories with an object.yaml", dir)
+		return fmt.Errorf("%s: there are no cases: files that have object, expect or error, or directories with an object.yaml", dir)
 	}
 	failed := 0
 	for _, c := range cases {

@@ -130,3 +130,46 @@ func plainText(t *testing.T, text string) (out any) {
 	}
 	return out
 }
+
+// A member whose controller tells of the generation in conditions alone is not behind, whatever
+// the number is; one of whose conditions some are older is.
+func TestItemsThatObserveInConditionsAlone(t *testing.T) {
+	const gateway = "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: edge, namespace: shop, generation: 4}, spec: {}}"
+	condition := func(kind, observed string) string {
+		return "{type: " + kind + ", status: 'True', reason: Fine, observedGeneration: " + observed + "}"
+	}
+	for name, tc := range map[string]struct {
+		conditions string
+		observed   float64
+	}{
+		"lower than the template's": {condition("Accepted", "2") + ", " + condition("Programmed", "2"), 4},
+		"one is behind":             {condition("Accepted", "2") + ", " + condition("Programmed", "1"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"object.yaml": gateway, "items.yaml": "[{cluster: oslo, status: {conditions: [" + tc.conditions + "]}}]"} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out bytes.Buffer
+			cmd := NewCommand()
+			cmd.SetOut(&out)
+			cmd.SetArgs([]string{"-f", filepath.Join(dir, "object.yaml"), "--items", filepath.Join(dir, "items.yaml"), "--op", "aggregated", "-o", "json"})
+			if err := cmd.Execute(); err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Aggregated struct {
+					Conditions []struct{ ObservedGeneration float64 }
+				}
+			}
+			if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got.Aggregated.Conditions) == 0 {
+				t.Fatalf("%v: %s", err, out.String())
+			}
+			if n := got.Aggregated.Conditions[0].ObservedGeneration; n != tc.observed {
+				t.Errorf("the template is told of generation %v, want %v", n, tc.observed)
+			}
+		})
+	}
+}
