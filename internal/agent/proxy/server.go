@@ -23,8 +23,9 @@ const (
 	// idleTimeout of a tunnel on which no request is under way. It is above the hub's
 	// own, so that no request meets a tunnel that is being closed.
 	idleTimeout = 2 * time.Minute
-	// headerTimeout is how long a tunnel may take to say what it asks.
-	headerTimeout = 30 * time.Second
+	// headerTimeout is how long a tunnel may take to say what it asks: the hub may keep
+	// one that it has not used yet as long as one that it has.
+	headerTimeout = idleTimeout
 	// headerMost bounds the header of a request, in bytes, as API servers do.
 	headerMost = 1 << 20
 )

@@ -135,8 +135,8 @@ func quietly(ctx context.Context) {
 // ask what a request comes to, and whether it may.
 func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
 	info, _ := request.RequestInfoFrom(r.Context())
-	u, known := request.UserFrom(r.Context())
-	if !known {
+	u, ok := request.UserFrom(r.Context())
+	if !ok {
 		return asked{}, nil, apierrors.NewUnauthorized("nobody asks")
 	}
 	path, ok := pathInMember(r, info)
@@ -155,6 +155,8 @@ func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
 		return asked{}, nil, unavailable(c, "it is not accepted; on the hub run: atoll accept "+c.Name)
 	case c.Spec.CheckIn() > 0:
 		return asked{}, nil, unavailable(c, "it checks in every "+c.Spec.CheckIn().String()+" and holds no stream; only clusters of connection.type Stream can be reached through the hub")
+	case httpUpgrade(r) && !known(r.Header.Values("Upgrade")):
+		return asked{}, nil, apierrors.NewBadRequest("a connection can be upgraded to websocket and SPDY/3.1, and to nothing else")
 	case httpUpgrade(r) && !h.o.May(r.Context(), u, "create", c.Name):
 		return asked{}, nil, apierrors.NewForbidden(proxied, c.Name, errNeedsCreate)
 	}
@@ -168,6 +170,12 @@ var (
 
 // httpUpgrade tells whether the connection is to become another one.
 func httpUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+
+// known tells of a protocol that API servers upgrade connections to: others, such as h2c,
+// would be a way past all that is asked of single requests.
+func known(protocols []string) bool {
+	return len(protocols) == 1 && (strings.EqualFold(protocols[0], "websocket") || strings.EqualFold(protocols[0], "SPDY/3.1"))
+}
 
 // switched refuses an answer that makes another connection of this one than was asked for;
 // it is closed by that.

@@ -177,6 +177,7 @@ func TestWhatCannotBeReachedSaysWhy(t *testing.T) {
 		{"a broken connection", "tokyo/proxy/api", jane(), errors.New("reset"), 503, "the connection to its agent broke: reset"},
 		{"a component of the hub", "tokyo/proxy/api", http.Header{"Who": {"system:kube-scheduler"}}, nil, 403, "a cluster's own"},
 		{"who is not logged in", "tokyo/proxy/api", http.Header{"Who": {"system:anonymous"}}, nil, 403, "nobody is logged in"},
+		{"an upgrade to something else", "tokyo/proxy/api", http.Header{"Who": {"jane"}, "Connection": {"Upgrade"}, "Upgrade": {"h2c"}}, nil, 400, "and to nothing else"},
 		{"an upgrade without the right to", "tokyo/proxy/exec", upgrade, nil, 403, "needs the verb create"},
 	} {
 		fails = c.dial
