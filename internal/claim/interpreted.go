@@ -37,7 +37,11 @@ func (p *planner) interpret(item *atoll.Item, t *unstructured.Unstructured) (err
 		asked = nil
 	}
 	if item.Interpreted, err = p.in.Interpreters.Interpret(t, item.Source, asked); err != nil {
-		return fmt.Errorf("it stays as it was sent last, since it is not known what it needs: %w", err)
+		so := "it stays as it was sent last"
+		if p.before(item) == nil {
+			so = "it is not sent"
+		}
+		return fmt.Errorf("%s, since it is not known what it needs: %w", so, err)
 	}
 	item.Interpreted = carried(before, item.Interpreted, same)
 	switch told := item.Interpreted; {

@@ -437,6 +437,7 @@ func (in Input) holders(b Bundle) (out []string) {
 
 const (
 	plainItem   = "an item" // of which there is nothing to say
+	unsentItem  = "not in the latest revision yet"
 	dividedItem = "an item whose replicas are divided"
 	dependency  = "a dependency of other items"
 )
@@ -475,7 +476,7 @@ func (in Input) item(b Bundle) string {
 		}
 		return fmt.Sprintf("on its way out (%s): it goes where a cluster has not confirmed that yet", t.Cause)
 	}
-	return "not in the latest revision yet"
+	return unsentItem
 }
 
 func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExplanation {

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,5 +94,20 @@ func TestInterpretersThatFail(t *testing.T) {
 	}
 	if b, err := json.Marshal(Explain(in)); err != nil || !strings.Contains(string(b), `"failures":[{"asked":"sent","message":"ResourceInterpreter flink: spec.replicas`) {
 		t.Errorf("as JSON: %s, %v", b, err)
+	}
+}
+
+// What was never sent is in no cluster, however well the rows of its Bundle do.
+func TestWhatWasNotSentIsInNoCluster(t *testing.T) {
+	l := flink()
+	b := taught(l)
+	b.Content.Items = slices.DeleteFunc(slices.Clone(b.Content.Items), func(i atoll.Item) bool { return i.Key == web })
+	in := ask(web, b)
+	if text := Explain(in).Text(false); !strings.Contains(text, "is in no cluster: the latest revision of its Bundle does not have it yet.") {
+		t.Errorf("one of which nobody knows why:\n%s", text)
+	}
+	in.Failures = []Failure{{Asked: FailureSent, Message: "ResourceInterpreter flink: spec.replicas.cel: no such key: spec"}}
+	if text := Explain(in).Text(false); !strings.Contains(text, "does not have it yet, since a script fails that is asked about it.") || strings.Contains(text, "ready in all") {
+		t.Errorf("one about which a script fails:\n%s", text)
 	}
 }

@@ -93,6 +93,8 @@ func (e Explanation) verdict() string {
 		return s + " " + e.Chosen.chooses() + "."
 	case len(e.Bundles) == 0:
 		return s + " " + e.unplaced() + "."
+	case e.unsent():
+		return s + " is in no cluster: the latest revision of its Bundle does not have it yet" + e.because() + "."
 	}
 	if e.Kind != "Bundle" && e.Kind != "ClusterBundle" && e.Group == v1alpha1.GroupVersion.Group {
 		s = "What " + s + " places"
@@ -100,6 +102,20 @@ func (e Explanation) verdict() string {
 		s = "What the annotation of " + s + " places"
 	}
 	return s + " " + e.whereabouts() + "."
+}
+
+// unsent tells whether no Bundle that places the object has it in its content: how the rows
+// of these do says nothing of it.
+func (e Explanation) unsent() bool {
+	return !slices.ContainsFunc(e.Bundles, func(b BundleExplanation) bool { return b.Item != unsentItem })
+}
+
+// because of which failure the object is not sent; empty where none is known.
+func (e Explanation) because() string {
+	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return f.Asked == FailureSent }) {
+		return ", since a script fails that is asked about it"
+	}
+	return ""
 }
 
 // unplaced says why there is no Bundle.
