@@ -9,34 +9,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// transport to the API server. Connections that change their protocol are HTTP/1.1 from
-// the start.
-type transport struct {
-	plain, upgraded http.RoundTripper
-}
-
-func newTransport(config *rest.Config) (*transport, error) {
-	plain := rest.CopyConfig(config)
-	plain.DisableCompression = true // what is asked for compressed is handed over so
-	upgraded := rest.CopyConfig(plain)
-	upgraded.NextProtos = []string{"http/1.1"}
-	var t transport
-	var err error
-	if t.plain, err = rest.TransportFor(plain); err == nil {
-		t.upgraded, err = rest.TransportFor(upgraded)
-	}
+// newTransport to the API server. It speaks HTTP/1.1: connections that change their protocol
+// need that, and what of an answer nobody reads yet then waits at the API server, where
+// HTTP/2 would keep megabytes of each in the agent.
+func newTransport(config *rest.Config) (http.RoundTripper, error) {
+	config = rest.CopyConfig(config)
+	config.DisableCompression = true // what is asked for compressed is handed over so
+	config.NextProtos = []string{"http/1.1"}
+	t, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach the member's API for who asks through the hub: %w", err)
 	}
-	return &t, nil
-}
-
-// RoundTrip makes the request.
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Header.Get("Upgrade") != "" {
-		return t.upgraded.RoundTrip(r)
-	}
-	return t.plain.RoundTrip(r)
+	return t, nil
 }
 
 // refuse a request as API servers do.

@@ -5,10 +5,10 @@
 // cluster's name, or by clustersets/proxy and the name of a set that it is in; a request
 // that upgrades its connection (exec, attach, port-forward) needs the verb create,
 // whatever its method. What it authorized is what is served: the method's own verb, at the
-// plain path, in no namespace; anything else is refused. In the member it is made under the name that package person gives,
-// and what it may do there is the member's to say. The hub reads nothing of what is asked
-// and answered, and keeps none of it: bodies are handed on as they come, and where one end
-// does not read, the other one waits.
+// plain path, in no namespace; anything else is refused. In the member it is made under the
+// name that package person gives, and what it may do there is the member's to say. The hub
+// reads nothing of what is asked and answered, and keeps none of it: bodies are handed on as
+// they come, and where one end does not read, the other one waits.
 //
 // One user may have PerUser requests under way at one cluster; what is more is refused
 // with 429, for others not to wait. A cluster that cannot be reached is 503, with the
