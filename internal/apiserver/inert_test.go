@@ -207,17 +207,25 @@ func TestLabelledForTheHub(t *testing.T) {
 
 func TestQuotaThatActs(t *testing.T) {
 	u := admin(t, hub)
-	ns := u.namespace("counted")
-	u.mustApply(fmt.Sprintf(`
+	quota := func(ns string) {
+		t.Helper()
+		u.mustApply(fmt.Sprintf(`
 apiVersion: v1
 kind: ResourceQuota
 metadata: {name: few, namespace: %s, labels: {atoll.dev/hub: "true"}}
 spec: {hard: {count/secrets: "2"}}
 `, ns))
-	eventually(t, "the quota is counted", func(ctx context.Context) (bool, string) {
-		q, err := u.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "few", metav1.GetOptions{})
-		return err == nil && len(q.Status.Used) == 1, fmt.Sprint(q, err)
-	})
+		eventually(t, "the quota is counted", func(ctx context.Context) (bool, string) {
+			q, err := u.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "few", metav1.GetOptions{})
+			return err == nil && len(q.Status.Used) == 1, fmt.Sprint(q, err)
+		})
+	}
+	// Upstream's counter begins with the first quota, and counts that one twice: as a new one,
+	// and with all that there are when it begins. The second count may be of a cache that lags
+	// behind what admission has let in since the first, and makes room that is not there.
+	quota(u.namespace("counted-first"))
+	ns := u.namespace("counted")
+	quota(ns)
 	secrets := u.kube.CoreV1().Secrets(ns)
 	made := 0
 	eventually(t, "two Secrets and no third", func(ctx context.Context) (bool, string) {
