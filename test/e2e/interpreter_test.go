@@ -104,7 +104,7 @@ const (
         return {status = "Degraded", message = "the loss is " .. obj.status.loss}
       end
       return {status = "Healthy"}`
-	loopHealth = `      while true do end`
+	loopHealth = `      while true do end return {}`
 )
 
 // running says, as the operator of a member, that what it trains runs.
