@@ -100,12 +100,6 @@ func (c *Conn) pump() error {
 	}
 }
 
-// Over is closed when nothing more comes.
-func (c *Conn) Over() <-chan struct{} { return c.over }
-
-// Closed is closed by Close.
-func (c *Conn) Closed() <-chan struct{} { return c.closed }
-
 // CloseWhenIdle closes the connection once nothing came or went for so long. It is called
 // before the connection is used, once at most.
 func (c *Conn) CloseWhenIdle(limit time.Duration) {
