@@ -1,6 +1,8 @@
 package atoll
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -19,4 +21,11 @@ func OwnKind(gk schema.GroupKind) bool {
 		return gk.Kind == karmada.CustomizationKind
 	}
 	return false
+}
+
+// OwnKey tells of keys of labels and annotations that are Atoll's: they are about the hub, and
+// members are not told of them.
+func OwnKey(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	return ok && (domain == "atoll.dev" || strings.HasSuffix(domain, ".atoll.dev"))
 }

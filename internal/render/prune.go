@@ -136,11 +136,7 @@ func assemble(obj *unstructured.Unstructured, root *field, e emission) map[strin
 // own tells of labels and annotations that are Atoll's or of the tools that
 // brought the object to the hub, and mean nothing in a member.
 func own(key string) bool {
-	domain, _, ok := strings.Cut(key, "/")
-	if ok && (domain == "atoll.dev" || strings.HasSuffix(domain, ".atoll.dev")) {
-		return true
-	}
-	return key == lastAppliedAnnotation
+	return atoll.OwnKey(key) || key == lastAppliedAnnotation
 }
 
 // hubFinalizer tells of finalizers that the hub sets or serves itself.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -45,7 +46,7 @@ func through(ctx context.Context, dialer *net.Dialer, proxy *url.URL, address st
 	port := proxy.Port()
 	switch {
 	case proxy.Scheme != "http" && proxy.Scheme != "https":
-		return nil, fmt.Errorf("it is of a kind that agents do not speak; http and https are those that they do")
+		return nil, errors.New("it is of a kind that agents do not speak; http and https are those that they do")
 	case port == "" && proxy.Scheme == "https":
 		port = "443"
 	case port == "":

@@ -220,8 +220,8 @@ const (
 	// writeBuffer is there while something is written: two frames, and their heads, of
 	// what goes through a tunnel.
 	writeBuffer = 33 << 10
-	// tunnelWindow is how much may come of a tunnel, and twice as much of all together, before it is
-	// read. It is fixed: finding the best one costs pings.
+	// tunnelWindow is how much may come of a tunnel, and twice as much of all together,
+	// before it is read. It is fixed: finding the best one costs pings.
 	tunnelWindow = 256 << 10
 )
 

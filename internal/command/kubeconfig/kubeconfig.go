@@ -20,6 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 )
 
@@ -117,7 +118,7 @@ func (o *options) hub(rules *clientcmd.ClientConfigLoadingRules) (*clientcmdapi.
 	case config.Clusters[c.Cluster] == nil:
 		return nil, "", fmt.Errorf("context %q of the kubeconfig names a cluster %q that is not in it", name, c.Cluster)
 	}
-	if server := config.Clusters[c.Cluster].Server; strings.Contains(server, proxyPath) {
+	if server := config.Clusters[c.Cluster].Server; strings.Contains(server, atoll.ProxyPaths) {
 		return nil, "", fmt.Errorf("context %q is a member's, reached through a hub; choose the hub's own with --context", name)
 	}
 	return config, name, nil
@@ -166,9 +167,6 @@ func (o *options) members(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// proxyPath is where the hub serves members.
-const proxyPath = "/apis/atoll.dev/v1alpha1/clusters/"
-
 // made is a kubeconfig of the members, or of the hub where none is asked for.
 func made(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
 	of := hub.Contexts[context]
@@ -183,7 +181,7 @@ func made(hub *clientcmdapi.Config, context string, members []string, prefix str
 	}
 	for _, name := range members {
 		server := hub.Clusters[of.Cluster].DeepCopy()
-		server.Server = strings.TrimSuffix(server.Server, "/") + proxyPath + name + "/proxy"
+		server.Server = strings.TrimSuffix(server.Server, "/") + atoll.ProxyPath(name)
 		out.Clusters[prefix+name] = server
 		out.Contexts[prefix+name] = &clientcmdapi.Context{Cluster: prefix + name, AuthInfo: of.AuthInfo}
 	}

@@ -83,7 +83,7 @@ func New(cfg Config) *Reconciler {
 	r := &Reconciler{Config: cfg}
 	cfg.Customizations.Subscribe(r.look)
 	cfg.Interpreters.Subscribe(func(kind, _, name string) {
-		if kind == "ResourceInterpreter" {
+		if kind == script.Kind {
 			r.look(name)
 		}
 	})

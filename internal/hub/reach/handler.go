@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/person"
 	"atoll.dev/atoll/internal/tunnel"
 )
@@ -141,7 +142,7 @@ func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
 	}
 	path, ok := pathInMember(r, info)
 	if !ok {
-		return asked{}, nil, apierrors.NewBadRequest("a cluster is reached at " + prefix + "NAME/proxy, by the methods GET, HEAD, POST, PUT, PATCH and DELETE")
+		return asked{}, nil, apierrors.NewBadRequest("a cluster is reached at " + atoll.ProxyPath("NAME") + ", by the methods GET, HEAD, POST, PUT, PATCH and DELETE")
 	}
 	who, err := person.Of(u.GetName(), u.GetGroups())
 	if err != nil {
@@ -186,9 +187,6 @@ func switched(r *http.Response) error {
 	return nil
 }
 
-// prefix of all paths, before the name of a cluster.
-const prefix = "/apis/atoll.dev/v1alpha1/clusters/"
-
 // verbs by which a method is authorized.
 var verbs = map[string]string{
 	http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create",
@@ -200,7 +198,7 @@ var verbs = map[string]string{
 // one as clusters/proxy: in a namespace, whose administrator may grant it to himself; with
 // a verb in the path, whatever the method; with a name in the query.
 func pathInMember(r *http.Request, info *request.RequestInfo) (path string, ok bool) {
-	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), prefix+info.Name+"/proxy")
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), atoll.ProxyPath(info.Name))
 	if !ok || info.Name == "" || info.Namespace != "" || info.Verb == "" || info.Verb != verbs[r.Method] {
 		return "", false
 	}

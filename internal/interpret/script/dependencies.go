@@ -72,7 +72,7 @@ func selectorText(selector map[string]any) (string, error) {
 	requirements, _ := s.Requirements()
 	for _, r := range requirements {
 		// What members are not told of cannot be read off what they were sent.
-		if domain, _, ok := strings.Cut(r.Key(), "/"); ok && (domain == "atoll.dev" || strings.HasSuffix(domain, ".atoll.dev")) {
+		if atoll.OwnKey(r.Key()) {
 			return "", fmt.Errorf("labelSelector asks for %s: labels of atoll.dev are the hub's own, and select no dependencies", r.Key())
 		}
 	}
