@@ -12,6 +12,7 @@ import (
 
 	"atoll.dev/atoll/internal/lab"
 	"atoll.dev/atoll/internal/lab/process"
+	"atoll.dev/atoll/internal/lab/realnode"
 	"atoll.dev/atoll/internal/lab/relay"
 )
 
@@ -40,7 +41,8 @@ Data survives a killed process but not a crashed machine: members do not sync
 to disk.`,
 		Example: `  atoll-lab up --dir /tmp/lab --members 3 --regions eu,us,asia
   atoll-lab up --dir /tmp/lab --members 6 --hubs 3       three hubs on one etcd
-  atoll-lab up --dir /tmp/lab --members 1 --hubless     only a cluster, no hub`,
+  atoll-lab up --dir /tmp/lab --members 1 --hubless     only a cluster, no hub
+  atoll-lab up --dir /tmp/lab --members 2 --real-nodes  pods that really run, of the image ` + realnode.Image,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Progress = cmd.ErrOrStderr()
@@ -62,6 +64,7 @@ to disk.`,
 	flags := cmd.Flags()
 	flags.IntVar(&o.Members, "members", 3, "number of member clusters")
 	flags.IntVar(&o.Nodes, "nodes", 3, "made-up nodes per member")
+	flags.BoolVar(&o.RealNodes, "real-nodes", false, "one node per member that really runs containers, with kubelet and containerd; wants root, and `make nodes`")
 	flags.StringSliceVar(&o.Regions, "regions", nil, "regions, given to the members in turn")
 	flags.IntVar(&o.Hubs, "hubs", 1, "number of hubs; several share an etcd of its own, and agents spread over them")
 	flags.BoolVar(&o.Hubless, "hubless", false, "only member clusters: no hub, agents or links")

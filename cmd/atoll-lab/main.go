@@ -56,7 +56,7 @@ Everything listens on loopback, lives in one directory and needs no network.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), etcdCommand(), relayCommand())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), nodeCommand(), etcdCommand(), relayCommand())
 	root.AddCommand(faultCommands()...)
 	for _, c := range fleet.NewCommands() {
 		root.AddCommand(profile.AddFlag(c))

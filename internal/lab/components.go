@@ -11,12 +11,15 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"atoll.dev/atoll/internal/lab/process"
+	"atoll.dev/atoll/internal/lab/realnode"
 	"atoll.dev/atoll/internal/lab/relay"
 )
 
@@ -46,6 +49,9 @@ const (
 	hubName     = "hub"
 	relayName   = "relay"
 	agentPrefix = "agent/"
+	nodePrefix  = "node/"
+	// nodeName of the one real node of a member.
+	nodeName = "node-1"
 
 	// startTimeout is generous: a machine of two cores that starts ten clusters
 	// at once needs more than a minute for the last one.
@@ -115,7 +121,7 @@ func (r *record) components() []component {
 		all = append(all, r.relay())
 	}
 	for i := range r.Members {
-		all = append(all, r.member(&r.Members[i]))
+		all = append(all, r.memberAndNode(&r.Members[i])...)
 	}
 	if !r.Hubless {
 		for i := range r.Members {
@@ -180,6 +186,31 @@ func (r *record) member(m *memberRecord) component {
 	return c
 }
 
+// memberAndNode are a member and what it runs containers on, where that is real.
+func (r *record) memberAndNode(m *memberRecord) []component {
+	if !r.RealNodes {
+		return []component{r.member(m)}
+	}
+	return []component{r.member(m), r.node(m)}
+}
+
+// node is the member's real node. It ends with its process, whatever ends that.
+func (r *record) node(m *memberRecord) component {
+	command := []string{
+		r.Binaries.Lab, "node",
+		"--dir", filepath.Join(r.dir, m.Name, "node"),
+		"--name", nodeName,
+		"--kubeconfig", r.kubeconfig(m.Name),
+		"--ca", filepath.Join(r.dir, m.Name, "pki", "ca.crt"),
+		"--port", strconv.Itoa(m.Port),
+		"--programs", r.Binaries.nodePrograms(),
+		"--region", m.Region,
+	}
+	c := r.component(nodePrefix+m.Name, command...)
+	c.ready = func(ctx context.Context) error { return nodeReady(ctx, r.kubeconfig(m.Name), m.Port) }
+	return c
+}
+
 func (r *record) agent(m *memberRecord) component {
 	command := []string{
 		r.Binaries.Atoll, "agent",
@@ -195,6 +226,37 @@ func (r *record) agent(m *memberRecord) component {
 	c.ready = func(ctx context.Context) error { return r.agentReady(ctx, m) }
 	c.graceful = true
 	return c
+}
+
+// nodeReady returns nil when a member's real node takes pods. What the API says of it may
+// be of a process before, so its kubelet has to listen as well.
+func nodeReady(ctx context.Context, kubeconfig string, port int) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", realnode.Kubelet(port))
+	if err != nil {
+		return fmt.Errorf("its kubelet does not listen: %w", err)
+	}
+	conn.Close()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("no kubeconfig yet: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("it has not joined its cluster: %w", err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return nil
+		} else if c.Type == corev1.NodeReady {
+			return fmt.Errorf("it is not ready: %s", c.Message)
+		}
+	}
+	return errors.New("it does not say whether it is ready")
 }
 
 func (r *record) kubeconfig(name string) string {

@@ -10,7 +10,8 @@
 //   - All processes are detached: they outlive the program that started them,
 //     and any program can Open the directory and go on. Ports and credentials
 //     stay the same over every kill and start.
-//   - Components are called "hub", "relay", "memberN" and "agent/memberN"; where
+//   - Components are called "hub", "relay", "memberN" and "agent/memberN", and with
+//     Options.RealNodes "node/memberN"; where
 //     several hubs share an etcd, also "etcd", "hub2", "hub3" and so on, each hub with
 //     a kubeconfig of its own. An agent's link is that to all of them.
 //   - Methods return once what they say is so: Start when the component is
@@ -58,6 +59,9 @@ type Options struct {
 	Members int
 	// Nodes is the number of made-up nodes per member; 0 means 3.
 	Nodes int
+	// RealNodes gives each member one node that really runs containers, see package
+	// realnode, in place of those that are made up.
+	RealNodes bool
 	// Regions are given to the members in turn: to their nodes as labels and,
 	// on the hub, to Cluster.spec.region and the label "region". Empty: none.
 	Regions []string
@@ -101,7 +105,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		group.Go(func() error { return l.bringHubs(groupCtx, r) })
 	}
 	for i := range r.Members {
-		group.Go(func() error { return l.bring(groupCtx, r.member(&r.Members[i])) })
+		group.Go(func() error { return l.bring(groupCtx, r.memberAndNode(&r.Members[i])...) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err

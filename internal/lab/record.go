@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"atoll.dev/atoll/internal/lab/realnode"
 )
 
 const (
@@ -31,6 +33,7 @@ type record struct {
 	Version     int            `json:"version"`
 	Hubless     bool           `json:"hubless,omitempty"`
 	Nodes       int            `json:"nodes"`
+	RealNodes   bool           `json:"realNodes,omitempty"`
 	Members     []memberRecord `json:"members"`
 	HubPort     int            `json:"hubPort,omitempty"`
 	GatewayPort int            `json:"gatewayPort,omitempty"`
@@ -77,6 +80,11 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.RealNodes {
+		if err := realnode.Missing(binaries.nodePrograms()); err != nil {
+			return nil, err
+		}
+	}
 	if o.Members < 0 || o.Members == 0 && o.Hubless {
 		return nil, fmt.Errorf("a lab of %d members is none: use --members 1 or more", o.Members)
 	}
@@ -92,6 +100,9 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 		if err != nil {
 			return err
 		}
+		if r.RealNodes != o.RealNodes {
+			return fmt.Errorf("%s holds a lab with other nodes (real: %t); bring up the same, or remove it with: atoll-lab down --delete --dir %s", l.dir, r.RealNodes, l.dir)
+		}
 		if len(r.Members) != o.Members || r.Hubless != o.Hubless || len(r.hubNames()) != o.hubs() {
 			return fmt.Errorf("%s holds a lab of %d members and %d hubs; bring up the same, or remove it with: atoll-lab down --delete --dir %s",
 				l.dir, len(r.Members), len(r.hubNames()), l.dir)
@@ -104,8 +115,10 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 
 // newRecord lays out a lab; it reserves the ports.
 func (l *Lab) newRecord(o Options) (*record, error) {
-	r := &record{Version: recordVersion, Hubless: o.Hubless, Nodes: o.Nodes, dir: l.dir}
-	if r.Nodes == 0 {
+	r := &record{Version: recordVersion, Hubless: o.Hubless, Nodes: o.Nodes, RealNodes: o.RealNodes, dir: l.dir}
+	if o.RealNodes {
+		r.Nodes = 0
+	} else if r.Nodes == 0 {
 		r.Nodes = defaultNodes
 	}
 	ports := portPicker{dir: l.dir}
@@ -230,6 +243,9 @@ func Program(name string) (string, error) {
 	}
 	return filepath.Join(filepath.Dir(self), name), nil
 }
+
+// nodePrograms is where real nodes find theirs.
+func (b Binaries) nodePrograms() string { return filepath.Join(filepath.Dir(b.Lab), "nodes") }
 
 // find completes the paths and sees that the files exist.
 func (b Binaries) find(hubless bool) (Binaries, error) {

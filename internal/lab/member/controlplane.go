@@ -98,6 +98,8 @@ func apiServerArgs(o Options, keys *pki) []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-username-headers=X-Remote-User",
+		"--kubelet-client-certificate=" + keys.kubeletClientCert, "--kubelet-client-key=" + keys.kubeletClientKey,
+		"--kubelet-preferred-address-types=InternalIP",
 		"--proxy-client-cert-file=" + keys.proxyClientCert, "--proxy-client-key-file=" + keys.proxyClientKey,
 		"--service-account-issuer=" + serviceIssuer,
 		"--service-account-key-file=" + keys.serviceAccountKey,

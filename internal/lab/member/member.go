@@ -34,7 +34,8 @@ type Options struct {
 	// Port is the API server's loopback port; it must be free.
 	Port int
 	// Nodes is the number of fake nodes to create, node-1 to node-N. Nodes that
-	// exist already are left alone, also those above N.
+	// exist already are left alone, also those above N. With 0 there are none, and
+	// nothing plays a kubelet: what joins by itself (package realnode) is real.
 	Nodes int
 	// Region labels the nodes; their zones are Region + a, b, c in turn.
 	Region string
@@ -167,8 +168,10 @@ func runAboveAPI(ctx context.Context, group *errgroup.Group, o Options, plane *c
 	}
 	group.Go(func() error { return plane.runControllerManager(ctx) })
 	group.Go(func() error { return plane.runScheduler(ctx) })
-	if err := startKwok(ctx, kubeconfig); err != nil {
-		return err
+	if o.Nodes > 0 {
+		if err := startKwok(ctx, kubeconfig); err != nil {
+			return err
+		}
 	}
 	startCloud(ctx, client)
 	if err := waitForWork(ctx, client, begin, o.Nodes); err != nil {

@@ -31,12 +31,13 @@ type authority struct {
 
 // pki names the files of a cluster's certificates. Paths are absolute.
 type pki struct {
-	caFile                           string
-	serverCert, serverKey            string
-	proxyCAFile                      string
-	proxyClientCert, proxyClientKey  string
-	serviceAccountKey                string
-	caPEM, adminCertPEM, adminKeyPEM []byte
+	caFile                              string
+	serverCert, serverKey               string
+	proxyCAFile                         string
+	proxyClientCert, proxyClientKey     string
+	kubeletClientCert, kubeletClientKey string
+	serviceAccountKey                   string
+	caPEM, adminCertPEM, adminKeyPEM    []byte
 }
 
 // ensurePKI makes what is missing in dir and returns the files' names. Files
@@ -59,6 +60,7 @@ func ensurePKI(dir string, serviceIP net.IP) (*pki, error) {
 		serverCert: at("apiserver.crt"), serverKey: at("apiserver.key"),
 		proxyCAFile:     at("front-proxy-ca.crt"),
 		proxyClientCert: at("front-proxy-client.crt"), proxyClientKey: at("front-proxy-client.key"),
+		kubeletClientCert: at("kubelet-client.crt"), kubeletClientKey: at("kubelet-client.key"),
 		serviceAccountKey: at("service-account.key"),
 	}
 	server := &x509.Certificate{
@@ -77,6 +79,9 @@ func ensurePKI(dir string, serviceIP net.IP) (*pki, error) {
 		}
 	}
 	if _, _, err := proxyCA.ensureLeaf(dir, "front-proxy-client", client("front-proxy-client")); err != nil {
+		return nil, err
+	}
+	if _, _, err := ca.ensureLeaf(dir, "kubelet-client", client("kube-apiserver-kubelet-client")); err != nil {
 		return nil, err
 	}
 	p.adminCertPEM, p.adminKeyPEM, err = ca.ensureLeaf(dir, "admin", client("lab-admin", "system:masters"))

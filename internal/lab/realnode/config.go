@@ -1,0 +1,134 @@
+package realnode
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	containerdConfig = "containerd.toml"
+	kubeletConfig    = "kubelet.yaml"
+	networkDir       = "network"
+
+	// snapshotter copies files, which every file system can.
+	snapshotter = "native"
+	// maxPods is what a subnet has addresses for, without its first, its last and the
+	// node's.
+	maxPods = 61
+)
+
+// writeConfigs writes what the programs read.
+func (o Options) writeConfigs() error {
+	if err := os.MkdirAll(filepath.Join(o.Dir, networkDir), 0o700); err != nil {
+		return fmt.Errorf("the node's directory: %w", err)
+	}
+	network, err := json.MarshalIndent(o.network(), "", "  ")
+	if err != nil {
+		return err
+	}
+	kubelet, err := yaml.Marshal(o.kubelet())
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{
+		containerdConfig: []byte(o.containerd()),
+		kubeletConfig:    kubelet,
+		filepath.Join(networkDir, "pods.conflist"): network,
+	} {
+		if err := os.WriteFile(filepath.Join(o.Dir, name), data, 0o600); err != nil {
+			return fmt.Errorf("configure the node: %w", err)
+		}
+	}
+	return nil
+}
+
+// containerd's configuration. The out-of-memory score is restricted, since a machine may
+// not let even root lower it.
+func (o Options) containerd() string {
+	return fmt.Sprintf(`version = 3
+root = %q
+state = "/run/containerd"
+
+[grpc]
+  address = %q
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = %q
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = %q
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  disable_hugetlb_controller = true
+  tolerate_missing_hugetlb_controller = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = [%q]
+    conf_dir = %q
+    use_internal_loopback = true
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+`, filepath.Join(o.Dir, "containerd"), socket, snapshotter, sandbox, o.Programs, filepath.Join(o.Dir, networkDir))
+}
+
+// network that pods get: a pair of devices for each, and a route of the machine to it.
+// Addresses are noted where they end with the node, as its pods do.
+func (o Options) network() any {
+	return map[string]any{
+		"cniVersion": "1.0.0", "name": "pods",
+		"plugins": []any{map[string]any{
+			"type": "ptp",
+			"ipam": map[string]any{
+				"type": "host-local", "dataDir": "/run/addresses",
+				"ranges": []any{[]any{map[string]any{"subnet": Subnet(o.Port).String(), "gateway": address(o.Port).String()}}},
+				"routes": []any{map[string]any{"dst": "0.0.0.0/0"}},
+			},
+		}},
+	}
+}
+
+// kubelet's configuration: it manages no cgroups but those of containers, evicts nobody,
+// and leaves the machine's packet filters alone.
+func (o Options) kubelet() any {
+	return map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"address": address(o.Port).String(), "healthzPort": 0, "readOnlyPort": 0,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": false},
+			"x509":      map[string]any{"clientCAFile": o.CAFile},
+		},
+		"authorization":            map[string]any{"mode": "AlwaysAllow"},
+		"containerRuntimeEndpoint": "unix://" + socket,
+		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + o.cgroup(),
+		"cgroupsPerQOS": false, "enforceNodeAllocatable": []string{}, "failCgroupV1": false,
+		"localStorageCapacityIsolation": false, "failSwapOn": false, "makeIPTablesUtilChains": false,
+		"evictionHard":                map[string]any{"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
+		"imageGCHighThresholdPercent": 100,
+		"resolvConf":                  "", "clusterDomain": "cluster.local", "clusterDNS": []string{address(o.Port).String()},
+		"maxPods": maxPods,
+	}
+}
+
+func (o Options) kubeletArgs() []string {
+	labels := "lab.atoll.dev/real=true"
+	if o.Region != "" {
+		labels += ",topology.kubernetes.io/region=" + o.Region + ",topology.kubernetes.io/zone=" + o.Region + "a"
+	}
+	return []string{
+		"--config=" + filepath.Join(o.Dir, kubeletConfig),
+		"--kubeconfig=" + o.Kubeconfig,
+		"--root-dir=" + filepath.Join(o.Dir, "kubelet"),
+		"--cert-dir=" + filepath.Join(o.Dir, "kubelet", "pki"),
+		"--hostname-override=" + o.Name,
+		"--node-ip=" + address(o.Port).String(),
+		"--node-labels=" + labels,
+		"--v=1",
+	}
+}

@@ -1,0 +1,20 @@
+// Package realnode runs one node of a member that really runs containers: the upstream
+// kubelet and containerd, built from their Go modules, with runc and busybox of the
+// machine.
+//
+// Contract:
+//
+//   - Run blocks until ctx ends or a part of the node fails. It may be called once per
+//     process, and wants root, cgroups (of version 1 or 2), and `runc` and a static
+//     `busybox` in PATH; Missing says what is not there and how to get it.
+//   - Everything of a node lives in PID and mount namespaces of its own, with a /run and a
+//     /proc of its own, so that however Run ends, SIGKILL included, no process, mount or
+//     socket of it is left. What a node stores is in Options.Dir; its containers are
+//     started anew by the kubelet when Run is called again.
+//   - A node's address is that of a network device which ends with Run. Pods have addresses
+//     of the same /26 (see Subnet) that the machine reaches, and no other network: no Service
+//     addresses, no DNS.
+//   - Nothing is pulled. There is one image, made from the machine's busybox, under the
+//     name Image: sh, cat, tar, nc, httpd, sleep and so on.
+//   - Linux only.
+package realnode

@@ -1,0 +1,159 @@
+package realnode
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket of containerd, in a /run that no other node sees.
+const socket = "/run/containerd/containerd.sock"
+
+// startTimeout is how long containerd may take to listen.
+const startTimeout = time.Minute
+
+// inside is the first process of the node's namespaces. It starts the node's programs, and
+// collects all processes that lose their parent, as containers' shims do. When it ends, the
+// kernel ends all others.
+func inside(o Options) error {
+	if err := mountOwn(); err != nil {
+		return err
+	}
+	if err := o.writeConfigs(); err != nil {
+		return err
+	}
+	containerd, err := o.start("containerd", "--config", filepath.Join(o.Dir, containerdConfig))
+	if err != nil {
+		return err
+	}
+	if err := waitListening(socket); err != nil {
+		return err
+	}
+	archive := filepath.Join(o.Dir, "image.tar")
+	if err := writeImage(archive); err != nil {
+		return err
+	}
+	load := exec.Command(filepath.Join(o.Programs, "ctr"), "--namespace", "k8s.io", "images", "import", "--local", "--snapshotter", snapshotter, archive)
+	if out, err := load.CombinedOutput(); err != nil {
+		return fmt.Errorf("load the image %s into containerd: %w: %s", Image, err, out)
+	}
+	kubelet, err := o.start("kubelet", o.kubeletArgs()...)
+	if err != nil {
+		return err
+	}
+	return collect(map[int]string{containerd: "containerd", kubelet: "kubelet"})
+}
+
+// mountOwn gives the namespaces a /proc that fits them and an empty /run; nothing that is
+// mounted here is seen outside.
+func mountOwn() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep the node's mounts to itself: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount the node's /proc: %w", err)
+	}
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("mount the node's /run: %w", err)
+	}
+	// A kubelet wants to share what it mounts for containers with them.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share the node's mounts with its containers: %w", err)
+	}
+	return nil
+}
+
+// start one of the node's programs, which collect waits for.
+func (o Options) start(name string, args ...string) (pid int, err error) {
+	path := filepath.Join(o.Programs, name)
+	process, err := os.StartProcess(path, append([]string{path}, args...), &os.ProcAttr{
+		Dir: o.Dir, Files: []*os.File{nil, os.Stdout, os.Stderr},
+		// The shim is looked for in PATH.
+		Env: append(os.Environ(), "PATH="+o.Programs+":"+os.Getenv("PATH")),
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", name, err)
+	}
+	return process.Pid, nil
+}
+
+// waitListening returns once something listens at the Unix socket.
+func waitListening(path string) error {
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			return conn.Close()
+		}
+		if time.Since(begin) > startTimeout {
+			return fmt.Errorf("containerd does not listen after %s, its messages are above: %w", startTimeout, err)
+		}
+	}
+}
+
+// collect processes that ended, until it is one of those that must not.
+func collect(needed map[int]string) error {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("wait for the node's processes: %w", err)
+		}
+		if name, ok := needed[pid]; ok {
+			return fmt.Errorf("%s has ended (exit code %d, signal %d)", name, status.ExitStatus(), status.Signal())
+		}
+	}
+}
+
+// cgroups gives where hierarchies of cgroups are mounted: one directory for each.
+func cgroups() ([]string, error) {
+	const root = "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		return []string{root}, nil
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("real nodes need cgroups, mounted at %s: %w", root, err)
+	}
+	var all []string
+	for _, e := range entries {
+		if e.IsDir() {
+			all = append(all, filepath.Join(root, e.Name()))
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("real nodes need cgroups, and nothing is mounted below %s", root)
+	}
+	return all, nil
+}
+
+// removeCgroups removes what is left of a node whose processes are all gone. What cannot be
+// removed costs nothing, and is used again by the next node of that name.
+func removeCgroups(name string) {
+	hierarchies, err := cgroups()
+	if err != nil {
+		return
+	}
+	for _, h := range hierarchies {
+		var dirs []string
+		_ = filepath.WalkDir(filepath.Join(h, name), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for i := len(dirs) - 1; i >= 0; i-- {
+			_ = unix.Rmdir(dirs[i])
+		}
+	}
+}
