@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build release test test-short lint generate demo bench bench-quick soak clean
+.PHONY: help build nodes release test test-short lint generate demo bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -31,6 +31,10 @@ build: ## build bin/atoll, bin/atoll-hub and bin/atoll-lab
 	$(GO) build $(TRIM) $(LIGHT) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll
 	$(GO) build $(TRIM) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-hub ./cmd/atoll-lab
 
+nodes: ## build bin/nodes, with which atoll-lab up --real-nodes runs containers
+	cd internal/lab/realnode/parts && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
+	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/nodes/ k8s.io/kubernetes/cmd/kubelet
+
 release: TRIM := -trimpath
 release: build ## as build, without any path of this machine in the binaries
 
@@ -38,7 +42,7 @@ release: build ## as build, without any path of this machine in the binaries
 # the time. Stacks and races are told as ever.
 QUICK := -ldflags "-s -w"
 
-test: build ## run every test: with the race detector where code is linked in, against real clusters where not
+test: build nodes ## run every test: with the race detector where code is linked in, against real clusters where not
 	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 go test -race $(QUICK) -count=1 -timeout 15m $$packages
 	packages=$$($(PACKAGES) plain) && $(GO) test $(QUICK) -p 1 -count=1 -timeout 25m $$packages
 

@@ -244,6 +244,16 @@ func Program(name string) (string, error) {
 	return filepath.Join(filepath.Dir(self), name), nil
 }
 
+// CannotRunContainers says what this machine lacks for Options.RealNodes, and what to do about
+// it; nil where nothing is missing.
+func CannotRunContainers() error {
+	binaries, err := Binaries{}.find(true)
+	if err != nil {
+		return err
+	}
+	return realnode.Missing(binaries.nodePrograms())
+}
+
 // nodePrograms is where real nodes find theirs.
 func (b Binaries) nodePrograms() string { return filepath.Join(filepath.Dir(b.Lab), "nodes") }
 

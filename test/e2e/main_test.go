@@ -64,7 +64,10 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	world.lab, err = lab.Up(ctx, lab.Options{Dir: dir, Members: len(members), Regions: []string{"eu", "us", "ap"}, Progress: os.Stderr})
+	world.lab, err = lab.Up(ctx, lab.Options{
+		Dir: dir, Members: len(members), RealNodes: ownPart().realNodes && lab.CannotRunContainers() == nil,
+		Regions: []string{"eu", "us", "ap"}, Progress: os.Stderr,
+	})
 	defer func() {
 		if world.lab == nil {
 			if world.lab, err = lab.Open(dir); err != nil {

@@ -29,6 +29,8 @@ type part struct {
 	name  string
 	tests []string
 	noLab bool // the tests start what they need
+	// realNodes run containers, where the machine can.
+	realNodes bool
 }
 
 // parts of all tests: those that hurt a component, or need quiet, have a lab for
@@ -45,6 +47,10 @@ var parts = []part{
 	}},
 	{name: "hubs", noLab: true, tests: []string{
 		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
+	}},
+	{name: "containers", realNodes: true, tests: []string{
+		"TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
+		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogs",
 	}},
 	{name: "faults", tests: []string{
 		"TestNothingIsLostAndNothingComesBack", "TestReadyFollowsTheLink", "TestRolloutStatusWithAClusterAway",

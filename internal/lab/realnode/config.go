@@ -13,6 +13,8 @@ const (
 	containerdConfig = "containerd.toml"
 	kubeletConfig    = "kubelet.yaml"
 	networkDir       = "network"
+	kubeconfigFile   = "kubeconfig"
+	caFile           = "ca.crt"
 
 	// snapshotter copies files, which every file system can.
 	snapshotter = "native"
@@ -34,8 +36,17 @@ func (o Options) writeConfigs() error {
 	if err != nil {
 		return err
 	}
+	kubeconfig, err := os.ReadFile(o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("the member's kubeconfig: %w", err)
+	}
+	ca, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return fmt.Errorf("the authority of the member's clients: %w", err)
+	}
 	for name, data := range map[string][]byte{
-		containerdConfig: []byte(o.containerd()),
+		kubeconfigFile: kubeconfig, caFile: ca,
+		containerdConfig: []byte(containerd()),
 		kubeletConfig:    kubelet,
 		filepath.Join(networkDir, "pods.conflist"): network,
 	} {
@@ -48,7 +59,7 @@ func (o Options) writeConfigs() error {
 
 // containerd's configuration. The out-of-memory score is restricted, since a machine may
 // not let even root lower it.
-func (o Options) containerd() string {
+func containerd() string {
 	return fmt.Sprintf(`version = 3
 root = %q
 state = "/run/containerd"
@@ -74,7 +85,7 @@ state = "/run/containerd"
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
       SystemdCgroup = false
-`, filepath.Join(o.Dir, "containerd"), socket, snapshotter, sandbox, o.Programs, filepath.Join(o.Dir, networkDir))
+`, filepath.Join(ownDir, "containerd"), socket, snapshotter, sandbox, ownPrograms, filepath.Join(ownDir, networkDir))
 }
 
 // network that pods get: a pair of devices for each, and a route of the machine to it.
@@ -102,7 +113,7 @@ func (o Options) kubelet() any {
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": false},
-			"x509":      map[string]any{"clientCAFile": o.CAFile},
+			"x509":      map[string]any{"clientCAFile": filepath.Join(ownDir, caFile)},
 		},
 		"authorization":            map[string]any{"mode": "AlwaysAllow"},
 		"containerRuntimeEndpoint": "unix://" + socket,
@@ -122,10 +133,10 @@ func (o Options) kubeletArgs() []string {
 		labels += ",topology.kubernetes.io/region=" + o.Region + ",topology.kubernetes.io/zone=" + o.Region + "a"
 	}
 	return []string{
-		"--config=" + filepath.Join(o.Dir, kubeletConfig),
-		"--kubeconfig=" + o.Kubeconfig,
-		"--root-dir=" + filepath.Join(o.Dir, "kubelet"),
-		"--cert-dir=" + filepath.Join(o.Dir, "kubelet", "pki"),
+		"--config=" + filepath.Join(ownDir, kubeletConfig),
+		"--kubeconfig=" + filepath.Join(ownDir, kubeconfigFile),
+		"--root-dir=" + filepath.Join(ownDir, "kubelet"),
+		"--cert-dir=" + filepath.Join(ownDir, "kubelet", "pki"),
 		"--hostname-override=" + o.Name,
 		"--node-ip=" + address(o.Port).String(),
 		"--node-labels=" + labels,

@@ -14,6 +14,8 @@
 //   - A node's address is that of a network device which ends with Run. Pods have addresses
 //     of the same /26 (see Subnet) that the machine reaches, and no other network: no Service
 //     addresses, no DNS.
+//   - The machine is left as it was, but for fs.inotify.max_user_instances, which is raised
+//     to 1024 where it is less.
 //   - Nothing is pulled. There is one image, made from the machine's busybox, under the
 //     name Image: sh, cat, tar, nc, httpd, sleep and so on.
 //   - Linux only.

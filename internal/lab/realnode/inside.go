@@ -24,45 +24,80 @@ const startTimeout = time.Minute
 // collects all processes that lose their parent, as containers' shims do. When it ends, the
 // kernel ends all others.
 func inside(o Options) error {
-	if err := mountOwn(); err != nil {
-		return err
-	}
 	if err := o.writeConfigs(); err != nil {
 		return err
 	}
-	containerd, err := o.start("containerd", "--config", filepath.Join(o.Dir, containerdConfig))
+	if err := o.mountOwn(); err != nil {
+		return err
+	}
+	containerd, err := start("containerd", "--config", filepath.Join(ownDir, containerdConfig))
 	if err != nil {
 		return err
 	}
 	if err := waitListening(socket); err != nil {
 		return err
 	}
-	archive := filepath.Join(o.Dir, "image.tar")
+	archive := filepath.Join(ownDir, "image.tar")
 	if err := writeImage(archive); err != nil {
 		return err
 	}
-	load := exec.Command(filepath.Join(o.Programs, "ctr"), "--namespace", "k8s.io", "images", "import", "--local", "--snapshotter", snapshotter, archive)
+	load := exec.Command(filepath.Join(ownPrograms, "ctr"), "--namespace", "k8s.io", "images", "import", "--local", "--snapshotter", snapshotter, archive)
 	if out, err := load.CombinedOutput(); err != nil {
 		return fmt.Errorf("load the image %s into containerd: %w: %s", Image, err, out)
 	}
-	kubelet, err := o.start("kubelet", o.kubeletArgs()...)
+	kubelet, err := start("kubelet", o.kubeletArgs()...)
 	if err != nil {
 		return err
 	}
 	return collect(map[int]string{containerd: "containerd", kubelet: "kubelet"})
 }
 
-// mountOwn gives the namespaces a /proc that fits them and an empty /run; nothing that is
-// mounted here is seen outside.
-func mountOwn() error {
+// Where the node's own things are for what runs inside.
+const (
+	ownDir      = "/run/node"
+	ownPrograms = "/run/programs"
+)
+
+// mountOwn gives the namespaces a /proc that fits them, and a /run, /var/lib and /var/log
+// of their own, where programs that several nodes have would meet. What is mounted here is not
+// seen outside. Options.Dir and Options.Programs, wherever they are, appear below /run.
+func (o Options) mountOwn() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep the node's mounts to itself: %w", err)
+	}
+	dirs := map[string]string{ownDir: o.Dir, ownPrograms: o.Programs}
+	trees := map[string]int{}
+	for to, from := range dirs {
+		tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("take %s into the node: %w", from, err)
+		}
+		trees[to] = tree
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount the node's /proc: %w", err)
 	}
-	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
-		return fmt.Errorf("mount the node's /run: %w", err)
+	for _, dir := range []string{"/run", "/var/lib"} {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+			return fmt.Errorf("mount the node's %s: %w", dir, err)
+		}
+	}
+	for to, tree := range trees {
+		err := os.Mkdir(to, 0o700)
+		if err == nil {
+			err = unix.MoveMount(tree, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		}
+		if err != nil {
+			return fmt.Errorf("take %s into the node: %w", dirs[to], err)
+		}
+	}
+	logs := filepath.Join(ownDir, "log")
+	err := os.MkdirAll(logs, 0o755)
+	if err == nil {
+		err = unix.Mount(logs, "/var/log", "", unix.MS_BIND, "")
+	}
+	if err != nil {
+		return fmt.Errorf("mount the node's /var/log: %w", err)
 	}
 	// A kubelet wants to share what it mounts for containers with them.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
@@ -72,12 +107,12 @@ func mountOwn() error {
 }
 
 // start one of the node's programs, which collect waits for.
-func (o Options) start(name string, args ...string) (pid int, err error) {
-	path := filepath.Join(o.Programs, name)
+func start(name string, args ...string) (pid int, err error) {
+	path := filepath.Join(ownPrograms, name)
 	process, err := os.StartProcess(path, append([]string{path}, args...), &os.ProcAttr{
-		Dir: o.Dir, Files: []*os.File{nil, os.Stdout, os.Stderr},
+		Dir: ownDir, Files: []*os.File{nil, os.Stdout, os.Stderr},
 		// The shim is looked for in PATH.
-		Env: append(os.Environ(), "PATH="+o.Programs+":"+os.Getenv("PATH")),
+		Env: append(os.Environ(), "PATH="+ownPrograms+":"+os.Getenv("PATH")),
 	})
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", name, err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -72,6 +73,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := Missing(o.Programs); err != nil {
 		return err
 	}
+	if err := raiseInotify(); err != nil {
+		return err
+	}
 	device, err := newDevice(o.Port)
 	if err != nil {
 		return err
@@ -92,6 +96,23 @@ func Run(ctx context.Context, o Options) error {
 		return nil
 	}
 	return fmt.Errorf("the node %s has ended, its messages are above: %w", o.Name, err)
+}
+
+// raiseInotify lets this machine's root have as many watchers of files as several nodes
+// take: the 128 of a fresh kernel are few for one lab.
+func raiseInotify() error {
+	const path, enough = "/proc/sys/fs/inotify/max_user_instances", 1024
+	data, err := os.ReadFile(path)
+	if err == nil {
+		var now int
+		if now, err = strconv.Atoi(strings.TrimSpace(string(data))); err == nil && now < enough {
+			err = os.WriteFile(path, []byte(strconv.Itoa(enough)), 0)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("raise what this machine allows of inotify instances to %d: %w", enough, err)
+	}
+	return nil
 }
 
 // cgroup of all containers of the node.

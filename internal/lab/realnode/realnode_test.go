@@ -1,0 +1,104 @@
+package realnode
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestSubnetsDoNotMeet: each port has a subnet of its own, within what is meant for this.
+func TestSubnetsDoNotMeet(t *testing.T) {
+	all := netip.MustParsePrefix("100.64.0.0/10")
+	var before netip.Prefix
+	for port := 1; port <= 65535; port++ {
+		p := Subnet(port)
+		if p != p.Masked() || !all.Contains(p.Addr()) || p.Bits() != 26 {
+			t.Fatalf("port %d: %s", port, p)
+		}
+		if port > 1 && p.Overlaps(before) {
+			t.Fatalf("ports %d and %d: %s and %s", port-1, port, before, p)
+		}
+		before = p
+	}
+	if got := Kubelet(18000); got != "100.81.148.1:10250" {
+		t.Errorf("the kubelet beside port 18000 listens at %s", got)
+	}
+}
+
+// TestTheImageHasAShell: busybox under the names of its commands, the same each time, so
+// that a node that starts anew has the image that it had.
+func TestTheImageHasAShell(t *testing.T) {
+	if _, err := exec.LookPath("busybox"); err != nil {
+		t.Skip("this machine has no busybox")
+	}
+	layer, err := busyboxLayer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := busyboxLayer(); err != nil || !bytes.Equal(layer, again) {
+		t.Errorf("made again, it is another (%v)", err)
+	}
+	links := map[string]string{}
+	for r := tar.NewReader(bytes.NewReader(layer)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		links[h.Name] = h.Linkname
+	}
+	for _, command := range []string{"sh", "cat", "tar", "nc", "sleep"} {
+		if links["bin/"+command] != "busybox" {
+			t.Errorf("%s is %q", command, links["bin/"+command])
+		}
+	}
+}
+
+// TestWhatIsMissingIsSaid: each thing, with what to do about it.
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := Missing(t.TempDir())
+	if err == nil {
+		t.Fatal("an empty machine runs containers")
+	}
+	for _, want := range []string{"apt-get install runc", "apt-get install busybox-static", "kubelet, which `make nodes` builds"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("it does not say %q: %v", want, err)
+		}
+	}
+}
+
+// TestTheKubeletListensToItsClusterOnly: who asks it must be known to the member's
+// authority.
+func TestTheKubeletListensToItsClusterOnly(t *testing.T) {
+	data, err := yaml.Marshal(Options{Port: 20000}.kubelet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Address        string
+		Authentication struct {
+			Anonymous, Webhook struct{ Enabled bool }
+			X509               struct{ ClientCAFile string }
+		}
+	}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	if a := config.Authentication; a.Anonymous.Enabled || a.Webhook.Enabled || a.X509.ClientCAFile != filepath.Join(ownDir, caFile) {
+		t.Errorf("it lets in %+v", a)
+	}
+	if config.Address+":10250" != Kubelet(20000) {
+		t.Errorf("it listens at %s", config.Address)
+	}
+}

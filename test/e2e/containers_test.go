@@ -1,0 +1,340 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"atoll.dev/atoll/internal/lab"
+)
+
+// These tests need what only a kubelet gives: they run where the lab's nodes are real, in
+// a part of their own, and say why where they cannot.
+
+// shell is a workload that can be asked things, and echoes what comes to its port.
+const shell = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shell, namespace: $NS, annotations: {atoll.dev/clusters: member1}}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: shell}}
+  template:
+    metadata: {labels: {app: shell}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: shell
+        image: lab.atoll.dev/busybox:1
+        command: [sh, -c, "echo begun; nc -ll -p 7777 -e cat & i=0; while true; do i=$((i+1)); echo line $i; sleep 0.2; done"]
+        readinessProbe: {tcpSocket: {port: 7777}, periodSeconds: 1}
+`
+
+// runsContainers skips the test where nodes are made up, and says why they are.
+func runsContainers(t *testing.T) {
+	t.Helper()
+	if out := at(t, world.lab.Kubeconfig("member1"), "", "get nodes -l lab.atoll.dev/real=true -o name"); strings.Contains(out, "node/") {
+		return
+	}
+	if err := lab.CannotRunContainers(); err != nil {
+		t.Skipf("no container can run here: %v", err)
+	}
+	t.Skipf("the nodes of this lab are made up: run this with %s=containers", partVariable)
+}
+
+// aShell runs in member1, placed from the hub, in a namespace of its own. The kubeconfig
+// is one by which the hub's admin reaches that member through the hub.
+func aShell(t *testing.T) (ns, via string) {
+	t.Helper()
+	runsContainers(t)
+	ns = namespace(t, strings.ToLower(t.Name()))
+	afterwards(t, "hub", "delete namespace "+ns+" --wait=false")
+	grant(t, "member1", ns, "--clusterrole cluster-admin --group atoll:masters")
+	apply(t, ns, shell)
+	sh(t, "", "rollout status deploy/shell --timeout 60s -n "+ns)
+	return ns, through(t, "member1")
+}
+
+// inShell gives what a script prints in the container, and how it ended.
+func inShell(t *testing.T, via, ns, script string) string {
+	t.Helper()
+	return binary(t, "", "atoll-lab", "kubectl", "--kubeconfig", via, "exec", "deploy/shell", "-c", "shell", "-n", ns, "--", "sh", "-c", script)
+}
+
+// background runs kubectl until the test ends, or sooner.
+type background struct {
+	cmd   *exec.Cmd
+	out   string // the file of all that it prints
+	ended chan struct{}
+}
+
+// runKubectl starts it; a last argument may have blanks, as a script has.
+func runKubectl(t *testing.T, kubeconfig, args string, script ...string) *background {
+	t.Helper()
+	b := &background{out: filepath.Join(t.TempDir(), "out"), ended: make(chan struct{})}
+	file, err := os.Create(b.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.cmd = exec.Command(builtBinary("atoll-lab"), slices.Concat([]string{"kubectl", "--kubeconfig", kubeconfig}, strings.Fields(args), script)...)
+	b.cmd.Stdout, b.cmd.Stderr = file, file
+	if err := b.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(b.ended)
+		defer file.Close()
+		_ = b.cmd.Wait() // what it says is in the file
+	}()
+	t.Cleanup(func() {
+		_ = b.cmd.Process.Kill() // it may have ended
+		<-b.ended
+	})
+	return b
+}
+
+// prints waits until kubectl has printed the words.
+func (b *background) prints(t *testing.T, words string) {
+	t.Helper()
+	eventually(t, converge, "kubectl prints "+words, func(context.Context) string {
+		data, err := os.ReadFile(b.out)
+		if err != nil || !bytes.Contains(data, []byte(words)) {
+			return fmt.Sprintf("it printed %q (%v)", tail(b.out), err)
+		}
+		return ""
+	})
+}
+
+// endsBadly waits until kubectl has ended, which must not be a success.
+func (b *background) endsBadly(t *testing.T, why string) {
+	t.Helper()
+	select {
+	case <-b.ended:
+	case <-time.After(converge):
+		t.Fatalf("kubectl goes on although %s: %s", why, tail(b.out))
+	}
+	if b.cmd.ProcessState.Success() {
+		t.Errorf("kubectl takes it for a success that %s: %s", why, tail(b.out))
+	}
+}
+
+// TestContainersThroughTheHub: what people do with containers, done through the hub.
+func TestContainersThroughTheHub(t *testing.T) {
+	ns, via := aShell(t)
+	expect(t, "logs", at(t, via, "", "logs deploy/shell -n "+ns), "begun\nline 1\n")
+	follow := runKubectl(t, via, "logs -f --tail 1 deploy/shell -n "+ns)
+	follow.prints(t, "line ")
+
+	expect(t, "exec with input", at(t, via, "across\n", "exec -i deploy/shell -n "+ns+" -- cat"), "across\n")
+	if out := inShell(t, via, ns, "exit 42"); !strings.Contains(out, "exit status 42") {
+		t.Errorf("the exit code of what was run is lost:\n%s", out)
+	}
+	pod := at(t, via, "", "get pods -o jsonpath={.items[0].metadata.name} -n "+ns)
+	runKubectl(t, via, "debug "+pod+" -n "+ns+" --image lab.atoll.dev/busybox:1 --target shell -c looks -- ps")
+	eventually(t, converge, "a debugging container sees the other's processes", func(context.Context) string {
+		if out := at(t, via, "", "logs "+pod+" -c looks -n "+ns); !strings.Contains(out, "nc -ll") {
+			return out
+		}
+		return ""
+	})
+	copied(t, via, ns, pod, 20<<20)
+	forwarded(t, via, ns)
+
+	before := tail(follow.out)
+	eventually(t, converge, "what is logged comes on", func(context.Context) string {
+		if now := tail(follow.out); now == before {
+			return "no line since: " + now
+		}
+		return ""
+	})
+}
+
+// copied copies that many bytes there and back.
+func copied(t *testing.T, via, ns, pod string, size int) {
+	t.Helper()
+	dir := t.TempDir()
+	there, back := filepath.Join(dir, "there"), filepath.Join(dir, "back")
+	content := bytes.Repeat([]byte("atoll copies \x00\xff\n"), size/16)
+	if err := os.WriteFile(there, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := at(t, via, "", "cp -n "+ns+" "+there+" "+pod+":/tmp/there"); strings.Contains(out, "exit status") {
+		t.Fatalf("cp to the container: %s", out)
+	}
+	if out := at(t, via, "", "cp -n "+ns+" "+pod+":/tmp/there "+back); strings.Contains(out, "exit status") {
+		t.Fatalf("cp from the container: %s", out)
+	}
+	if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes came back of %d, or others (%v)", len(got), len(content), err)
+	}
+}
+
+// forwarded speaks with the container by TCP, in several connections at once.
+func forwarded(t *testing.T, via, ns string) {
+	t.Helper()
+	port := freePort(t)
+	runKubectl(t, via, fmt.Sprintf("port-forward deploy/shell %d:7777 -n %s", port, ns)).prints(t, "Forwarding from 127.0.0.1")
+	for i := range 3 {
+		conn, err := net.Dial("tcp", loopbackPort(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		said := fmt.Appendf(nil, "hello %d\n", i)
+		if _, err := conn.Write(said); err != nil {
+			t.Fatal(err)
+		}
+		heard := make([]byte, len(said))
+		if err := conn.SetReadDeadline(time.Now().Add(converge)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, heard); err != nil || !bytes.Equal(heard, said) {
+			t.Errorf("the echo is %q (%v), said was %q", heard, err, said)
+		}
+	}
+}
+
+// TestATerminalThroughTheHub: a shell in a terminal whose size changes.
+func TestATerminalThroughTheHub(t *testing.T) {
+	ns, via := aShell(t)
+	cmd := exec.Command(builtBinary("atoll-lab"), "kubectl", "--kubeconfig", via, "exec", "-it", "deploy/shell", "-n", ns, "--", "sh")
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 33, Cols: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
+	seen := make(chan string)
+	go func() {
+		defer close(seen)
+		buf := make([]byte, 4096)
+		for {
+			n, err := terminal.Read(buf)
+			if n > 0 {
+				seen <- string(buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	var all strings.Builder
+	// ask types a line again and again until the answer is there: of a change of the size
+	// nobody tells when it has arrived.
+	ask := func(line, want string) {
+		t.Helper()
+		deadline := time.After(converge)
+		again := time.NewTicker(500 * time.Millisecond)
+		defer again.Stop()
+		for !strings.Contains(all.String(), want) {
+			select {
+			case text, ok := <-seen:
+				if !ok {
+					t.Fatalf("the shell has ended: %q", all.String())
+				}
+				all.WriteString(text)
+			case <-again.C:
+				if _, err := io.WriteString(terminal, line+"\n"); err != nil {
+					t.Fatal(err)
+				}
+			case <-deadline:
+				t.Fatalf("%s does not answer %q: %q", line, want, all.String())
+			}
+		}
+	}
+	ask("stty size", "33 99")
+	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 44, Cols: 111}); err != nil {
+		t.Fatal(err)
+	}
+	ask("stty size", "44 111")
+	ask("tty", "/dev/pts/")
+	if _, err := io.WriteString(terminal, "exit 7\n"); err != nil {
+		t.Fatal(err)
+	}
+	for text := range seen {
+		all.WriteString(text)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("the shell ended with %v, not with its own exit code: %q", err, all.String())
+	}
+}
+
+// TestTheAgentIsKilledDuringExec: who looks is told, and can go on once the agent is back.
+func TestTheAgentIsKilledDuringExec(t *testing.T) {
+	ns, via := aShell(t)
+	exec := runKubectl(t, via, "exec deploy/shell -n "+ns+" -- sh -c", "echo begun; sleep 600")
+	exec.prints(t, "begun")
+	if err := world.lab.Kill(t.Context(), "agent/member1"); err != nil {
+		t.Fatal(err)
+	}
+	exec.endsBadly(t, "its agent was killed")
+	expect(t, "the cluster without its agent", at(t, via, "", "get pods -n "+ns), "cannot be reached: its agent is not connected")
+	if err := world.lab.Start(t.Context(), "agent/member1"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, converge, "the container can be reached again", func(context.Context) string {
+		if out := inShell(t, via, ns, "echo again"); out != "again\n" {
+			return out
+		}
+		return ""
+	})
+}
+
+// TestTheLinkIsCutDuringACopy: a copy that is not whole is no success.
+func TestTheLinkIsCutDuringACopy(t *testing.T) {
+	ns, via := aShell(t)
+	pod := at(t, via, "", "get pods -o jsonpath={.items[0].metadata.name} -n "+ns)
+	// It never ends, so that it is under way when the link goes.
+	copying := runKubectl(t, via, "exec deploy/shell -n "+ns+" -- sh -c",
+		"echo begun; while dd if=/dev/zero bs=64k count=1 2>/dev/null; do sleep 0.01; done")
+	copying.prints(t, "begun")
+	if err := world.lab.Cut(t.Context(), "member1"); err != nil {
+		t.Fatal(err)
+	}
+	copying.endsBadly(t, "the link was cut")
+	if err := world.lab.Heal(t.Context(), "member1"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, converge, "the member is back", func(context.Context) string {
+		if out := inShell(t, via, ns, "echo again"); out != "again\n" {
+			return out
+		}
+		return ""
+	})
+	copied(t, via, ns, pod, 20<<20)
+}
+
+// TestTheHubIsKilledDuringLogs: they end, and the same kubeconfig serves when it is back.
+func TestTheHubIsKilledDuringLogs(t *testing.T) {
+	ns, via := aShell(t)
+	follow := runKubectl(t, via, "logs -f --tail 1 deploy/shell -n "+ns)
+	follow.prints(t, "line ")
+	if err := world.lab.Kill(t.Context(), "hub"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-follow.ended:
+	case <-time.After(converge):
+		t.Error("kubectl goes on without the hub")
+	}
+	if err := world.lab.Start(t.Context(), "hub"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, converge, "logs are there again", func(context.Context) string {
+		if out := at(t, via, "", "logs --tail 1 deploy/shell -c shell -n "+ns); !strings.HasPrefix(out, "line ") {
+			return out
+		}
+		return ""
+	})
+}
