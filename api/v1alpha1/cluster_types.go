@@ -17,6 +17,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Accepted",type=boolean,JSONPath=`.spec.accepted`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1
 // +kubebuilder:printcolumn:name="Connection",type=string,JSONPath=`.spec.connection.type`,priority=1
 // +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.spec.region`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.kubernetesVersion`
@@ -36,6 +37,15 @@ type ClusterSpec struct {
 	// verb `accept` on clusters; false cuts the agent off at once. Default false.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
+
+	// Mode says where the agent runs that the hub is responsible for. Pull: in the
+	// member, installed there; the hub starts none and uses no credentials of the
+	// member. Push: in the hub, with the credentials that "atoll join --push" has put
+	// into a Secret of the hub's own namespace. An agent in the member may go on beside
+	// it: one of the two works, the other stands by. What is placed is not touched by a
+	// change of mode. Default Pull.
+	// +optional
+	Mode ClusterMode `json:"mode,omitempty"`
 
 	// Connection says how the agent keeps in touch with the hub. Default: it holds a
 	// stream. The agent learns of a change with its stream, or at its next check-in.
@@ -116,6 +126,19 @@ const (
 	RoomIgnore ReportedRoom = "Ignore"
 )
 
+// ClusterMode says where a cluster's agent runs.
+// +kubebuilder:validation:Enum=Pull;Push
+type ClusterMode string
+
+// Where agents run.
+const (
+	ModePull ClusterMode = "Pull"
+	ModePush ClusterMode = "Push"
+)
+
+// Pushed tells whether the hub is to run the agent.
+func (s *ClusterSpec) Pushed() bool { return s.Accepted && s.Mode == ModePush }
+
 // ConnectionType is how an agent keeps in touch.
 // +kubebuilder:validation:Enum=Stream;CheckIn
 type ConnectionType string
@@ -193,6 +216,10 @@ const (
 	// the member's API answers it. It is Unknown from 40 s after the stream was lost,
 	// or when two check-ins were missed.
 	ClusterReady = "Ready"
+	// ClusterPushed is there while mode is Push, or the hub keeps credentials of the
+	// member that it does not use: whether the hub's agent works on the member, or
+	// stands by there, and what keeps it.
+	ClusterPushed = "Pushed"
 )
 
 // ClusterStatus is what the agent reported, written on change only.
@@ -221,7 +248,7 @@ type ClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Properties []ClusterProperty `json:"properties,omitempty"`
-	// Conditions: Accepted, Joined, Ready.
+	// Conditions: Accepted, Joined, Ready, and with mode Push Pushed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -46,8 +46,21 @@ type Options struct {
 	Version string
 	// Registry takes the metrics; default: a new one.
 	Registry prometheus.Registerer
+	// Stage is told how far the agent has come, each time that it changes, by one
+	// goroutine at a time; it must not block. Default: nobody is.
+	Stage func(Stage)
 	// Log; default slog.Default().
 	Log *slog.Logger
+}
+
+// Stage of an agent: it waits for the member, stands by, or works.
+type Stage struct {
+	// Works: the agent holds the member's lease.
+	Works bool
+	// Holder of the lease, for whose end the agent stands by; empty: there is none.
+	Holder string
+	// Err of the member, or on the way to it, which keeps the agent; it tries on.
+	Err error
 }
 
 // qps and burst bound what one agent asks of its member, whose API server has its own
@@ -103,6 +116,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
+	if o.Stage == nil {
+		o.Stage = func(Stage) {}
+	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -148,13 +164,13 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	if err := untilAnswers(ctx, o.Log, stored.EnsureNamespace); err != nil {
+	if err := o.untilAnswers(ctx, stored.EnsureNamespace); err != nil {
 		return err
 	}
-	if err := p.lease.Acquire(ctx); err != nil {
+	if err := p.lease.Acquire(ctx, func(holder string, err error) { o.Stage(Stage{Holder: holder, Err: err}) }); err != nil {
 		return err
 	}
-	contents, err := open(ctx, o.Log, client, stored)
+	contents, err := o.open(ctx, client, stored)
 	if err != nil {
 		return err
 	}
@@ -171,6 +187,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		Watch: p.watcher, Changed: p.link.Changed, Metrics: metrics.apply, Log: o.Log,
 	}, contents)
 	engine = p.engine
+	o.Stage(Stage{Works: true})
 	o.Log.Info("working", "member", o.MemberConfig.Host, "bundles", len(contents.Bundles), "objects", len(contents.Records))
 	return p.run(ctx)
 }
@@ -198,8 +215,8 @@ func (p *parts) run(ctx context.Context) error {
 }
 
 // open reads what is stored and what the member serves, as soon as it answers.
-func open(ctx context.Context, log *slog.Logger, client *member.Client, stored *store.Store) (contents store.Contents, err error) {
-	err = untilAnswers(ctx, log, func(ctx context.Context) error {
+func (o *Options) open(ctx context.Context, client *member.Client, stored *store.Store) (contents store.Contents, err error) {
+	err = o.untilAnswers(ctx, func(ctx context.Context) error {
 		if _, err := client.Discover(ctx); err != nil {
 			return err
 		}
@@ -209,13 +226,13 @@ func open(ctx context.Context, log *slog.Logger, client *member.Client, stored *
 		return apply.Recover(ctx, client, &contents)
 	})
 	for _, broken := range contents.Broken {
-		log.Error("a part of the agent's state cannot be read; what it was about stays in the member, and the hub sends it again", "part", broken)
+		o.Log.Error("a part of the agent's state cannot be read; what it was about stays in the member, and the hub sends it again", "part", broken)
 	}
 	return contents, err
 }
 
 // untilAnswers repeats what needs the member until it works, or ctx ends.
-func untilAnswers(ctx context.Context, log *slog.Logger, do func(context.Context) error) error {
+func (o *Options) untilAnswers(ctx context.Context, do func(context.Context) error) error {
 	told := ""
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := do(ctx)
@@ -224,7 +241,8 @@ func untilAnswers(ctx context.Context, log *slog.Logger, do func(context.Context
 		}
 		if ctx.Err() == nil && told != err.Error() {
 			told = err.Error()
-			log.Warn("the member does not answer yet; trying on", "err", err)
+			o.Stage(Stage{Err: err})
+			o.Log.Warn("the member does not answer yet; trying on", "err", err)
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -23,6 +23,10 @@ func OwnKind(gk schema.GroupKind) bool {
 	return false
 }
 
+// OwnSecretType tells of the types of Secrets that hold what is the hub's alone: credentials
+// of members, join tokens, contents. No policy and no annotation can place them.
+func OwnSecretType(secretType string) bool { return OwnKey(secretType) }
+
 // OwnKey tells of keys of labels and annotations that are Atoll's: they are about the hub, and
 // members are not told of them.
 func OwnKey(key string) bool {

@@ -26,6 +26,9 @@ type Decision struct {
 // it stays, unless a better one preempts.
 func Decide(x *Index, sub Subject, ns Namespace, holder *v1alpha1.BundleSource) Decision {
 	var d Decision
+	if hubsOwn(sub) {
+		return Decision{Why: "it holds what is the hub's own, and is never placed"}
+	}
 	all := x.candidates(sub)
 	if value, ok := Clusters(ns.Annotations); ok && sub.Key.Namespace != "" {
 		if d.Skipped = BeyondScope(sub); d.Skipped == "" {

@@ -372,7 +372,7 @@ func (p *planner) dependencies() map[atoll.ItemKey]bool {
 			if _, have := p.next[dep]; have || p.gone[dep] || !p.sendsDependencies() {
 				continue
 			}
-			if t, ok := p.template(dep); ok {
+			if t, ok := p.template(dep); ok && !hubsOwn(SubjectFrom(t)) {
 				p.take(dep, t, true)
 				queue = append(queue, dep)
 			}

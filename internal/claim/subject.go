@@ -83,6 +83,10 @@ var scopeKinds = map[schema.GroupKind]string{
 	{Group: "apps", Kind: "ControllerRevision"}:        "made from a workload",
 }
 
+// hubsOwn tells of Secrets that nothing can place, by whatever name: not even as what
+// something else needs.
+func hubsOwn(s Subject) bool { return s.Key.IsSecret() && atoll.OwnSecretType(s.Type) }
+
 // Beyond says why a selector without a name leaves the object out although it is
 // of its kind; empty when it does not.
 func Beyond(s Subject) string {

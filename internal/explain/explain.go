@@ -108,6 +108,8 @@ type Bundle struct {
 	Rows      map[string]rollout.Row
 	// Away is since when clusters that hold rows have been away, as far as known.
 	Away map[string]time.Time
+	// Kept is what keeps the agents that the hub runs itself, by cluster.
+	Kept map[string]string
 	// Created is when the Bundle was made; zero: not known.
 	Created time.Time
 	// Decision over the whole fleet, and the next step.
@@ -257,6 +259,8 @@ type RowExplanation struct {
 	Online   bool             `json:"online"`
 	// AwaySince is since when the cluster is not online, as far as known.
 	AwaySince *time.Time `json:"awaySince,omitempty"`
+	// AgentKept is what keeps the cluster's agent, where the hub runs it.
+	AgentKept string `json:"agentKept,omitempty"`
 	// CheckIn says how often the cluster checks in, and when it will; empty for one
 	// that holds a stream, or is not online.
 	CheckIn string `json:"checkIn,omitempty"`
@@ -506,6 +510,7 @@ func (in Input) row(b Bundle, cluster string, row rollout.Row, all bool) *RowExp
 	if at, away := b.Away[cluster]; away && !row.Online {
 		r.AwaySince = &at
 	}
+	r.AgentKept = b.Kept[cluster]
 	if row.CheckIn > 0 && row.Online {
 		r.CheckIn = atoll.NewTurn(row.CheckIn, row.Spec.UID).Words(in.Now)
 	}

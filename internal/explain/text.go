@@ -356,6 +356,9 @@ func (e Explanation) notes(x BundleExplanation, c ClusterExplanation) (out []str
 	} else if r == nil {
 		return []string{"waits for the first revision of the Bundle" + e.ago(x.WaitsSince)}
 	}
+	if r.AgentKept != "" {
+		out = append(out, "the hub's agent of the cluster is kept by "+r.AgentKept)
+	}
 	if r.WaitsFor != "" {
 		state := "waits for " + r.WaitsFor
 		if r.failing() {

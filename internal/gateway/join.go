@@ -40,6 +40,7 @@ type joining struct {
 	showed   trust.Token
 	hasToken bool
 	looked   bool // whether the Cluster is in the store
+	vouched  bool // the hub itself runs the agent
 }
 
 // Join serves one request for a certificate.
@@ -133,12 +134,37 @@ func (g *Gateway) advance(ctx context.Context, j *joining) (*pb.JoinReply, error
 		}
 		return g.pending(ctx, j, &c)
 	}
+	if j.vouched = j.hasToken && c.Spec.Pushed() && j.showed.Vouches(g.o.HubKey, c.Name, string(c.UID)); j.vouched {
+		return g.joinPushed(ctx, j, &c)
+	}
 	return g.joinOver(ctx, j, &c)
+}
+
+// joinPushed lets an agent in that the hub itself runs, for a Cluster that no agent has
+// joined as yet. That its Cluster is accepted, and that credentials of the member were
+// given to it, is all the consent that there is to ask for. Where another key is known,
+// that was another member, or the same one installed anew: an administrator must say.
+func (g *Gateway) joinPushed(ctx context.Context, j *joining, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
+	if c.Annotations[handshake.AnnotationAgentKey] != "" {
+		return g.joinOver(ctx, j, c)
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[handshake.AnnotationAgentKey] = trust.SealKey(g.o.HubKey, j.GetName(), j.key.KeyHash)
+	delete(c.Annotations, handshake.AnnotationNextKey)
+	if err := g.o.Client.Update(ctx, c); apierrors.IsConflict(err) {
+		return g.advance(ctx, j)
+	} else if err != nil {
+		return nil, fmt.Errorf("note the key of cluster %s: %w", c.Name, err)
+	}
+	g.log.Info("the agent that the hub runs for a cluster joins", "cluster", c.Name, "uid", c.UID, "key", j.key.KeyHash)
+	return g.accepted(ctx, j, c)
 }
 
 // reserve a use of the token that was shown, once per call.
 func (g *Gateway) reserve(ctx context.Context, j *joining) error {
-	if j.token != nil {
+	if j.token != nil || j.vouched {
 		return nil
 	}
 	if !j.hasToken {

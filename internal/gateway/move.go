@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	pb "atoll.dev/atoll/internal/session/sessionpb"
@@ -17,7 +18,7 @@ const askAgain = 10 * time.Minute
 // gives how many it has asked.
 func (g *Gateway) SendOn(n int, hub string, first func(cluster string) bool) (asked int) {
 	now := time.Now()
-	may := g.sessions.movable(now)
+	may := slices.DeleteFunc(g.sessions.movable(now), func(s *stream) bool { return g.runHere(s.cluster) })
 	for _, others := range []bool{false, true} {
 		for _, s := range may {
 			if asked >= n {
@@ -30,6 +31,12 @@ func (g *Gateway) SendOn(n int, hub string, first func(cluster string) bool) (as
 		}
 	}
 	return asked
+}
+
+// runHere tells of a cluster whose agent the hub runs, which knows of this gateway alone.
+func (g *Gateway) runHere(cluster string) bool {
+	c, ok := g.o.Clusters.Get(cluster)
+	return ok && c.Spec.Pushed()
 }
 
 // move the agent to another hub, if nothing is under way.

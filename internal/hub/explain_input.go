@@ -268,7 +268,7 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 	out := explain.Bundle{
 		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Created: b.Meta.CreationTimestamp.Time, Decision: x.discreet(ctx, b, p), Output: p.Output,
 		Rebalance: atoll.RebalanceAsked(b.Meta.Annotations),
-		Numbers:   map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{},
+		Numbers:   map[string]int64{}, Rows: map[string]rollout.Row{}, Away: map[string]time.Time{}, Kept: map[string]string{},
 	}
 	for _, r := range st.Revisions.OfBundle(b.Ref.UID) {
 		out.Numbers[r.Name], out.Latest = r.Spec.Number, r.Name
@@ -289,12 +289,26 @@ func (x *explainer) bundle(ctx context.Context, b state.Bundle) (explain.Bundle,
 			if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionTrue {
 				out.Away[row.Cluster] = ready.LastTransitionTime.Time
 			}
+			x.noteKept(ctx, c, out.Kept)
 		}
 		out.Rows[row.Cluster] = one
 		read(row.Spec.Revision)
 	}
 	out.Provenance = explain.Provenance(out.Rows, contents, views)
 	return out, nil
+}
+
+// noteKept says what keeps the agent that the hub runs for the cluster: in full to who
+// may read the Cluster, since it says where the member is.
+func (x *explainer) noteKept(ctx context.Context, c *v1alpha1.Cluster, kept map[string]string) {
+	cond := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed)
+	if cond == nil || cond.Status == metav1.ConditionTrue || !c.Spec.Pushed() {
+		return
+	}
+	kept[c.Name] = cond.Reason
+	if x.mayGet(ctx, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: "Cluster", Name: c.Name}) {
+		kept[c.Name] += ": " + cond.Message
+	}
 }
 
 // discreet is the decision without clusters of other tenants: who may not read Clusters

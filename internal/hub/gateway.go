@@ -48,7 +48,7 @@ func newDoor(o Options, server *apiserver.Server) (*door, error) {
 		listener: listener, self: self, address: cmp.Or(o.GatewayAddress, self),
 		caHash: trust.CertificateHash(ca.Cert), caPEM: ca.CertPEM,
 	}
-	if d.serving, err = servingCertificate(o, ca, d.self+","+d.address, time.Now()); err != nil {
+	if d.serving, err = servingCertificate(o, ca, d.self+","+d.address+","+d.here(bindAddress(o)), time.Now()); err != nil {
 		listener.Close()
 		return nil, err
 	}

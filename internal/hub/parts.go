@@ -22,6 +22,7 @@ import (
 	"atoll.dev/atoll/internal/dialect/karmada"
 	"atoll.dev/atoll/internal/gateway"
 	"atoll.dev/atoll/internal/hub/leader"
+	"atoll.dev/atoll/internal/hub/push"
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/place/decisions"
@@ -44,6 +45,7 @@ type parts struct {
 	inventory *inventory.Reconciler
 	rewinds   *rewinds
 	gateway   *gateway.Gateway
+	push      *push.Supervisor
 	door      *door
 	// serving writes what any hub may, while it is in touch with the store.
 	serving client.Client
@@ -104,6 +106,9 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 		observed.Complete = t.peers.Complete
 	}
 	p.inventory = inventory.New(observed)
+	if p.push, err = h.pusher(p); err != nil {
+		return nil, err
+	}
 	return p, p.newGateway(ctx, h.o, h.server)
 }
 
@@ -246,5 +251,5 @@ func (p *parts) decide(ctx context.Context) error {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall)
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall, p.push.Run)
 }

@@ -57,7 +57,7 @@ func (r *Reconciler) others(m *member) bool {
 	case m.up:
 		return false
 	case m.elsewhere:
-		return true
+		return m.pushed == nil // of that, only who runs the agent knows
 	}
 	return !r.leads() && m.inventory == nil && len(m.apis) == 0
 }

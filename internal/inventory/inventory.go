@@ -107,6 +107,7 @@ type Reconciler struct {
 type member struct {
 	facts
 	elsewhere bool      // another hub holds a stream
+	pushed    *Pushed   // how the agent fares that this hub runs; nil: it runs none
 	lost      time.Time // when the stream went; zero while up or never seen
 	// every is how often the agent was to check in when the stream went, which is
 	// what it keeps to until it hears of another; 0: it was to hold the stream.
@@ -380,6 +381,7 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	after = r.judge(uid, c, m, now)
 	seen, apis := m.facts, m.apis
+	seen.pushed = m.pushed
 	r.mu.Unlock()
 	if len(apis) > 0 {
 		if err := r.storeAPIs(ctx, seen.inventory.GetApisHash(), apis); err != nil {
@@ -443,7 +445,7 @@ func (r *Reconciler) written(m *member, i *pb.Inventory) {
 
 // judge whether the member counts as silent; the caller holds the lock.
 func (r *Reconciler) judge(uid string, c *v1alpha1.Cluster, m *member, now time.Time) (after time.Duration) {
-	if m.up || !c.Spec.Accepted || !joined(c) || !r.leads() {
+	if m.up || m.elsewhere || !c.Spec.Accepted || !joined(c) || !r.leads() {
 		return 0
 	}
 	if m.lost.IsZero() { // not seen since this hub started

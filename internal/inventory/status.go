@@ -44,6 +44,8 @@ type facts struct {
 	// means something.
 	compared  bool
 	unclaimed []string
+	// pushed is how the hub's own agent of the member fares; nil: this hub does not know.
+	pushed *Pushed
 }
 
 // derive the status that the facts make of the Cluster's present one.
@@ -72,10 +74,17 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 	switch {
 	case f.up || f.fresh || joined(c): // who checks in may be gone again
 		set(v1alpha1.ClusterJoined, metav1.ConditionTrue, "AgentConnected", "")
+	case c.Spec.Pushed():
+		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, "WaitsForAgent", "the agent that the hub runs has not connected yet; the condition Pushed says what keeps it")
 	case c.Spec.Accepted:
 		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, "WaitsForAgent", "the agent has not connected yet; see its log in the member")
 	default:
 		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, "WaitsForAcceptance", "")
+	}
+	if cond := pushed(c, f); cond != nil {
+		set(v1alpha1.ClusterPushed, cond.Status, cond.Reason, brief(cond.Message))
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ClusterPushed)
 	}
 	status, reason, message := ready(c, f)
 	set(v1alpha1.ClusterReady, status, reason, message)
@@ -124,10 +133,15 @@ func ready(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason,
 		return metav1.ConditionTrue, "AgentChecksIn", "the agent checks in every " + atoll.Span(every)
 	case heard:
 		return metav1.ConditionTrue, "AgentConnected", ""
+	case keptFromPushing(c, f) && (f.silent || !joined(c)):
+		cond := pushed(c, f)
+		return metav1.ConditionUnknown, cond.Reason, brief(cond.Message)
 	case f.silent && every > 0:
 		return metav1.ConditionUnknown, "CheckInsMissed", "the agent has missed two check-ins, which come every " + atoll.Span(every) + "; what runs in the member goes on running"
 	case f.silent:
 		return metav1.ConditionUnknown, "StreamLost", "the agent has no stream to the hub; what runs in the member goes on running"
+	case !f.up && !joined(c): // whatever kept the hub's own agent before is not what does now
+		return metav1.ConditionUnknown, "NeverConnected", ""
 	case old != nil && old.Reason != "NotAccepted":
 		return old.Status, old.Reason, old.Message
 	case f.up:

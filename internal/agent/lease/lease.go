@@ -89,8 +89,9 @@ func (l *Lease) Confirm(ctx context.Context) bool {
 	return err == nil && holder(now) == l.identity && l.Held()
 }
 
-// Acquire waits until the Lease is ours, or ctx ends.
-func (l *Lease) Acquire(ctx context.Context) error {
+// Acquire waits until the Lease is ours, or ctx ends. waits is told for whose end, or
+// by which error it is kept, when that changes; it must not block.
+func (l *Lease) Acquire(ctx context.Context, waits func(holder string, err error)) error {
 	var seen string // version of the Lease that another holds
 	var since time.Time
 	told := ""
@@ -115,11 +116,13 @@ func (l *Lease) Acquire(ctx context.Context) error {
 			} else if told != who {
 				l.log.Info("another agent works on this member; waiting for its lease to end", "holder", who, "lease", l.namespace+"/"+Name)
 				told = who
+				waits(who, nil)
 			}
 		}
 		if err != nil && !apierrors.IsConflict(err) && told != err.Error() {
 			l.log.Warn("the lease cannot be taken; trying on", "lease", l.namespace+"/"+Name, "err", err)
 			told = err.Error()
+			waits("", err)
 		}
 		if !pause.For(ctx, retry) {
 			return fmt.Errorf("wait for lease %s/%s in the member: %w", l.namespace, Name, ctx.Err())

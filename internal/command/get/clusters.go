@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -73,7 +74,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 	headings := []string{"NAME", "ACCEPTED", "READY", "REGION", "VERSION", "NODES", "AGE", "REASON"}
 	wide := o.format.Is("wide")
 	if wide {
-		headings = append(headings, "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "UID")
+		headings = append(headings, "MODE", "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "UID")
 	}
 	table := output.NewTable(out, headings...)
 	for _, c := range clusters {
@@ -83,7 +84,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 			c.Status.Nodes.Summary, output.Age(o.now, c.CreationTimestamp.Time), reason,
 		}
 		if wide {
-			cells = append(cells, c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, string(c.UID))
+			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, string(c.UID))
 		}
 		table.Row(cells...)
 	}

@@ -1,7 +1,8 @@
 // Package join is the command `atoll join`, the member's half of the handshake: it
 // installs the agent in a cluster, or prints the manifest that does.
 //
-// Contract: without --kubeconfig or --context nothing is dialled and the manifest
+// Contract: with --push there is no agent to install: the member gets a ServiceAccount, and
+// the hub its token and where the member's API is. Otherwise, without --kubeconfig or --context nothing is dialled and the manifest
 // goes to standard output, so that nobody installs an agent in whatever cluster
 // happens to be current. What is applied is deploy/agent.yaml with the image and the
 // join Secret filled in; applying again changes nothing.
@@ -40,15 +41,18 @@ type options struct {
 	name, hub, caHash, token, image string
 	print, force                    bool
 	timeout                         time.Duration
+	push                            push
 }
 
 // NewCommand makes the command.
 func NewCommand(flags *client.Flags) *cobra.Command {
 	o := &options{flags: flags}
 	cmd := &cobra.Command{
-		Use:   "join NAME --hub HOST:PORT --ca-hash HASH --token TOKEN [--kubeconfig MEMBER]",
-		Short: "Install the agent in a member cluster, or print the manifest that does",
-		Long: `Install the agent in a member cluster, or print the manifest that does.
+		Use: `join NAME --hub HOST:PORT --ca-hash HASH --token TOKEN [--kubeconfig MEMBER]
+  atoll join NAME --push --kubeconfig MEMBER [--hub-kubeconfig HUB]`,
+		Short: "Install the agent in a member cluster, or print the manifest that does; or let the hub run it",
+		Long: `Install the agent in a member cluster, or print the manifest that does; or let the
+hub run it.
 
 "atoll token create" on the hub prints this command with its values filled in.
 With --kubeconfig or --context of the member the agent is installed there, else
@@ -57,7 +61,15 @@ lets the cluster in by "atoll accept NAME".
 
 The agent makes its own key, which never leaves the member; the hub gets no
 credentials of the member. What the agent may do is what its ClusterRole
-atoll-agent says: print the manifest and edit it to allow less.`,
+atoll-agent says: print the manifest and edit it to allow less.
+
+With --push the hub runs the agent, for a member whose API it can reach. --kubeconfig
+and --context are the member's then as well, and --hub-kubeconfig and --hub-context
+choose the hub, as who needs both. The member gets a ServiceAccount of the same rights,
+and the hub its token, in a Secret; to withdraw it, delete the Secrets labelled
+atoll.dev/push in the member's namespace atoll-system. Repeated, it replaces the token,
+and switches a cluster over whose agent runs in the member: that one's Deployment is
+deleted once the hub may take over, and nothing that is placed is touched.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.name = args[0]
@@ -65,24 +77,23 @@ atoll-agent says: print the manifest and edit it to allow less.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway, several by commas for several hubs on one etcd (required)")
-	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
-	f.StringVar(&o.token, "token", "", "join token (required)")
+	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway, several by commas for several hubs on one etcd (required without --push)")
+	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required without --push)")
+	f.StringVar(&o.token, "token", "", "join token (required without --push)")
 	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; deploy/Dockerfile builds it")
 	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is given")
 	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the agent to run; 0 does not wait")
-	for _, required := range []string{"hub", "ca-hash", "token"} {
-		if err := cmd.MarkFlagRequired(required); err != nil {
-			panic(err)
-		}
-	}
+	o.push.addTo(f)
 	return cmd
 }
 
 func (o *options) run(cmd *cobra.Command) error {
 	if err := o.validate(); err != nil {
 		return err
+	}
+	if o.push.on {
+		return o.runPush(cmd.Context(), cmd.OutOrStdout())
 	}
 	objects, err := o.manifest()
 	if err != nil {
@@ -116,6 +127,9 @@ func (o *options) run(cmd *cobra.Command) error {
 func (o *options) validate() error {
 	for _, problem := range validation.IsDNS1123Label(o.name) {
 		return fmt.Errorf("the name %q cannot be a cluster's: %s", o.name, problem)
+	}
+	if err := o.pullOrPush(); err != nil || o.push.on {
+		return err
 	}
 	if _, err := trust.ParseToken(o.token); err != nil {
 		return fmt.Errorf("--token: %w", err)

@@ -1,0 +1,236 @@
+package push
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/agent"
+	"atoll.dev/atoll/internal/inventory"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+const (
+	// pace is how many agents are started in a second, and burst how many of them at
+	// once: a hub that starts with a thousand has them all in 20 s, and something left
+	// for people meanwhile.
+	pace  = 50
+	burst = 20
+	// backoffLeast and backoffMost are between the end of an agent that failed and its
+	// next start.
+	backoffLeast = time.Second
+	backoffMost  = time.Minute
+)
+
+// Clusters is the table of members. It holds no lock of its own while it calls
+// subscribers.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	List() []*v1alpha1.Cluster
+	Subscribe(fn func(name string))
+}
+
+// Options of a Supervisor. All are required unless a default is stated.
+type Options struct {
+	Clusters Clusters
+	// Secrets of the hub's own namespace, read as who may read credentials.
+	Secrets typedcorev1.SecretInterface
+	// Hub is HOST:PORT of this hub's own gateway, CAHash the hash of its CA's key.
+	Hub, CAHash string
+	// Voucher gives the token by which the agent of that Cluster may join.
+	Voucher func(cluster, uid string) string
+	// Pushed is told how the agent of a Cluster fares; nil: there is none any more.
+	Pushed func(uid string, p *inventory.Pushed)
+	// Run an agent until ctx ends; default agent.Run.
+	Run func(ctx context.Context, o agent.Options) error
+	// Metrics are registered here; default: nowhere.
+	Metrics prometheus.Registerer
+	// Log; default slog.Default().
+	Log *slog.Logger
+}
+
+// Supervisor of agents. Make it with New.
+type Supervisor struct {
+	o       Options
+	starts  *rate.Limiter
+	secrets cache.Store // by the names of Clusters, index byCluster
+	gauge   *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	life    context.Context // of Run, once Secrets were read; nil: nothing is kept
+	keepers map[string]*keeper
+	running sync.WaitGroup
+}
+
+// New makes a Supervisor that follows the table from when it runs.
+func New(o Options) *Supervisor {
+	if o.Run == nil {
+		o.Run = agent.Run
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Supervisor{o: o, starts: rate.NewLimiter(pace, burst), keepers: map[string]*keeper{}, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "atoll", Subsystem: "push", Name: "clusters",
+		Help: "Clusters whose agents this hub runs, or would, by the reason of their condition Pushed.",
+	}, []string{"reason"})}
+	if o.Metrics != nil {
+		o.Metrics.MustRegister(s.gauge)
+	}
+	o.Clusters.Subscribe(s.look)
+	return s
+}
+
+// byCluster is the index of Secrets by the Cluster that they are for.
+const byCluster = "cluster"
+
+// Run agents until ctx ends and all of them are down.
+func (s *Supervisor) Run(ctx context.Context) error {
+	ours := fields.OneTermEqualSelector("type", string(handshake.PushSecretType)).String()
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector = ours
+				return s.o.Secrets.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.FieldSelector = ours
+				return s.o.Secrets.Watch(ctx, o)
+			},
+		}, s.o.Secrets),
+		ObjectType: &corev1.Secret{},
+		Indexers: cache.Indexers{byCluster: func(obj any) ([]string, error) {
+			return []string{obj.(*corev1.Secret).Labels[handshake.LabelPush]}, nil
+		}},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    s.secretChanged,
+			UpdateFunc: func(before, now any) { s.secretChanged(before); s.secretChanged(now) },
+			DeleteFunc: s.secretChanged,
+		},
+	})
+	s.secrets = store
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { controller.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
+		return nil
+	}
+	s.mu.Lock()
+	s.life = ctx
+	s.mu.Unlock()
+	for _, c := range s.o.Clusters.List() {
+		s.look(c.Name)
+	}
+	<-ctx.Done()
+	s.mu.Lock()
+	s.life = nil
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+func (s *Supervisor) secretChanged(obj any) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	if secret, ok := obj.(*corev1.Secret); ok {
+		s.look(secret.Labels[handshake.LabelPush])
+	}
+}
+
+// look at a Cluster: who keeps it looks, or somebody begins to.
+func (s *Supervisor) look(cluster string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil {
+		return
+	}
+	if k := s.keepers[cluster]; k != nil {
+		select {
+		case k.changed <- struct{}{}:
+		default: // it will look anyway
+		}
+		return
+	}
+	if _, any := s.want(cluster); !any {
+		return
+	}
+	k := &keeper{s: s, cluster: cluster, changed: make(chan struct{}, 1)}
+	s.keepers[cluster] = k
+	life := s.life
+	s.running.Go(func() { k.run(life) })
+}
+
+// leave ends the keeping of a Cluster of which there is nothing to keep, unless that has
+// changed meanwhile.
+func (s *Supervisor) leave(cluster string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, any := s.want(cluster)
+	if !any {
+		delete(s.keepers, cluster)
+	}
+	return !any
+}
+
+// want is what is to be kept of a Cluster. Equal ones are ==.
+type want struct {
+	uid         string
+	credentials handshake.Credentials
+	// instead of running an agent this is told.
+	instead inventory.Pushed
+}
+
+// runs tells whether an agent is wanted.
+func (w want) runs() bool { return w.instead == inventory.Pushed{} }
+
+// want of a Cluster; any is false where there is nothing to keep.
+func (s *Supervisor) want(cluster string) (w want, any bool) {
+	c, ok := s.o.Clusters.Get(cluster)
+	if !ok {
+		return want{}, false
+	}
+	w.uid = string(c.UID)
+	secret := s.choice(c).secret
+	switch {
+	case secret == nil && c.Spec.Pushed():
+		w.instead = missing(cluster)
+	case secret == nil:
+		return want{}, false
+	case c.Spec.Mode != v1alpha1.ModePush:
+		w.instead = unused(secret.Name)
+	case !c.Spec.Accepted:
+		return want{}, false
+	default:
+		var err error
+		if w.credentials, err = handshake.ParsePushSecret(secret); err != nil {
+			w.instead = malformed(secret.Name, err)
+		}
+	}
+	return w, true
+}
+
+// choice among the Secrets for a Cluster.
+func (s *Supervisor) choice(c *v1alpha1.Cluster) choice {
+	found, err := s.secrets.(cache.Indexer).ByIndex(byCluster, c.Name)
+	if err != nil { // there is no such index, which there is
+		return choice{}
+	}
+	secrets := make([]*corev1.Secret, len(found))
+	for i, f := range found {
+		secrets[i] = f.(*corev1.Secret)
+	}
+	return choose(c.Name, c.UID, secrets)
+}

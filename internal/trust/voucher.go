@@ -1,0 +1,26 @@
+package trust
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/base32"
+	"strings"
+)
+
+// NewVoucher makes a token by which an agent that the hub runs itself may join as one
+// Cluster, of that UID. It is kept nowhere: who has the hub's key can tell it. A new one
+// has another ID each time, as tokens do.
+func NewVoucher(hubKey []byte, cluster, uid string) Token {
+	id := strings.ToLower(rand.Text()[:tokenIDChars])
+	return Token{ID: id, secret: voucherSecret(hubKey, cluster, uid, id)}
+}
+
+// Vouches tells whether the token is a voucher for that Cluster, in constant time.
+func (t Token) Vouches(hubKey []byte, cluster, uid string) bool {
+	return hmac.Equal([]byte(t.secret), []byte(voucherSecret(hubKey, cluster, uid, t.ID)))
+}
+
+func voucherSecret(hubKey []byte, cluster, uid, id string) string {
+	mac := MAC(hubKey, "push voucher", []byte(cluster), []byte(uid), []byte(id))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(mac))[:tokenSecretChars]
+}
