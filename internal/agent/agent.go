@@ -46,8 +46,8 @@ type Options struct {
 	Version string
 	// Registry takes the metrics; default: a new one.
 	Registry prometheus.Registerer
-	// Stage is told how far the agent has come, each time that it changes, by one
-	// goroutine at a time; it must not block. Default: nobody is.
+	// Stage is told how far the agent has come, again and again, by one goroutine at a
+	// time; it must not block. Default: nobody is.
 	Stage func(Stage)
 	// Log; default slog.Default().
 	Log *slog.Logger
@@ -55,7 +55,7 @@ type Options struct {
 
 // Stage of an agent: it waits for the member, stands by, or works.
 type Stage struct {
-	// Works: the agent holds the member's lease.
+	// Works: the agent holds the member's lease, and the member answers.
 	Works bool
 	// Holder of the lease, for whose end the agent stands by; empty: there is none.
 	Holder string
@@ -151,9 +151,13 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	var engine *apply.Engine
+	working := false
 	answers := func(err error) {
 		if p.inventory.Answered(err) && engine != nil {
 			engine.Retry()
+		}
+		if working && (err == nil || !p.lease.Held()) {
+			o.Stage(Stage{Works: err == nil, Err: err})
 		}
 	}
 	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.Identity(), answers, o.Log)
@@ -187,6 +191,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		Watch: p.watcher, Changed: p.link.Changed, Metrics: metrics.apply, Log: o.Log,
 	}, contents)
 	engine = p.engine
+	working = true
 	o.Stage(Stage{Works: true})
 	o.Log.Info("working", "member", o.MemberConfig.Host, "bundles", len(contents.Bundles), "objects", len(contents.Records))
 	return p.run(ctx)

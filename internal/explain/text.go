@@ -357,7 +357,7 @@ func (e Explanation) notes(x BundleExplanation, c ClusterExplanation) (out []str
 		return []string{"waits for the first revision of the Bundle" + e.ago(x.WaitsSince)}
 	}
 	if r.AgentKept != "" {
-		out = append(out, "the hub's agent of the cluster is kept by "+r.AgentKept)
+		out = append(out, "the agent that the hub runs for the cluster: "+r.AgentKept)
 	}
 	if r.WaitsFor != "" {
 		state := "waits for " + r.WaitsFor

@@ -127,6 +127,9 @@ func ready(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason,
 	switch {
 	case !c.Spec.Accepted:
 		return metav1.ConditionUnknown, "NotAccepted", ""
+	case heard && !f.answers && keptFromPushing(c, f):
+		cond := pushed(c, f)
+		return metav1.ConditionFalse, cond.Reason, brief(cond.Message)
 	case heard && !f.answers:
 		return metav1.ConditionFalse, "MemberNotReady", f.trouble
 	case heard && every > 0:

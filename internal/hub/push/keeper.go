@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -110,20 +111,41 @@ func (k *keeper) agent(ctx context.Context, w want) error {
 		return err
 	}
 	var last inventory.Pushed
-	var since time.Time
 	return k.s.o.Run(ctx, agent.Options{
 		MemberConfig: member, HubAddress: k.s.o.Hub, CAHash: k.s.o.CAHash,
 		Token: k.s.o.Voucher(k.cluster, w.uid), Name: k.cluster,
-		Log: k.s.o.Log.With("cluster", k.cluster),
+		Log: slog.New(quiet{k.s.o.Log.With("cluster", k.cluster).Handler()}),
 		Stage: func(s agent.Stage) {
 			// What keeps an agent has one text and one beginning, however its errors vary.
-			if now := told(k.cluster, w.credentials, s, time.Now()); now.Reason != last.Reason || since.IsZero() {
-				last, since = now, time.Now()
-				k.tell(w.uid, now)
+			now := told(k.cluster, w.credentials, s, time.Now())
+			if now.Reason == last.Reason {
+				return
 			}
+			last = now
+			if now.OK {
+				k.s.o.Log.Info("the agent that the hub runs for a cluster: "+now.Reason, "cluster", k.cluster, "member", w.credentials.Server, "message", now.Message)
+			}
+			k.tell(w.uid, now)
 		},
 	})
 }
+
+// quiet lets what an agent has to say of its daily work be told only where debugging is.
+type quiet struct{ slog.Handler }
+
+// Enabled tells whether records of that level are.
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	if level == slog.LevelInfo {
+		level = slog.LevelDebug
+	}
+	return q.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps it quiet.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup keeps it quiet.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
 // tell how the agent fares.
 func (k *keeper) tell(uid string, p inventory.Pushed) {

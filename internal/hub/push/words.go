@@ -48,7 +48,7 @@ func failed(err error) inventory.Pushed {
 	return inventory.Pushed{Reason: ReasonAgentFailed, Message: fmt.Sprintf("the agent that the hub runs ended, and is started again: %v", err)}
 }
 
-// told is what a stage of the agent means; since is when it came to what keeps it.
+// told is what a stage of the agent means that began then.
 func told(cluster string, c handshake.Credentials, s agent.Stage, since time.Time) inventory.Pushed {
 	host, _, _ := strings.Cut(s.Holder, "_")
 	from := "since " + since.UTC().Format(time.RFC3339) + ": "

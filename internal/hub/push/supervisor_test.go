@@ -1,0 +1,266 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/agent"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+var (
+	pushed  = v1alpha1.ClusterSpec{Accepted: true, Mode: v1alpha1.ModePush}
+	pulled  = v1alpha1.ClusterSpec{Accepted: true, Mode: v1alpha1.ModePull}
+	pending = v1alpha1.ClusterSpec{Mode: v1alpha1.ModePush}
+)
+
+// settle lets what was begun come to rest.
+func settle() {
+	synctest.Wait()
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+}
+
+func TestAnAgentRunsWhileItsClusterWantsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.give("oslo", "u1", "first")
+		w.clusters.put("oslo", "u1", pushed)
+		w.clusters.put("lima", "u2", pushed)
+		stop := w.supervise()
+		settle()
+		w.runs("at the start", "oslo=first")
+		w.says("at the start", "u1", ReasonWorks)
+		w.says("without credentials", "u2", ReasonCredentialsMissing)
+
+		w.give("lima", "u2", "lima")
+		settle()
+		w.runs("once credentials came", "lima=lima,oslo=first")
+
+		w.clusters.put("oslo", "u1", pending)
+		settle()
+		w.runs("not accepted any more", "lima=lima")
+		w.says("not accepted any more", "u1", "")
+
+		w.clusters.put("oslo", "u1", pushed)
+		settle()
+		w.runs("accepted again", "lima=lima,oslo=first")
+
+		w.clusters.put("oslo", "u1", pulled)
+		settle()
+		w.runs("of mode Pull", "lima=lima")
+		w.says("of mode Pull", "u1", ReasonCredentialsUnused)
+
+		w.clusters.put("oslo", "u1", pushed)
+		settle()
+		w.runs("of mode Push again", "lima=lima,oslo=first")
+
+		w.clusters.drop("oslo")
+		settle()
+		w.runs("its Cluster is gone", "lima=lima")
+		w.says("its Cluster is gone", "u1", "")
+
+		w.clusters.put("oslo", "u9", pushed)
+		settle()
+		w.runs("another Cluster of the name", "lima=lima")
+		w.says("another Cluster of the name", "u9", ReasonCredentialsMissing)
+		if n := w.agents.startsOf("lima"); n != 1 {
+			t.Errorf("what became of oslo started the agent of lima %d times", n)
+		}
+		stop()
+	})
+}
+
+func TestCredentialsThatChangeRestartThatAgentAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.supervise()
+		defer stop()
+		settle()
+		for _, name := range []string{"oslo", "lima"} {
+			w.clusters.put(name, name, pushed)
+			w.give(name, name, "first")
+		}
+		settle()
+		w.runs("both", "lima=first,oslo=first")
+
+		w.give("oslo", "oslo", "second")
+		settle()
+		w.runs("a newer Secret", "lima=first,oslo=second")
+		if _, err := w.secrets.Get(t.Context(), "push-oslo-first", metav1.GetOptions{}); err == nil {
+			t.Error("the older Secret is still there")
+		}
+
+		edit := func(change func(*corev1.Secret)) {
+			t.Helper()
+			s, err := w.secrets.Get(t.Context(), "push-oslo-second", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(s)
+			if _, err := w.secrets.Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			settle()
+		}
+		before := w.agents.startsOf("oslo")
+		edit(func(s *corev1.Secret) { s.Annotations = map[string]string{"why": "nothing"} })
+		if n := w.agents.startsOf("oslo"); n != before {
+			t.Errorf("an annotation of the Secret restarted the agent")
+		}
+		edit(func(s *corev1.Secret) { s.Data["token"] = []byte("third") })
+		w.runs("the Secret was edited", "lima=first,oslo=third")
+		edit(func(s *corev1.Secret) { s.Data["server"] = []byte("http://oslo") })
+		w.runs("edited badly", "lima=first")
+		w.says("edited badly", "oslo", ReasonCredentialsBad)
+		if n := w.agents.startsOf("lima"); n != 1 {
+			t.Errorf("what became of oslo started the agent of lima %d times", n)
+		}
+	})
+}
+
+func TestASecretWrittenByHandGoesWithItsCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.supervise()
+		defer stop()
+		w.clusters.put("oslo", "u1", pushed)
+		w.create(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "by-hand", Labels: map[string]string{handshake.LabelPush: "oslo"}},
+			Type:       handshake.PushSecretType, Data: map[string][]byte{"server": []byte("https://oslo"), "token": []byte("t\n")},
+		})
+		settle()
+		w.runs("by hand", "oslo=t")
+		s, err := w.secrets.Get(t.Context(), "by-hand", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.OwnerReferences) != 1 || s.OwnerReferences[0] != handshake.PushOwner("oslo", "u1") {
+			t.Errorf("owners of the Secret: %v", s.OwnerReferences)
+		}
+		if n := w.agents.startsOf("oslo"); n != 1 {
+			t.Errorf("the agent started %d times", n)
+		}
+	})
+}
+
+// TestAMemberThatIsSlowOrDeadDelaysNobody: neither one whose agent hangs when it starts, nor
+// one that takes minutes to end, nor hundreds that fail at once.
+func TestAMemberThatIsSlowOrDeadDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hang := func(ctx context.Context, _ agent.Options) error {
+			<-ctx.Done()
+			time.Sleep(3 * time.Minute)
+			return nil
+		}
+		fail := func(context.Context, agent.Options) error { return errors.New("broken") }
+		w.agents.run["slow"] = hang
+		stop := w.supervise()
+		defer stop()
+		settle()
+		w.clusters.put("slow", "slow", pushed)
+		w.give("slow", "slow", "first")
+		for i := range 300 {
+			name := fmt.Sprintf("dead-%d", i)
+			w.agents.run[name] = fail
+			w.clusters.put(name, name, pushed)
+			w.give(name, name, "first")
+			synctest.Wait() // the watch of a fake store holds few events
+		}
+		time.Sleep(10 * time.Minute)
+		w.give("slow", "slow", "second") // its agent is to end now, and does not for long
+		w.clusters.put("oslo", "oslo", pushed)
+		begin := time.Now()
+		w.give("oslo", "oslo", "first")
+		settle()
+		w.agents.mu.Lock()
+		took := w.agents.at["oslo"].Sub(begin)
+		w.agents.mu.Unlock()
+		if w.agents.startsOf("oslo") != 1 || took > time.Second {
+			t.Errorf("the agent of a healthy member started %d times, after %s", w.agents.startsOf("oslo"), took)
+		}
+		w.says("meanwhile", "dead-1", ReasonAgentFailed)
+		if n := w.agents.startsOf("dead-1"); n < 8 || n > 25 {
+			t.Errorf("an agent that fails at once was started %d times in 10 minutes", n)
+		}
+		time.Sleep(4 * time.Minute)
+		if n := w.agents.startsOf("slow"); n != 2 {
+			t.Errorf("the slow agent was started %d times", n)
+		}
+	})
+}
+
+func TestAThousandAgentsStartAtAPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		stop := w.supervise()
+		defer stop()
+		settle()
+		for i := range 1000 {
+			name := fmt.Sprintf("m-%d", i)
+			w.give(name, name, "first")
+			synctest.Wait() // the watch of a fake store holds few events
+		}
+		for i := range 1000 {
+			name := fmt.Sprintf("m-%d", i)
+			w.clusters.put(name, name, pushed)
+		}
+		synctest.Wait()
+		if n := len(w.agents.runningNow()); n > burst {
+			t.Errorf("%d agents started at once, want %d at most", n, burst)
+		}
+		time.Sleep(10 * time.Second)
+		if n := len(w.agents.runningNow()); n < 400 || n > 600 {
+			t.Errorf("%d agents run after 10 s", n)
+		}
+		time.Sleep(11 * time.Second)
+		if n := len(w.agents.runningNow()); n != 1000 {
+			t.Errorf("%d agents run after 21 s", n)
+		}
+	})
+}
+
+func TestWhatKeepsAnAgentIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.agents.run["oslo"] = func(ctx context.Context, o agent.Options) error {
+			for i := range 10 {
+				o.Stage(agent.Stage{Err: fmt.Errorf("no route, try %d", i)})
+				time.Sleep(time.Second)
+			}
+			o.Stage(agent.Stage{Holder: "host7_pod_boot_1_2_XYZ"})
+			time.Sleep(time.Second)
+			o.Stage(agent.Stage{Works: true})
+			<-ctx.Done()
+			return nil
+		}
+		stop := w.supervise()
+		defer stop()
+		w.clusters.put("oslo", "u1", pushed)
+		w.give("oslo", "u1", "first")
+		time.Sleep(5 * time.Second)
+		w.says("it cannot be reached", "u1", ReasonUnreachable)
+		w.mu.Lock()
+		first := w.told["u1"]
+		w.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		w.mu.Lock()
+		if w.told["u1"] != first {
+			t.Errorf("told again: %v, after %v", w.told["u1"], first)
+		}
+		w.mu.Unlock()
+		time.Sleep(2500 * time.Millisecond)
+		w.says("another agent is there", "u1", ReasonStandsBy)
+		time.Sleep(time.Second)
+		w.says("it works", "u1", ReasonWorks)
+	})
+}
