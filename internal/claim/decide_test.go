@@ -281,3 +281,23 @@ func TestParseClusters(t *testing.T) {
 		}
 	}
 }
+
+// TestTheHubsOwnSecretsAreNeverPlaced: not by their names, not by annotation.
+func TestTheHubsOwnSecretsAreNeverPlaced(t *testing.T) {
+	key := atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "push-oslo"}
+	byName := pp("by-name", 0, policySpec(0, v1alpha1.ResourceSelector{APIVersion: "v1", Kind: "Secret", Name: key.Name}))
+	for secretType, placed := range map[string]bool{
+		"Opaque": true, "kubernetes.io/tls": true, "example.com/push": true,
+		"atoll.dev/push": false, "atoll.dev/join-token": false, "engine.atoll.dev/revision-part": false,
+	} {
+		sub := Subject{Key: key, UID: "1", Type: secretType, Annotations: map[string]string{atoll.AnnotationClusters: "*"}}
+		for what, d := range map[string]Decision{
+			"policy":     Decide(indexOf(byName), Subject{Key: key, UID: "1", Type: secretType}, Namespace{}, nil),
+			"annotation": Decide(indexOf(), sub, Namespace{}, nil),
+		} {
+			if got := d.Winner != nil; got != placed {
+				t.Errorf("a Secret of type %s is placed by %s: %t (%s)", secretType, what, got, d.Why)
+			}
+		}
+	}
+}

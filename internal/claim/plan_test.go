@@ -292,6 +292,16 @@ func TestDependencies(t *testing.T) {
 	b.want("a user deletes the volume claim", "-ConfigMap/cfg@2:Unused[other] -PersistentVolumeClaim/pvc@5:Deleted[] -Secret/sec@3:Unused[] -ServiceAccount/sa@4:Unused[] -Deployment/web@1:Deleted[]", 6)
 }
 
+func TestTheHubsOwnSecretsComeAlongWithNothing(t *testing.T) {
+	m := newMemory()
+	b := newBundle(t, m, true)
+	w, sec := obj("Deployment", "web"), obj("Secret", "push-oslo")
+	m.put(w, "1", "Secret/push-oslo")
+	m.put(sec, "2").Object["type"] = "atoll.dev/push"
+	m.claims[w] = Mine
+	b.want("credentials of a member", "Deployment/web@1", 1)
+}
+
 func TestDefinitionsFollowTheirObjects(t *testing.T) {
 	m := newMemory()
 	b := newBundle(t, m, true)

@@ -1,16 +1,23 @@
 package join
 
 import (
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/handshake"
 )
 
 func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
-	o := &options{name: "tokyo-1", hub: "hub:6444", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().Reveal(), image: "registry/atoll:1"}
+	o := &options{flags: &client.Flags{}, name: "tokyo-1", hub: "hub:6444", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().Reveal(), image: "registry/atoll:1"}
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,17 +63,68 @@ func asYAML(t *testing.T, u *unstructured.Unstructured) string {
 }
 
 func TestWhatCannotWorkIsRefusedBeforeAnythingIsDialled(t *testing.T) {
-	good := options{name: "a", hub: "h:1", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().Reveal()}
+	good := options{flags: &client.Flags{}, name: "a", hub: "h:1", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().Reveal()}
 	for name, spoil := range map[string]func(*options){
-		"name":  func(o *options) { o.name = "A_b" },
-		"hash":  func(o *options) { o.caHash = "sha256:12" },
-		"token": func(o *options) { o.token = "x" },
+		"name":                 func(o *options) { o.name = "A_b" },
+		"hash":                 func(o *options) { o.caHash = "sha256:12" },
+		"token":                func(o *options) { o.token = "x" },
+		"no hub":               func(o *options) { o.hub = "" },
+		"a flag of push alone": func(o *options) { o.push.standby = true },
+		"push and a token":     func(o *options) { o.push.on, o.flags.Kubeconfig = true, "member" },
+		"push to nowhere":      func(o *options) { *o = options{flags: o.flags, name: "a", push: push{on: true}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good
+			o.flags = &client.Flags{}
 			spoil(&o)
 			if err := o.validate(); err == nil {
 				t.Error("it was let through")
+			}
+		})
+	}
+}
+
+func TestHowTheHubReachesAMember(t *testing.T) {
+	ca, err := os.ReadFile(filepath.Join("testdata", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := func(proxy string) func(*http.Request) (*url.URL, error) {
+		u, err := url.Parse(proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return http.ProxyURL(u)
+	}
+	for name, c := range map[string]struct {
+		config rest.Config
+		server string // flag
+		want   handshake.Credentials
+		fails  string
+	}{
+		"as the kubeconfig": {
+			config: rest.Config{Host: "https://10.0.0.1:6443/", TLSClientConfig: rest.TLSClientConfig{CAData: ca, ServerName: "kube"}},
+			want:   handshake.Credentials{Server: "https://10.0.0.1:6443", CA: string(ca), ServerName: "kube"},
+		},
+		"a CA in a file":   {config: rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: "testdata/ca.crt"}}, want: handshake.Credentials{Server: "https://a", CA: string(ca)}},
+		"a public CA":      {config: rest.Config{Host: "https://a/k8s/clusters/c-1"}, want: handshake.Credentials{Server: "https://a/k8s/clusters/c-1"}},
+		"through a proxy":  {config: rest.Config{Host: "https://a", Proxy: through("http://proxy:3128")}, want: handshake.Credentials{Server: "https://a", ProxyURL: "http://proxy:3128"}},
+		"at another place": {config: rest.Config{Host: "https://127.0.0.1:7443"}, server: "https://10.0.0.9:6443/", want: handshake.Credentials{Server: "https://10.0.0.9:6443"}},
+		"unverified":       {config: rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, fails: "insecure-skip-tls-verify"},
+		"in the clear":     {config: rest.Config{Host: "http://a"}, fails: "https://"},
+		"no CA in the CA":  {config: rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, fails: "no certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &options{push: push{on: true, server: c.server}}
+			got, err := o.reached(&c.config)
+			if c.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fails) {
+					t.Errorf("%v, want one that says %q", err, c.fails)
+				}
+				return
+			}
+			if err != nil || got != c.want {
+				t.Errorf("reached by %#v: %v", got, err)
 			}
 		})
 	}

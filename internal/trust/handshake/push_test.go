@@ -1,0 +1,58 @@
+package handshake
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPushSecrets(t *testing.T) {
+	c := Credentials{Server: "https://10.0.0.1:6443", Token: "hush", ProxyURL: "http://proxy:3128", ServerName: "kube"}
+	s, err := NewPushSecret("oslo", "u1", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Type != PushSecretType || s.Labels[LabelPush] != "oslo" || len(s.OwnerReferences) != 1 || s.OwnerReferences[0].UID != "u1" {
+		t.Errorf("the Secret is %+v", s.ObjectMeta)
+	}
+	if got, err := ParsePushSecret(s); err != nil || got != c {
+		t.Errorf("read back: %v, %v", got, err)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		if text := fmt.Sprintf(verb, c); strings.Contains(text, "hush") || strings.Contains(text, "proxy") {
+			t.Errorf("%s prints %s", verb, text)
+		}
+	}
+}
+
+func TestCredentialsThatCannotBeUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, value, says string
+	}{
+		"no server":          {"server", "", "server"},
+		"in the clear":       {"server", "http://10.0.0.1", "server"},
+		"no host":            {"server", "https://", "server"},
+		"a user in it":       {"server", "https://me:pass@10.0.0.1", "server"},
+		"a query":            {"server", "https://10.0.0.1?x=y", "server"},
+		"no token":           {"token", "", "token"},
+		"a token of lines":   {"token", "a\nb", "token"},
+		"no certificate":     {"ca.crt", "hello", "ca.crt"},
+		"no URL for a proxy": {"proxy-url", "proxy:3128", "proxy-url"},
+		"no kind of proxy":   {"proxy-url", "ftp://proxy", "proxy-url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string][]byte{"server": []byte("https://a"), "token": []byte("hush")}}
+			s.Data[c.key] = []byte(c.value)
+			_, err := ParsePushSecret(s)
+			if err == nil || !strings.Contains(err.Error(), c.says+":") {
+				t.Fatalf("%v, want one about %s", err, c.says)
+			}
+			if strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "pass") {
+				t.Errorf("%v tells a secret", err)
+			}
+		})
+	}
+}
