@@ -26,3 +26,19 @@ func TestCheckInOfSpec(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoseAgentTheHubRuns(t *testing.T) {
+	for name, x := range map[string]struct {
+		spec ClusterSpec
+		want bool
+	}{
+		"nothing said":         {ClusterSpec{Accepted: true}, false},
+		"pull":                 {ClusterSpec{Accepted: true, Mode: ModePull}, false},
+		"push":                 {ClusterSpec{Accepted: true, Mode: ModePush}, true},
+		"push, not let in yet": {ClusterSpec{Mode: ModePush}, false},
+	} {
+		if got := x.spec.Pushed(); got != x.want {
+			t.Errorf("%s: %t, want %t", name, got, x.want)
+		}
+	}
+}

@@ -58,6 +58,7 @@ var parts = []part{
 		"TestApplyReachesEveryMemberAndReportsBack", "TestDividedSharesByWeight", "TestMovingIsEditingOneAttribute",
 		"TestOverrideInOneRegionOnly", "TestDeletingWhileAwayEndsWithTheNewObject", "TestNamespaceDeletedOnTheHub",
 		"TestDriftIsCorrected", "TestMembersHealThemselvesWithoutTheHub", "TestAMemberThatIsAwayIsSaidToBe",
+		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
 	}},
 }
 

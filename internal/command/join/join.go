@@ -120,6 +120,9 @@ func (o *options) run(cmd *cobra.Command) error {
 		}
 		fmt.Fprintln(out, "the agent runs")
 	}
+	if err := o.sayStandby(cmd.Context(), c, out); err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(out, "let it in on the hub, unless the token accepts by itself:\n\n  atoll accept %s\n", o.name)
 	return err
 }

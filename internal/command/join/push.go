@@ -272,6 +272,22 @@ func dropTokens(ctx context.Context, member *client.Cluster, keep string) error 
 	return nil
 }
 
+// sayStandby tells who installs an agent in a member that the hub has credentials of who
+// works there.
+func (o *options) sayStandby(ctx context.Context, member *client.Cluster, out io.Writer) error {
+	list, err := member.Kube.CoreV1().Secrets(atoll.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: handshake.LabelPush})
+	if err != nil || len(list.Items) == 0 {
+		return member.Explain(err)
+	}
+	_, err = fmt.Fprintf(out, `the hub may run an agent of this cluster, too: one of the two works, the other stands by.
+To go over to the one in the member, on the hub:
+
+  kubectl patch cluster %s --type merge -p '{"spec":{"mode":"Pull"}}'
+
+`, list.Items[0].Labels[handshake.LabelPush])
+	return err
+}
+
 // takeOver ends an agent that runs in the member, unless it is to stand by.
 func (o *options) takeOver(ctx context.Context, member *client.Cluster, out io.Writer) error {
 	deployments := member.Kube.AppsV1().Deployments(atoll.SystemNamespace)

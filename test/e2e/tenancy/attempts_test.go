@@ -256,6 +256,7 @@ var enginesOwn = []attempt{
 	{"a Bundle by a tenant", "mallory", "create", bundle("Bundle", bundleSpec), "forbidden"},
 	{"rows by a tenant", "mallory", "create", engine("TargetSlice", ", spec: {bundle: {uid: x, namespace: acme, name: bdl}, rows: ''}"), "forbidden"},
 	{"a token by a tenant", "mallory", "create", "{apiVersion: v1, kind: Secret, metadata: {name: try, namespace: atoll-system}}", "forbidden"},
+	{"credentials of a member by a tenant", "mallory", "create", "{apiVersion: v1, kind: Secret, type: atoll.dev/push, metadata: {name: try, namespace: atoll-system, labels: {atoll.dev/push: acme-1}}, stringData: {server: 'https://10.0.0.1', token: x}}", "forbidden"},
 	{"an agent's request by a tenant", "mallory", "create", "{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: try}, spec: {request: YQ==, signerName: atoll.dev/agent, usages: [client auth]}}", "forbidden"},
 	{"one's own role", "mallory", "create", "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: try, namespace: acme}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mallory}]}", "forbidden"},
 }
