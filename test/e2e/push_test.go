@@ -267,15 +267,23 @@ func TestSwitchingBetweenPullAndPush(t *testing.T) {
 	edited("push")
 	same("pushed to")
 
-	if err := world.lab.Start(t.Context(), "agent/"+member); err != nil {
-		t.Fatal(err)
-	}
+	started := make(chan error, 1)
+	go func() { started <- world.lab.Start(t.Context(), "agent/"+member) }() // it waits for a link to the hub
+	eventually(t, converge, "the agent in the member is there", func(context.Context) string {
+		if log := tail(filepath.Join(world.lab.Dir(), "logs", "agent-"+member+".log")); !strings.Contains(log, "waiting for its lease to end") {
+			return log
+		}
+		return ""
+	})
 	edited("push-beside-pull")
 	if why := clusterCondition(member, "Pushed", "True AgentWorks")(t.Context()); why != "" {
 		t.Errorf("the agent in the member is to stand by: %s", why)
 	}
 	setMode(t, member, v1alpha1.ModePull)
 	eventually(t, converge, "the hub's agent is gone", clusterCondition(member, "Pushed", "False CredentialsNotUsed"))
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
 	edited("pull")
 	same("pulled again")
 
