@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -306,9 +305,6 @@ func TestAMemberThatHangsDelaysNoOther(t *testing.T) {
 	hang(t, "member2")
 	restartHub(t)
 	begin := time.Now()
-	eventually(t, 20*time.Second, "the other one's agent works", clusterCondition("member3", "Pushed", "True AgentWorks"))
-	t.Logf("the other one's agent works after %s", time.Since(begin).Round(100*time.Millisecond))
-	begin = time.Now()
 	pushedTo(t, ns, "member2,member3", "1")
 	eventually(t, 10*time.Second, "the other one gets what is placed", twoPods(world.clients["member3"], ns))
 	t.Logf("the other one has what is placed after %s", time.Since(begin).Round(100*time.Millisecond))
@@ -334,9 +330,6 @@ func hang(t *testing.T, member string) {
 			if err := syscall.Kill(c.PID, syscall.SIGCONT); err != nil {
 				t.Error(err)
 			}
-			eventually(t, 2*converge, "it goes on", func(ctx context.Context) string {
-				return because(world.clients[member].List(ctx, &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}))
-			})
 		})
 	}
 }
