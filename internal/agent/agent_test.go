@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,13 +75,17 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // start an agent; the function stops it and gives Run's error.
-func (f *fixture) start() func() error {
+func (f *fixture) start() func() error { return f.staged(nil) }
+
+// staged is start, and tells the agent's stages.
+func (f *fixture) staged(stage func(Stage)) func() error {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, Options{
 			MemberConfig: agenttest.Config(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Token: "atoll1.abcdefghij.secretsecretsecretsecretse", Name: "member1",
-			Log: slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			Stage: stage,
+			Log:   slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		})
 	}()
 	var once sync.Once
@@ -232,6 +237,42 @@ func TestOneApplierPerMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("the second takes over", func() bool { return f.hub.sessions == 2 })
+}
+
+// TestAnAgentTellsItsStages: that it stands by, for whom, and that it works.
+func TestAnAgentTellsItsStages(t *testing.T) {
+	f := newFixture(t)
+	var mu sync.Mutex
+	said := map[string][]string{}
+	note := func(who string) func(Stage) {
+		return func(s Stage) {
+			mu.Lock()
+			defer mu.Unlock()
+			word := fmt.Sprintf("works %t, for somebody %t, kept %t", s.Works, s.Holder != "", s.Err != nil)
+			if last := said[who]; len(last) == 0 || last[len(last)-1] != word {
+				said[who] = append(last, word)
+			}
+		}
+	}
+	has := func(who string, want ...string) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Equal(said[who], want)
+		}
+	}
+	works, waits := "works true, for somebody false, kept false", "works false, for somebody true, kept false"
+	first := f.staged(note("first"))
+	f.eventually("the first works", has("first", works))
+	f.staged(note("second"))
+	f.eventually("the second stands by", has("second", waits))
+	if err := first(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the second works", has("second", waits, works))
+	if !has("first", works)() {
+		t.Errorf("the first said %v", said["first"])
+	}
 }
 
 func TestRefusedJoin(t *testing.T) {
