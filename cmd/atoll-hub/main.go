@@ -71,6 +71,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringVar(&a.ServingCert, "tls-cert-file", "", "serving certificate of your own, with --tls-private-key-file")
 	f.StringVar(&a.ServingKey, "tls-private-key-file", "", "key of --tls-cert-file")
 	f.IntVar(&o.GatewayPort, "gateway-port", 0, "port that agents dial; 0 keeps the last one, else 6444 or a free one")
+	f.StringVar(&o.WebSocketBind, "websocket-bind", "", "HOST:PORT where load balancers that terminate TLS reach the gateway in plain HTTP, for agents' WebSockets (default: none; those that speak TLS use the gateway's port)")
 	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents are told to dial, those of several hubs by commas (default: the advertise address and the gateway's port)")
 	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of an existing etcd, which several hubs may share; without them, etcd is embedded")
 	f.StringVar(&a.EtcdCAFile, "etcd-cafile", "", "CA of --etcd-servers")

@@ -38,6 +38,9 @@ type Options struct {
 	// HubAddress is HOST:PORT of the hub's gateway, several by commas for several
 	// hubs on one etcd, CAHash the hash of their CA's key ("sha256:…").
 	HubAddress, CAHash string
+	// BalancerCA verifies, in PEM and beside the system's roots, load balancers that
+	// terminate TLS before the hub; default: none.
+	BalancerCA []byte
 	// Token lets the cluster join; of no use once it has.
 	Token string
 	// Name that the cluster asks for.
@@ -183,7 +186,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.link = link.New(link.Options{
-		Hub: o.HubAddress, CAHash: o.CAHash, Token: o.Token, Name: o.Name, Version: o.Version,
+		Hub: o.HubAddress, CAHash: o.CAHash, BalancerCA: o.BalancerCA, Token: o.Token, Name: o.Name, Version: o.Version,
 		Store: stored, Inventory: p.inventory.Current, Tunnel: p.proxy.Take, Metrics: metrics.link, Log: o.Log,
 	}, contents)
 	p.engine = apply.New(apply.Options{

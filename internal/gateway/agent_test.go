@@ -53,6 +53,7 @@ type testAgent struct {
 	tickets tls.ClientSessionCache
 	resumed atomic.Bool // the last handshake was by a ticket
 
+	by []grpc.DialOption // how the hub is dialled
 	// dialled is told of a tunnel that the hub asks for; conn is that of the session.
 	dialled func(id string)
 	conn    *grpc.ClientConn
@@ -95,7 +96,7 @@ func (a *testAgent) connect() {
 			a.resumed.Store(s.DidResume)
 			return nil
 		},
-	})
+	}, a.by...)
 	ctx, cancel := context.WithCancel(a.h.t.Context())
 	stream, err := pb.NewSessionClient(conn).Connect(ctx)
 	if err != nil {

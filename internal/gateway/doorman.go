@@ -45,24 +45,26 @@ const (
 var errBusy = errors.New("too many connections wait for their handshake")
 
 // doorman does TLS for all who come, at the pace that turnstile allows. It keeps of a
-// connection only who it is. Agents are shown to the server that is theirs, everybody
-// else to gRPC's own. It is safe for concurrent use.
+// connection only who it is. Agents are shown to the server that is theirs, who speaks
+// HTTP/1.1 to that of WebSockets, everybody else to gRPC's own. It is safe for concurrent
+// use.
 type doorman struct {
 	config *tls.Config
 	turns  *turnstile
 	agents func(net.Conn, credentials.AuthInfo)
+	http   func(net.Conn)
 }
 
-func (g *Gateway) doorman(agents func(net.Conn, credentials.AuthInfo)) *doorman {
+func (g *Gateway) doorman(agents func(net.Conn, credentials.AuthInfo), http func(net.Conn)) *doorman {
 	config := &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{g.o.Serving},
 		ClientAuth:   tls.VerifyClientCertIfGiven,
 		ClientCAs:    g.o.AgentCAs,
-		NextProtos:   []string{"h2"},
+		NextProtos:   []string{"h2", "http/1.1"},
 	}
 	resumable(config)
-	return &doorman{config: config, turns: newTurnstile(handshakesPerCore*runtime.GOMAXPROCS(0), handshakesAtOnce), agents: agents}
+	return &doorman{config: config, turns: newTurnstile(handshakesPerCore*runtime.GOMAXPROCS(0), handshakesAtOnce), agents: agents, http: http}
 }
 
 // visitor is who is at the other end of a connection.
@@ -103,8 +105,7 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	}
 	state := conn.ConnectionState()
 	if state.NegotiatedProtocol != "h2" {
-		conn.Close()
-		return nil, nil, errors.New("the other end does not speak HTTP/2")
+		return nil, nil, d.visit(conn, from)
 	}
 	if state.DidResume {
 		d.turns.refund(resumedSpares)
@@ -116,6 +117,22 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	from.gone = true
 	go d.agents(conn, v)
 	return nil, nil, credentials.ErrConnDispatched
+}
+
+// visit of who does not speak HTTP/2: a balancer, as long as it comes by no WebSocket
+// itself.
+func (d *doorman) visit(conn *tls.Conn, from *guest) error {
+	if from.carried {
+		conn.Close()
+		return errors.New("the other end of a WebSocket does not speak HTTP/2")
+	}
+	if err := from.SetDeadline(time.Time{}); err != nil {
+		conn.Close()
+		return fmt.Errorf("after the handshake: %w", err)
+	}
+	from.gone = true
+	d.http(conn)
+	return credentials.ErrConnDispatched
 }
 
 func visitorOf(state tls.ConnectionState, l *line) *visitor {

@@ -116,6 +116,9 @@ type Options struct {
 	// when a session begins while the gateway holds, or is Recalling.
 	OnRemembered func(Remembered)
 
+	// Plain is where load balancers that speak HTTP without TLS reach the gateway, which
+	// closes it; nil: nowhere.
+	Plain net.Listener
 	// Several hubs' gateways serve; default: this one only.
 	Several Several
 	// Version of the hub.
@@ -212,7 +215,8 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 // Serve agents on the listener, and sign approved requests, until the Gateway's
 // context ends. Streams then end without waiting for what is queued.
 func (g *Gateway) Serve(l net.Listener) error {
-	agents, others := g.servers()
+	balancers := g.websockets()
+	agents, others := g.servers(balancers)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -220,13 +224,16 @@ func (g *Gateway) Serve(l net.Listener) error {
 		case <-g.running.Done():
 		case <-done:
 		}
+		balancers.stop()
 		agents.Stop()
 		others.Stop()
 	})
 	wg.Go(func() { g.signApproved(g.running) })
+	httping := balancers.serve(g, others)
 	err := others.Serve(g.guests(l))
 	close(done)
 	wg.Wait()
+	httping.Wait()
 	if g.running.Err() != nil || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}

@@ -80,7 +80,8 @@ func (l *guests) left() { l.open.Add(-1) }
 // even then.
 type guest struct {
 	*line
-	gone bool
+	gone    bool
+	carried bool // by a WebSocket
 }
 
 // SetDeadline of a connection that is not an agent's.

@@ -258,9 +258,9 @@ func (h *testHub) pinned() pb.RegistrationClient {
 	return pb.NewRegistrationClient(h.dial(cfg))
 }
 
-func (h *testHub) dial(cfg *tls.Config) *grpc.ClientConn {
+func (h *testHub) dial(cfg *tls.Config, options ...grpc.DialOption) *grpc.ClientConn {
 	h.t.Helper()
-	conn, err := grpc.NewClient(h.addr, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+	conn, err := grpc.NewClient(h.addr, append(options, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))...)
 	if err != nil {
 		h.t.Fatal(err)
 	}

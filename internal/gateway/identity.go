@@ -40,10 +40,38 @@ const (
 // servers makes the two servers of one port: agents' connections, which are many and
 // quiet, are carried by the one that costs little while nothing happens; all others, and
 // whoever joins, by gRPC's own. Client certificates are optional for TLS, since
-// Registration has none; Connect demands one. Reads are not buffered, since TLS records
+// Registration has none; Connect demands one. Who does not speak HTTP/2 is shown to
+// balancers. Reads are not buffered, since TLS records
 // are.
-func (g *Gateway) servers() (agents *h2.Server, others *grpc.Server) {
-	agents = h2.NewServer(g.running, h2.ServerOptions{
+func (g *Gateway) servers(balancers *websockets) (agents *h2.Server, others *grpc.Server) {
+	agents = g.agentServer()
+	others = grpc.NewServer(
+		grpc.Creds(g.doorman(agents.Serve, balancers.came.Take)),
+		grpc.InTapHandle(withHangUp),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: session.KeepaliveHubTime, Timeout: session.KeepaliveHubTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: session.KeepaliveMinTime, PermitWithoutStream: true}),
+		grpc.ReadBufferSize(0),
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.SharedWriteBuffer(true),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(windowBytes),
+		grpc.MaxRecvMsgSize(session.MaxFrameBytes),
+		grpc.ConnectionTimeout(queueLimit+dialTimeout),
+	)
+	for _, s := range []grpc.ServiceRegistrar{agents, others} {
+		pb.RegisterSessionServer(s, g)
+		pb.RegisterRegistrationServer(s, g)
+		pb.RegisterTunnelServer(s, g)
+		if g.o.Several.Register != nil {
+			g.o.Several.Register(s)
+		}
+	}
+	return agents, others
+}
+
+// agentServer carries agents' connections.
+func (g *Gateway) agentServer() *h2.Server {
+	return h2.NewServer(g.running, h2.ServerOptions{
 		Inline:      func(method string) bool { return method == pb.Session_Connect_FullMethodName },
 		MessageMost: session.MaxFrameBytes,
 		Window:      windowBytes,
@@ -65,28 +93,6 @@ func (g *Gateway) servers() (agents *h2.Server, others *grpc.Server) {
 		PingsApart:   session.KeepaliveMinTime,
 		WriteTimeout: writeTimeout,
 	})
-	others = grpc.NewServer(
-		grpc.Creds(g.doorman(agents.Serve)),
-		grpc.InTapHandle(withHangUp),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: session.KeepaliveHubTime, Timeout: session.KeepaliveHubTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: session.KeepaliveMinTime, PermitWithoutStream: true}),
-		grpc.ReadBufferSize(0),
-		grpc.WriteBufferSize(writeBuffer),
-		grpc.SharedWriteBuffer(true),
-		grpc.StaticStreamWindowSize(windowBytes),
-		grpc.StaticConnWindowSize(windowBytes),
-		grpc.MaxRecvMsgSize(session.MaxFrameBytes),
-		grpc.ConnectionTimeout(queueLimit+dialTimeout),
-	)
-	for _, s := range []grpc.ServiceRegistrar{agents, others} {
-		pb.RegisterSessionServer(s, g)
-		pb.RegisterRegistrationServer(s, g)
-		pb.RegisterTunnelServer(s, g)
-		if g.o.Several.Register != nil {
-			g.o.Several.Register(s)
-		}
-	}
-	return agents, others
 }
 
 type hangUpKey struct{}

@@ -11,6 +11,7 @@ import (
 
 type metrics struct {
 	connections atomic.Int64 // open, which a gauge shows
+	websockets  atomic.Int64 // those of them that a WebSocket carries
 	streams     prometheus.Gauge
 	unclaimed   prometheus.Gauge
 	messages    *prometheus.CounterVec
@@ -55,6 +56,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "atoll", Subsystem: "gateway", Name: "connections", Help: "Open connections of agents, of who joins, and of other hubs.",
 		}, func() float64 { return float64(m.connections.Load()) }))
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "atoll", Subsystem: "gateway", Name: "websockets", Help: "Agents' connections that come by WebSocket, through load balancers.",
+		}, func() float64 { return float64(m.websockets.Load()) }))
 		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused)
 	}
 	return m

@@ -28,9 +28,10 @@ const servingLifetime = 10 * 365 * 24 * time.Hour
 // door is where agents dial, and by what they know that it is this hub's.
 type door struct {
 	listener net.Listener
-	opened   bool   // the listener is somebody's, who closes it
-	self     string // HOST:PORT of this hub
-	address  string // what agents are told, maybe that of other hubs too
+	plain    net.Listener // of load balancers; nil: there is none
+	opened   bool         // the listener is somebody's, who closes it
+	self     string       // HOST:PORT of this hub
+	address  string       // what agents are told, maybe that of other hubs too
 	serving  tls.Certificate
 	caHash   string
 	caPEM    []byte
@@ -52,18 +53,28 @@ func newDoor(o Options, server *apiserver.Server) (*door, error) {
 		listener.Close()
 		return nil, err
 	}
+	if o.WebSocketBind != "" {
+		if d.plain, err = net.Listen("tcp", o.WebSocketBind); err != nil {
+			listener.Close()
+			return nil, fmt.Errorf("--websocket-bind: %w", err)
+		}
+	}
 	return d, nil
 }
 
-// open gives the listener to who closes it.
+// open gives the listener to who closes it, as does the one of load balancers.
 func (d *door) open() net.Listener {
 	d.opened = true
 	return d.listener
 }
 
 func (d *door) close() {
-	if !d.opened {
-		d.listener.Close()
+	if d.opened {
+		return
+	}
+	d.listener.Close()
+	if d.plain != nil {
+		d.plain.Close()
 	}
 }
 

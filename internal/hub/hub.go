@@ -47,6 +47,9 @@ type Options struct {
 	// GatewayPort is where agents dial. 0 takes the port of the last start when it
 	// is free, else 6444 when it is free, else a free one.
 	GatewayPort int
+	// WebSocketBind is HOST:PORT where load balancers reach the gateway in HTTP without
+	// TLS; "" opens none. What agents say through them is encrypted all the same.
+	WebSocketBind string
 	// GatewayAddress, HOST:PORT, is what agents are told to dial; several by commas
 	// where several hubs share one etcd. Default: the API server's advertise address
 	// and the gateway's port.

@@ -197,7 +197,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Clusters: p.state.Clusters, Rows: p.state.Rows, Inventory: p.inventory,
 		Render: rows.manifest, RenderSalt: rows.salt,
 		Client: p.serving, Requests: kube.CertificatesV1().CertificateSigningRequests(),
-		Serving: p.door.serving, HubCA: p.door.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
+		Plain: p.door.plain, Serving: p.door.serving, HubCA: p.door.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
 		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.hubState,
 		OnRewind: p.rewinds.onRewind, OnAhead: p.ahead,
 		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered,

@@ -16,6 +16,10 @@ func ValidHash(s string) bool {
 	return strings.HasPrefix(s, hashPrefix) && err == nil && len(raw) == 32
 }
 
+// ErrOtherCA is how the handshake of a PinnedConfig fails where somebody else than the hub
+// answered.
+var ErrOtherCA = errors.New("the hub that answered does not belong to the CA")
+
 // PinnedConfig is how an agent dials a hub of which it knows only the hash of the
 // CA's key: the hub must show a chain that ends in that CA and is valid for
 // serverName. seen, unless nil, gets the CA's certificate in PEM after each
@@ -55,7 +59,7 @@ func verifyPinned(shown []*x509.Certificate, serverName, caHash string) (*x509.C
 		}
 	}
 	if ca == nil {
-		return nil, fmt.Errorf("the hub that answered does not belong to the CA %s: check the address and the CA hash; if both are right, somebody stands between", caHash)
+		return nil, fmt.Errorf("%w %s: check the address and the CA hash; if both are right, somebody stands between", ErrOtherCA, caHash)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)

@@ -16,5 +16,7 @@
 //   - A read deadline ends one read and may be moved on. A write deadline that passes
 //     closes the connection: of a message that was half sent nothing can be taken back.
 //
+// A Listener hands connections, of whatever kind, to a server.
+//
 // Pump must run until the Conn is over; it is what receives.
 package tunnel

@@ -32,7 +32,7 @@ var layers = []layer{
 		why: "the protocol must not change because a type of the program changes",
 	},
 	{
-		name: "carriage", packages: []string{"internal/h2", "internal/tunnel"}, below: nil,
+		name: "carriage", packages: []string{"internal/h2", "internal/tunnel/..."}, below: nil,
 		why: "how gRPC is carried, and what it carries itself, knows nothing of what is said",
 	},
 	{

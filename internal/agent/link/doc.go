@@ -14,6 +14,9 @@
 //     use within 5 seconds of its return. TLS gets connectTimeout: a hub to which
 //     all agents come back at once is not asked anew while it works on the first
 //     time.
+//   - Where somebody else than the hub answers, one that terminates TLS, the hub is
+//     asked for by WebSocket, and the same TLS with the hub done in there. What worked
+//     is tried first the next time; once in directEvery a dial is direct again.
 //   - An agent that the hub wants to check in ends its session when it is over and
 //     rests until the next, by session.CheckIn; a row that turns meanwhile may bring
 //     the next forward. It dials at once when its process starts. A certificate that

@@ -196,9 +196,11 @@ func (l *Link) ask(ctx context.Context) (*pb.JoinReply, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	return pb.NewRegistrationClient(conn).Join(ctx, &pb.JoinRequest{
+	reply, err := pb.NewRegistrationClient(conn).Join(ctx, &pb.JoinRequest{
 		Token: token, Name: l.o.Name, Csr: csr, AgentVersion: l.o.Version,
 	})
+	l.way().heard(err)
+	return reply, err
 }
 
 // seenCA remembers the CA that the pin let through, for hubs that do not send
@@ -230,12 +232,13 @@ const connectTimeout = 20 * time.Second
 
 // dial makes a connection with small buffers that finds half-open links by itself.
 func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
+	w := l.way()
 	conn, err := grpc.NewClient("passthrough:///"+l.hub(),
-		grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithTransportCredentials(wayTLS{credentials.NewTLS(config), w}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true,
 		}),
-		grpc.WithContextDialer(dialTCP),
+		grpc.WithContextDialer(w.dial),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer), grpc.WithSharedWriteBuffer(true),
 		grpc.WithStaticStreamWindowSize(tunnelWindow), grpc.WithStaticConnWindowSize(2*tunnelWindow),

@@ -64,8 +64,11 @@ type Options struct {
 	// of their CA, Token and Name are for joining.
 	Hub, CAHash, Token, Name string
 	Version                  string
-	Store                    Store
-	Inventory                func() inventory.Snapshot
+	// BalancerCA verifies, in PEM and beside the system's roots, load balancers that
+	// terminate TLS before the hub; they are trusted with nothing else. Default: none.
+	BalancerCA []byte
+	Store      Store
+	Inventory  func() inventory.Snapshot
 	// Tunnel takes a connection on which the hub asks something of the member's API; it
 	// closes it. Default: people cannot reach the member through the hub.
 	Tunnel func(net.Conn)
@@ -81,7 +84,8 @@ type Link struct {
 	engine Engine
 	id     *identity
 	hubs   []string
-	at     int // of hubs; only the goroutine of Run uses it
+	at     int             // of hubs; only the goroutine of Run uses it
+	ways   map[string]*way // by address; likewise
 	ticket trust.Ticket
 
 	manifests chan struct{} // capacity 1: there are manifests to store
@@ -107,7 +111,7 @@ func New(o Options, stored store.Contents) *Link {
 	l := &Link{
 		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
 		dirty: map[string]bool{}, told: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
-		rhythm: rhythm{hasten: make(chan struct{}, 1)},
+		ways: map[string]*way{}, rhythm: rhythm{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
 	if l.memory.Last == nil {

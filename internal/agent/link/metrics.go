@@ -10,6 +10,7 @@ import (
 // Metrics of a Link.
 type Metrics struct {
 	connected prometheus.Gauge
+	websocket prometheus.Gauge
 	next      prometheus.Gauge
 	checkIns  prometheus.Counter
 	reports   prometheus.Counter
@@ -21,6 +22,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "atoll_agent_linked", Help: "1 while the agent has a session with the hub.",
+		}),
+		websocket: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "atoll_agent_websocket", Help: "1 while the hub is reached by WebSocket, through a load balancer.",
 		}),
 		next: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "atoll_agent_next_check_in_timestamp_seconds", Help: "When the agent dials the hub next, in Unix seconds; 0 for one that holds its stream.",
@@ -35,7 +39,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "atoll_agent_frames_total", Help: "Frames of sessions with the hub, by direction and kind.",
 		}, []string{"direction", "kind"}),
 	}
-	r.MustRegister(m.connected, m.next, m.checkIns, m.reports, m.frames)
+	r.MustRegister(m.connected, m.websocket, m.next, m.checkIns, m.reports, m.frames)
 	return m
 }
 

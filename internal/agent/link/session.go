@@ -108,6 +108,7 @@ func (l *Link) session(ctx context.Context) error {
 		}
 	})
 	err = l.receive(ctx, stream, v)
+	l.way().heard(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.over {

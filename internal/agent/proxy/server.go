@@ -34,7 +34,7 @@ const (
 type Server struct {
 	log    *slog.Logger
 	server *http.Server
-	conns  listener
+	conns  *tunnel.Listener
 }
 
 // New gives a server before the API server that the configuration reaches; it is not
@@ -49,7 +49,7 @@ func New(config *rest.Config, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: log, conns: listener{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	s := &Server{log: log, conns: tunnel.NewListener("the hub")}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
 		Transport:     transport,
@@ -72,19 +72,13 @@ func New(config *rest.Config, log *slog.Logger) (*Server, error) {
 func (s *Server) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() }) // the only error is that of a listener that has none
 	defer stop()
-	if err := s.server.Serve(&s.conns); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := s.server.Serve(s.conns); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		s.log.Error("people cannot reach this member through the hub any more until the agent is started again", "err", err)
 	}
 }
 
 // Take a tunnel. It is the server's from then on, which closes it.
-func (s *Server) Take(conn net.Conn) {
-	select {
-	case s.conns.conns <- conn:
-	case <-s.conns.closed:
-		_ = conn.Close() // nobody serves it
-	}
-}
+func (s *Server) Take(conn net.Conn) { s.conns.Take(conn) }
 
 // guarded lets through what is asked in the name of somebody who may be impersonated.
 func guarded(next http.Handler) http.Handler {
@@ -116,28 +110,3 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	s.log.Debug("a request that came through the hub was not answered by this member's API server", "method", r.Method, "path", r.URL.Path, "err", err)
 	refuse(w, http.StatusServiceUnavailable, "the cluster's API server does not answer its agent: "+err.Error())
 }
-
-// listener of tunnels.
-type listener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-// Accept a tunnel.
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close is called once, by the server.
-func (l *listener) Close() error {
-	close(l.closed)
-	return nil
-}
-
-// Addr of no use.
-func (*listener) Addr() net.Addr { return &net.UnixAddr{Name: "tunnels", Net: "tunnel"} }

@@ -31,6 +31,7 @@ import (
 type options struct {
 	hubs                      []string
 	token, caHash, name       string
+	balancerCA                string
 	kubeconfig, kubeContext   string
 	metricsAddress, logFormat string
 	verbose                   bool
@@ -57,6 +58,7 @@ Without --kubeconfig the agent uses the service account of the pod that it runs 
 	f.StringVar(&o.name, "name", "", "name of the cluster (required)")
 	f.StringSliceVar(&o.hubs, "hub", nil, "HOST:PORT of the hub's gateway (required); repeated, or by commas, for several hubs on one etcd, each of which serves agents")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
+	f.StringVar(&o.balancerCA, "balancer-ca", "", "file with the CAs, in PEM, of a load balancer that terminates TLS before the hub, beside the system's (default: what $ATOLL_BALANCER_CA holds, in PEM)")
 	f.StringVar(&o.token, "token", os.Getenv("ATOLL_TOKEN"), "join token; not needed once the cluster has joined (default $ATOLL_TOKEN)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the member (default: in-cluster)")
 	f.StringVar(&o.kubeContext, "context", "", "context in the kubeconfig (default: its current one)")
@@ -81,6 +83,10 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("--hub: %q is not HOST:PORT: %w", hub, err)
 		}
 	}
+	balancerCA, err := o.balancers()
+	if err != nil {
+		return err
+	}
 	config, err := o.memberConfig()
 	if err != nil {
 		return err
@@ -100,8 +106,26 @@ func (o *options) run(ctx context.Context) error {
 	}
 	return agent.Run(ctx, agent.Options{
 		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Token: o.token, Name: o.name,
-		Registry: registry, Log: log,
+		BalancerCA: balancerCA, Registry: registry, Log: log,
 	})
+}
+
+// balancers are the CAs of load balancers, in PEM.
+func (o *options) balancers() ([]byte, error) {
+	from, pem := "$ATOLL_BALANCER_CA", []byte(os.Getenv("ATOLL_BALANCER_CA"))
+	if o.balancerCA != "" {
+		file, err := os.ReadFile(o.balancerCA)
+		if err != nil {
+			return nil, fmt.Errorf("--balancer-ca: %w", err)
+		}
+		from, pem = "--balancer-ca", file
+	} else if len(pem) == 0 {
+		return nil, nil
+	}
+	if _, err := trust.PoolFromPEM(pem); err != nil {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", from)
+	}
+	return pem, nil
 }
 
 func (o *options) memberConfig() (*rest.Config, error) {

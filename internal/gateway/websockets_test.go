@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"atoll.dev/atoll/internal/atoll"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/handshake"
+	"atoll.dev/atoll/internal/tunnel/websocket"
+)
+
+// balancer terminates TLS by a CA of its own and passes HTTP/1.1 on to the target, as nginx,
+// Envoy and their like do. It gives how the hub is dialled through it.
+func balancer(t *testing.T, target string) grpc.DialOption {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.SetXForwarded() },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}},
+	})
+	t.Cleanup(proxy.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(proxy.Certificate())
+	d := websocket.Dialer{Roots: roots, Dial: func(ctx context.Context, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}}
+	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return d.Open(ctx, proxy.Listener.Addr().String())
+	})
+}
+
+// balanced are hubs behind balancers that speak TLS to the hub's own port, and none to one
+// for them.
+func balanced(t *testing.T, test func(t *testing.T, h *testHub, by grpc.DialOption)) {
+	t.Run("by TLS", func(t *testing.T) {
+		h := newTestHub(t)
+		test(t, h, balancer(t, "https://"+h.addr))
+	})
+	t.Run("plainly", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, newTestHub(t, func(o *Options) { o.Plain = l }), balancer(t, "http://"+l.Addr().String()))
+	})
+}
+
+// TestAgentsBehindBalancers: they join, get orders, report and serve tunnels as any other.
+func TestAgentsBehindBalancers(t *testing.T) {
+	balanced(t, func(t *testing.T, h *testHub, by grpc.DialOption) {
+		cfg, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(h.keys.ClusterCA.Cert), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := newKey(t)
+		reply, err := pb.NewRegistrationClient(h.dial(cfg, by)).Join(t.Context(), joinRequest(t, h.token(handshake.TokenSpec{AutoAccept: true}).Reveal(), "tokyo", key))
+		if err != nil || reply.GetState() != "Accepted" {
+			t.Fatalf("joins by a token: %v, %v", reply, err)
+		}
+		uid := reply.GetClusterUid()
+		eventually(t, "the hub knows it", func() bool { _, known := h.clusters.ByUID(uid); return known })
+		a := h.agent(pair(t, reply.GetCertificate(), key), "one")
+		a.by = []grpc.DialOption{by}
+		a.tunnels(echo)
+		a.connect()
+		h.rows.set("web", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", 1)})
+		eventually(t, "an order passes", a.holds("web", "r1", 1))
+		a.ready("web")
+		eventually(t, "its report passes", func() bool {
+			row, ok := h.rows.Get("web", "tokyo")
+			return ok && row.Status != nil && row.Status.Applied
+		})
+		conn, err := h.Dial(t.Context(), uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const size = 3 << 20
+		go func() { _, _ = conn.Write(make([]byte, size)) }()
+		if _, err := io.ReadFull(conn, make([]byte, size)); err != nil {
+			t.Errorf("a tunnel: %v", err)
+		}
+		if n := h.metrics.websockets.Load(); n < 1 {
+			t.Errorf("%d WebSockets are counted", n)
+		}
+		a.cut()
+		a.conn.Close()
+	})
+}
+
+// TestBalancersAskWhetherTheHubIsThere: by HTTP, and get nothing else of it.
+func TestBalancersAskWhetherTheHubIsThere(t *testing.T) {
+	h := newTestHub(t)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: h.keys.ClusterCA.Pool()}}}
+	for path, want := range map[string]int{"/healthz": 200, websocket.Path: 400, "/": 404, "/apis": 404} {
+		answer, err := client.Get("https://" + h.addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: %d, wanted %d", path, answer.StatusCode, want)
+		}
+	}
+	client.CloseIdleConnections()
+}
+
+// TestAWebSocketCarriesNoOther: who comes by one speaks HTTP/2.
+func TestAWebSocketCarriesNoOther(t *testing.T) {
+	h := newTestHub(t)
+	d := websocket.Dialer{Roots: h.keys.ClusterCA.Pool(), Dial: func(ctx context.Context, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}}
+	outer, err := d.Open(t.Context(), h.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outer.Close()
+	d.Dial = func(context.Context, string) (net.Conn, error) { return outer, nil }
+	if inner, err := d.Open(t.Context(), h.addr); err == nil {
+		inner.Close()
+		t.Error("a WebSocket came by a WebSocket")
+	}
+}

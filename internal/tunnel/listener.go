@@ -1,0 +1,49 @@
+package tunnel
+
+import (
+	"net"
+	"sync"
+)
+
+// Listener gives a server the connections that others hand over. Make it with NewListener.
+// It is safe for concurrent use.
+type Listener struct {
+	name   addr
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+// NewListener gives a listener; name is what its address says.
+func NewListener(name string) *Listener {
+	return &Listener{name: addr(name), conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// Take a connection, which is the server's from then on; it waits until the server takes
+// it. One that nobody serves any more is closed.
+func (l *Listener) Take(conn net.Conn) {
+	select {
+	case l.conns <- conn:
+	case <-l.closed:
+		_ = conn.Close() // nobody serves it
+	}
+}
+
+// Accept a connection.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept and Take.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr names the listener.
+func (l *Listener) Addr() net.Addr { return l.name }

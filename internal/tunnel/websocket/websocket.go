@@ -1,0 +1,165 @@
+package websocket
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	gorilla "github.com/gorilla/websocket"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"atoll.dev/atoll/internal/tunnel"
+)
+
+const (
+	// Path at which hubs take WebSockets of agents.
+	Path = "/atoll.dev/agents"
+	// protocol that is spoken on them.
+	protocol = "v1.agents.atoll.dev"
+	// handshakeTimeout bounds TLS with who stands between, and HTTP.
+	handshakeTimeout = 10 * time.Second
+	// bufferBytes of what is read at a time.
+	bufferBytes = 4 << 10
+	// pieceFirst is what a message is read into, until more comes at once.
+	pieceFirst = 1 << 10
+	// messageMost is more than either end puts into a message.
+	messageMost = 2 * tunnel.PieceMost
+)
+
+var writing = &sync.Pool{}
+
+// Dialer reaches hubs. Those without a default are required.
+type Dialer struct {
+	// Dial gives a connection to an address, as net.Dialer does.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Roots verify who answers.
+	Roots *x509.CertPool
+	// Plain speaks HTTP without TLS.
+	Plain bool
+}
+
+// URL of the hub at an address.
+func (d Dialer) URL(address string) string {
+	if d.Plain {
+		return "ws://" + address + Path
+	}
+	return "wss://" + address + Path
+}
+
+// StatusError is an HTTP answer other than that the protocol is switched.
+type StatusError struct{ Code int }
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("the answer is %d %s", e.Code, http.StatusText(e.Code))
+	switch e.Code {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return text + ": does it reach the hub?"
+	}
+	return text + ": does it pass " + Path + " on to the hub, with the header Upgrade?"
+}
+
+// Open a connection to the hub at an address.
+func (d Dialer) Open(ctx context.Context, address string) (net.Conn, error) {
+	dialer := &gorilla.Dialer{
+		NetDialContext:   func(ctx context.Context, _, address string) (net.Conn, error) { return d.Dial(ctx, address) },
+		TLSClientConfig:  &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: d.Roots, NextProtos: []string{"http/1.1"}},
+		HandshakeTimeout: handshakeTimeout,
+		Subprotocols:     []string{protocol},
+		ReadBufferSize:   bufferBytes, WriteBufferSize: bufferBytes, WriteBufferPool: writing,
+	}
+	ws, answer, err := dialer.DialContext(ctx, d.URL(address), nil)
+	if errors.Is(err, gorilla.ErrBadHandshake) && answer != nil {
+		err = &StatusError{Code: answer.StatusCode}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("by WebSocket at %s: %w", d.URL(address), err)
+	}
+	return carry(ws, address), nil
+}
+
+var upgrader = &gorilla.Upgrader{
+	HandshakeTimeout: handshakeTimeout, Subprotocols: []string{protocol},
+	WriteBufferSize: bufferBytes, WriteBufferPool: writing,
+}
+
+// Upgrade makes a connection of a request. It answers requests that are none.
+func Upgrade(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
+	ws, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("a WebSocket from %s: %w", r.RemoteAddr, err)
+	}
+	return carry(ws, r.RemoteAddr), nil
+}
+
+// carry bytes by the WebSocket.
+func carry(ws *gorilla.Conn, name string) net.Conn {
+	ws.SetReadLimit(messageMost)
+	s := &stream{ws: ws, next: pieceFirst}
+	conn := tunnel.New(s, s.cut, name)
+	go func() {
+		_ = conn.Pump() // who reads is told
+		_ = conn.Close()
+	}()
+	return conn
+}
+
+// stream is one end of a WebSocket, for a tunnel.
+type stream struct {
+	ws      *gorilla.Conn
+	message io.Reader // that is being read
+	next    int       // bytes to read at once
+}
+
+// Send a message.
+func (s *stream) Send(p *wrapperspb.BytesValue) error {
+	return s.ws.WriteMessage(gorilla.BinaryMessage, p.GetValue())
+}
+
+// Recv a part of a message: whoever is between may have cut and joined them.
+func (s *stream) Recv() (*wrapperspb.BytesValue, error) {
+	for {
+		if s.message == nil {
+			kind, r, err := s.ws.NextReader()
+			var closed *gorilla.CloseError
+			switch {
+			case errors.As(err, &closed):
+				return nil, io.EOF
+			case err != nil:
+				return nil, err
+			case kind != gorilla.BinaryMessage:
+				return nil, errors.New("a text came by a WebSocket of bytes")
+			}
+			s.message = r
+		}
+		b := make([]byte, s.next)
+		n, err := s.message.Read(b)
+		if errors.Is(err, io.EOF) {
+			s.message = nil
+		} else if err != nil {
+			return nil, err
+		}
+		if s.next = pieceFirst; n == len(b) {
+			s.next = tunnel.PieceMost
+		}
+		if n > 0 {
+			return wrapperspb.Bytes(b[:n]), nil
+		}
+	}
+}
+
+// cut the WebSocket off without a word, which might have to wait: what it carries says how
+// it ends.
+func (s *stream) cut() {
+	conn := s.ws.NetConn()
+	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = t.NetConn()
+	}
+	_ = conn.Close() // nobody is told how it ends
+}

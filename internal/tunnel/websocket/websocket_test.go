@@ -1,0 +1,134 @@
+package websocket
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	gorilla "github.com/gorilla/websocket"
+)
+
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+}
+
+// served gives both ends of a WebSocket.
+func served(t *testing.T) (agent, hub net.Conn, address string) {
+	t.Helper()
+	came := make(chan net.Conn, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if conn, err := Upgrade(w, r); err == nil {
+			came <- conn
+		}
+	}))
+	t.Cleanup(server.Close)
+	address = server.Listener.Addr().String()
+	agent, err := Dialer{Dial: dial, Plain: true}.Open(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub = <-came
+	t.Cleanup(func() { agent.Close(); hub.Close() })
+	return agent, hub, address
+}
+
+func TestBytesPassBothWays(t *testing.T) {
+	agent, hub, _ := served(t)
+	go func() { _, _ = io.Copy(hub, hub) }()
+	sent := make([]byte, 3<<20)
+	_, _ = rand.Read(sent)
+	go func() { _, _ = agent.Write(sent) }()
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(agent, got); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("what came back differs: %v", err)
+	}
+}
+
+// TestAReadMayBeBrokenOff: and goes on where it was, as those who serve agents need it.
+func TestAReadMayBeBrokenOff(t *testing.T) {
+	agent, hub, _ := served(t)
+	_ = hub.SetReadDeadline(time.Unix(1, 0))
+	if _, err := hub.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("after its deadline: %v", err)
+	}
+	_ = hub.SetReadDeadline(time.Time{})
+	if _, err := agent.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := hub.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestEitherEndEndsIt(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 20 {
+		agent, hub, _ := served(t)
+		agent.Close()
+		if _, err := hub.Read(make([]byte, 1)); err == nil {
+			t.Fatal("the other end goes on")
+		}
+		agent, hub, _ = served(t)
+		hub.Close()
+		if _, err := agent.Read(make([]byte, 1)); err == nil {
+			t.Fatal("the other end goes on")
+		}
+	}
+	// Servers of HTTP have two each, which go when the test ends.
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before+40+10; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, from %d", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// TestWhatNoAgentSends ends the connection.
+func TestWhatNoAgentSends(t *testing.T) {
+	for what, send := range map[string]func(*gorilla.Conn) error{
+		"a text": func(ws *gorilla.Conn) error { return ws.WriteMessage(gorilla.TextMessage, []byte("hello")) },
+		"too large a piece": func(ws *gorilla.Conn) error {
+			return ws.WriteMessage(gorilla.BinaryMessage, make([]byte, 4*messageMost))
+		},
+		"garbage": func(ws *gorilla.Conn) error {
+			_, err := ws.NetConn().Write(bytes.Repeat([]byte("\xff"), 1000))
+			return err
+		},
+		"what is not masked": func(ws *gorilla.Conn) error {
+			_, err := ws.NetConn().Write([]byte{0x82, 1, 'x'})
+			return err
+		},
+	} {
+		came := make(chan net.Conn, 1)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if conn, err := Upgrade(w, r); err == nil {
+				came <- conn
+			}
+		}))
+		ws, _, err := gorilla.DefaultDialer.Dial("ws://"+server.Listener.Addr().String()+Path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := send(ws); err != nil {
+			t.Logf("%s: %v", what, err)
+		}
+		hub := <-came
+		_ = hub.SetReadDeadline(time.Now().Add(time.Minute))
+		if n, err := io.Copy(io.Discard, hub); errors.Is(err, os.ErrDeadlineExceeded) || n > 4*messageMost {
+			t.Errorf("%s: %d bytes were taken, and %v", what, n, err)
+		}
+		if _, err := hub.Write([]byte("x")); err == nil {
+			t.Errorf("%s: the connection goes on", what)
+		}
+		ws.Close()
+		server.Close()
+	}
+}
