@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"atoll.dev/atoll/internal/tunnel"
 )
 
 const (
@@ -66,6 +68,7 @@ func (l *guests) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.open.Add(1) <= l.most {
+			tunnel.Prompt(raw)
 			return &guest{line: &line{Conn: raw, closed: sync.OnceFunc(l.left)}}, nil
 		}
 		l.open.Add(-1)

@@ -10,14 +10,6 @@ import (
 // BenchmarkTunnel compares what one tunnel carries, from the agent to the hub, with what
 // one connection of TLS does between the same two.
 func BenchmarkTunnel(b *testing.B) {
-	pour := func(c net.Conn) {
-		chunk := make([]byte, 64<<10)
-		for {
-			if _, err := c.Write(chunk); err != nil {
-				return
-			}
-		}
-	}
 	drink := func(b *testing.B, c net.Conn) {
 		chunk := make([]byte, 64<<10)
 		b.SetBytes(int64(len(chunk)))

@@ -23,7 +23,7 @@ var past = time.Unix(1, 0)
 // farewellTimeout bounds what is still written on a connection that is over.
 const farewellTimeout = time.Second
 
-// conn is a connection of a Server. wmu is taken before mu.
+// conn is a connection of a Server. bulk is taken before wmu, wmu before mu.
 type conn struct {
 	server *Server
 	nc     net.Conn
@@ -49,10 +49,13 @@ type conn struct {
 	next    *stream // for it
 
 	sendWindow, sendStart int64 // of the connection; of a new stream
+	sendMost              int64 // that the former ever was
 	recvWindow, recvLeft  int64 // what the peer may send before it is read; now
 	patience              patience
 
-	wmu sync.Mutex
+	// What is not Inline takes bulk for each piece of a message, so that no more than one
+	// of them stands before an Inline call that wants to write.
+	bulk, wmu sync.Mutex
 }
 
 // input is the frame that is being read, and what must be kept from one to the next.
@@ -67,7 +70,7 @@ type input struct {
 func newConn(s *Server, nc net.Conn, info credentials.AuthInfo) *conn {
 	c := &conn{
 		server: s, nc: nc, base: callerOf(s.base, nc, info),
-		sendWindow: windowStart, sendStart: windowStart, recvWindow: int64(max(s.o.Window, windowStart)),
+		sendWindow: windowStart, sendMost: windowStart, sendStart: windowStart, recvWindow: int64(max(s.o.Window, windowStart)),
 	}
 	c.recvLeft = c.recvWindow
 	c.change.L = &c.mu

@@ -25,6 +25,8 @@
 //     Inline is handled in it, one at a time; others get a goroutine each. Nobody reads
 //     for all: who waits, for a message or for a window, reads for the connection where
 //     nobody does, and what he reads for others wakes them.
+//   - Calls of Inline methods go first: before them stands one piece of another call at
+//     most, and a part of the connection's window is theirs.
 //   - What a peer may make the server hold is bounded: by the windows of a connection
 //     and its streams, the streams at a time, the size of a message and of header
 //     fields. A peer that makes work and does none is told to calm down and cut off, and

@@ -22,6 +22,9 @@ var (
 // chunkMost is written at once, so that calls of a connection take turns.
 const chunkMost = 2 * frameMost
 
+// windowReserved of a connection's window for calls that are Inline, a quarter at most.
+const windowReserved = 64 << 10
+
 // stream is one call. It is its handler's grpc.ServerStream.
 type stream struct {
 	c      *conn
@@ -217,6 +220,10 @@ func (s *stream) SendMsg(m any) error {
 // sendSome of a message, as much as the peer's windows take; n may be zero.
 func (s *stream) sendSome(b []byte) (n int, err error) {
 	c := s.c
+	if !s.method.inline {
+		c.bulk.Lock()
+		defer c.bulk.Unlock()
+	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	if s.over {
@@ -224,7 +231,7 @@ func (s *stream) sendSome(b []byte) (n int, err error) {
 	}
 	c.mu.Lock()
 	err = s.err
-	if n = int(min(int64(len(b)), chunkMost, c.sendWindow, s.sendWindow)); err == nil && n > 0 {
+	if n = int(min(int64(len(b)), chunkMost, s.window())); err == nil && n > 0 {
 		c.sendWindow -= int64(n)
 		s.sendWindow -= int64(n)
 		c.patience.earn()
@@ -246,6 +253,16 @@ func (s *stream) sendSome(b []byte) (n int, err error) {
 	return n, unavailable(c.flush(w))
 }
 
+// window that the stream may use now. What is not Inline leaves a part of the connection's
+// to those that are. The caller holds the connection's mu.
+func (s *stream) window() int64 {
+	ofConn := s.c.sendWindow
+	if !s.method.inline {
+		ofConn -= min(windowReserved, s.c.sendMost/4)
+	}
+	return min(ofConn, s.sendWindow)
+}
+
 func unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -258,7 +275,7 @@ func (s *stream) awaitWindow() {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.await(func() bool { return s.err != nil || c.err != nil || c.sendWindow > 0 && s.sendWindow > 0 })
+	c.await(func() bool { return s.err != nil || c.err != nil || s.window() > 0 })
 }
 
 // RecvMsg waits for a message, and reads the connection meanwhile where nobody does.

@@ -187,6 +187,7 @@ func (c *conn) takeWindow(f *http2.WindowUpdateFrame) error {
 		if c.sendWindow += int64(f.Increment); c.sendWindow > math.MaxInt32 {
 			return breach{http2.ErrCodeFlowControl, "too large a window"}
 		}
+		c.sendMost = max(c.sendMost, c.sendWindow)
 		return nil
 	}
 	s := c.stream(f.StreamID)

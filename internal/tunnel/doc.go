@@ -18,5 +18,8 @@
 //
 // A Listener hands connections, of whatever kind, to a server.
 //
+// Prompt keeps what is written to a connection out of the kernel until it is to be sent, so
+// that what matters more may still pass it.
+//
 // Pump must run until the Conn is over; it is what receives.
 package tunnel

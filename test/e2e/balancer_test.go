@@ -87,5 +87,5 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	eventually(t, converge, "the watch begins", sees("configmap/kube-root-ca.crt"))
 	expect(t, "create", at(t, via, "", "create configmap seen -n default"), "created")
 	eventually(t, converge, "the watch shows what is new", sees("configmap/seen"))
-	giveUp(t, ns)
+	giveUp(t, ns, "balanced")
 }

@@ -216,7 +216,7 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 		t.Errorf("what was sent after the denial arrived, or was removed: %s", out)
 	}
 
-	giveUp(t, ns)
+	giveUp(t, ns, "leaver")
 	eventually(t, converge, "its rows go", func(context.Context) string {
 		if out := cli(t, "get", "rows", "-n", ns); strings.Contains(out, "leaver ") && !strings.Contains(out, "no rows") {
 			return out
@@ -244,12 +244,12 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 }
 
 // giveUp the cluster: what is in it stays and is listed.
-func giveUp(t *testing.T, ns string) {
+func giveUp(t *testing.T, ns, name string) {
 	t.Helper()
-	if out := cli(t, "remove", "leaver", "--dry-run"); !strings.Contains(out, "would be given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns+"/web") {
+	if out := cli(t, "remove", name, "--dry-run"); !strings.Contains(out, "would be given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns+"/web") {
 		t.Errorf("what would be left behind is not listed:\n%s", out)
 	}
-	if out := cli(t, "remove", "leaver", "--force"); !strings.Contains(out, "is given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns) {
+	if out := cli(t, "remove", name, "--force"); !strings.Contains(out, "is given up") || !strings.Contains(out, "ConfigMap") || !strings.Contains(out, ns) {
 		t.Errorf("what is left behind is not listed:\n%s", out)
 	}
 }

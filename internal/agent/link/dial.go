@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"atoll.dev/atoll/internal/tunnel"
 )
 
 const (
@@ -32,7 +34,11 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: -1}
 	if proxy == nil {
-		return dialer.DialContext(ctx, "tcp", address)
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err == nil {
+			tunnel.Prompt(conn)
+		}
+		return conn, err
 	}
 	conn, err := through(ctx, dialer, proxy, address)
 	if err != nil {
@@ -56,6 +62,7 @@ func through(ctx context.Context, dialer *net.Dialer, proxy *url.URL, address st
 	if err != nil {
 		return nil, err
 	}
+	tunnel.Prompt(conn)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // a connection that takes none is closed
 	asked, err := connect(conn, proxy, address)
 	if !stop() && err == nil {
