@@ -25,8 +25,10 @@ const (
 	// windowBytes is how much an agent may send before the hub reads it. It is fixed:
 	// finding the best one costs pings, and frames up are small.
 	windowBytes = 64 << 10
-	// tunnelBytes is the same of one tunnel, of which more comes.
+	// tunnelBytes is the same of one tunnel of which more comes, as long as all of them
+	// together have no more than tunnelSpare beyond what others have.
 	tunnelBytes = 256 << 10
+	tunnelSpare = 64 << 20
 	// writeBuffer is shared by all streams that write at the moment.
 	writeBuffer = 4 << 10
 	// streamsMost of one agent's connection at a time: its session, and tunnels.
@@ -81,6 +83,7 @@ func (g *Gateway) agentServer() *h2.Server {
 			}
 			return windowBytes
 		},
+		Spare: tunnelSpare,
 		MessageMostOf: func(method string) int {
 			if method == pb.Tunnel_Open_FullMethodName {
 				return 2 * tunnel.PieceMost // with what protobuf adds

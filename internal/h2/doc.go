@@ -28,7 +28,7 @@
 //   - Calls of Inline methods go first: before them stands one piece of another call at
 //     most, and a part of the connection's window is theirs.
 //   - What a peer may make the server hold is bounded: by the windows of a connection
-//     and its streams, the streams at a time, the size of a message and of header
+//     and its streams, and by what all of them together may have beyond the usual one, the streams at a time, the size of a message and of header
 //     fields. A peer that makes work and does none is told to calm down and cut off, and
 //     so is one that takes nothing of what is written.
 //   - Stop ends all connections and returns when no handler runs any more.

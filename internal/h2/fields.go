@@ -197,9 +197,6 @@ func (c *conn) open(w *writer, id uint32, last bool, r *request) error {
 	s := newStream(c, id, m, r)
 	s.ended = last
 	c.streams = append(c.streams, s)
-	if err := c.widen(w, s); err != nil {
-		return err
-	}
 	if m.inline && c.home && c.next == nil {
 		c.next = s
 		c.change.Broadcast()
@@ -209,12 +206,14 @@ func (c *conn) open(w *writer, id uint32, last bool, r *request) error {
 	return nil
 }
 
-// widen the windows for a call that has a larger one. The caller holds mu.
+// widen the windows for a call that may have a larger one, once so much has come of it that
+// it is of use, and while the server has some to spare. The caller holds mu.
 func (c *conn) widen(w *writer, s *stream) error {
-	more := int64(s.method.window) - s.recvLeft
-	if more <= 0 || s.ended {
+	more := int64(s.method.window) - s.window
+	if more <= 0 || s.ended || s.err != nil || s.total < s.window/2 || !c.server.spend(more) {
 		return nil
 	}
+	s.window += more
 	s.recvLeft += more
 	err := w.framer.WriteWindowUpdate(s.id, uint32(more))
 	if more = int64(s.method.window) - c.recvWindow; more > 0 {

@@ -86,3 +86,45 @@ func TestInlineCallsGoFirst(t *testing.T) {
 		}
 	})
 }
+
+// TestWindowsThatAreToSpare: calls of which much comes get a larger window while there is
+// something to spare for all of them, and give it back.
+func TestWindowsThatAreToSpare(t *testing.T) {
+	const usual, larger = 64 << 10, 256 << 10
+	o := options()
+	o.Window, o.WindowOf, o.Spare = usual, func(string) int { return larger }, 2*(larger-usual)
+	s := NewServer(t.Context(), o)
+	defer s.Stop()
+	c := &conn{server: s, base: t.Context(), recvWindow: usual, recvLeft: usual}
+	c.change.L, c.nc = &c.mu, &net.TCPConn{}
+	w := writers.Get().(*writer)
+	defer w.release()
+	var all []*stream
+	for i := range 3 {
+		one := newStream(c, uint32(2*i+1), &method{window: larger}, &request{})
+		c.streams = append(c.streams, one)
+		all = append(all, one)
+		if err := c.widen(w, one); err != nil || one.window != usual {
+			t.Errorf("of one of which nothing came: %d, %v", one.window, err)
+		}
+	}
+	for i, one := range all {
+		one.total = usual
+		want := int64(larger)
+		if i == 2 {
+			want = usual
+		}
+		if err := c.widen(w, one); err != nil || one.window != want || one.recvLeft != want {
+			t.Errorf("the window of call %d: %d, %d, %v; wanted %d", i, one.window, one.recvLeft, err, want)
+		}
+	}
+	c.remove(all[0])
+	if err := c.widen(w, all[2]); err != nil || all[2].window != larger {
+		t.Errorf("after another has ended: %d, %v", all[2].window, err)
+	}
+	c.remove(all[1])
+	c.remove(all[2])
+	if left := s.spare.Load(); left != o.Spare {
+		t.Errorf("%d are left of %d", left, o.Spare)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -27,9 +28,12 @@ type ServerOptions struct {
 	// Window of a connection and of each of its streams: what the peer may send before
 	// it is read.
 	Window int
-	// WindowOf gives calls of a method, by its full name, a larger one, and with them
-	// their connection. nil, and less than Window: Window.
+	// WindowOf lets calls of a method, by its full name, have a larger one, and with them
+	// their connection, when so much comes of them. nil, and less than Window: Window.
 	WindowOf func(method string) int
+	// Spare is by how much, in bytes, the windows of all calls of all connections together
+	// may be larger than Window. Calls for which nothing is left stay at Window.
+	Spare int64
 	// Streams at a time of one connection.
 	Streams int
 	// FieldsMost bounds the header fields of a request, as HTTP/2 counts them.
@@ -59,6 +63,7 @@ type Server struct {
 	base context.Context // of all calls; it gives values only
 
 	methods map[string]*method
+	spare   atomic.Int64 // what is left of it
 
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
@@ -83,6 +88,7 @@ var errStopped = errors.New("the server stops")
 // NewServer gives a server that is to be stopped. Of ctx calls see the values, not the end.
 func NewServer(ctx context.Context, o ServerOptions) *Server {
 	s := &Server{o: o, base: context.WithoutCancel(ctx), methods: map[string]*method{}, conns: map[*conn]struct{}{}}
+	s.spare.Store(o.Spare)
 	s.ends = rate.NewLimiter(rate.Limit(endsPerCore*runtime.GOMAXPROCS(0)), endsAtOnce)
 	s.wheel.stop = make(chan struct{})
 	s.served.Go(s.turn)
@@ -108,6 +114,15 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 	for _, m := range d.Streams {
 		add(m.StreamName, method{stream: m.Handler})
 	}
+}
+
+// spend some of what is to spare; false where there is not enough.
+func (s *Server) spend(bytes int64) bool {
+	if s.spare.Add(-bytes) >= 0 {
+		return true
+	}
+	s.spare.Add(bytes)
+	return false
 }
 
 // missing says what is not served of a method's name.

@@ -39,7 +39,9 @@ type stream struct {
 	ended      bool  // the peer says no more
 	silenced   bool  // nor listens
 	err        error // why the call is over for the handler
+	window     int64 // what the handler need not have read
 	recvLeft   int64 // what the peer may send
+	total      int64 // that it has sent, until window is as large as it may be
 	sendWindow int64
 
 	// Under the connection's wmu:
@@ -50,7 +52,7 @@ type stream struct {
 
 // newStream of a request. The caller holds the connection's mu.
 func newStream(c *conn, id uint32, m *method, r *request) *stream {
-	s := &stream{c: c, id: id, method: m, recvLeft: int64(c.server.o.Window), sendWindow: c.sendStart}
+	s := &stream{c: c, id: id, method: m, window: int64(c.server.o.Window), recvLeft: int64(c.server.o.Window), sendWindow: c.sendStart}
 	ctx := metadata.NewIncomingContext(c.base, r.md)
 	ctx = grpc.NewContextWithServerTransportStream(ctx, (*transport)(s))
 	if r.timeout == 0 {
@@ -231,7 +233,7 @@ func (s *stream) sendSome(b []byte) (n int, err error) {
 	}
 	c.mu.Lock()
 	err = s.err
-	if n = int(min(int64(len(b)), chunkMost, s.window())); err == nil && n > 0 {
+	if n = int(min(int64(len(b)), chunkMost, s.sendable())); err == nil && n > 0 {
 		c.sendWindow -= int64(n)
 		s.sendWindow -= int64(n)
 		c.patience.earn()
@@ -253,9 +255,9 @@ func (s *stream) sendSome(b []byte) (n int, err error) {
 	return n, unavailable(c.flush(w))
 }
 
-// window that the stream may use now. What is not Inline leaves a part of the connection's
+// sendable is how much of its windows the stream may use now. What is not Inline leaves a part of the connection's
 // to those that are. The caller holds the connection's mu.
-func (s *stream) window() int64 {
+func (s *stream) sendable() int64 {
 	ofConn := s.c.sendWindow
 	if !s.method.inline {
 		ofConn -= min(windowReserved, s.c.sendMost/4)
@@ -275,7 +277,7 @@ func (s *stream) awaitWindow() {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.await(func() bool { return s.err != nil || c.err != nil || s.window() > 0 })
+	c.await(func() bool { return s.err != nil || c.err != nil || s.sendable() > 0 })
 }
 
 // RecvMsg waits for a message, and reads the connection meanwhile where nobody does.
@@ -356,8 +358,8 @@ func (s *stream) opening() uint32 {
 	if !s.reading || s.ready() {
 		held = s.came.size()
 	}
-	open := int64(s.method.window-held) - s.recvLeft
-	if s.ended || s.err != nil || open < int64(s.method.window/2) {
+	open := s.window - int64(held) - s.recvLeft
+	if s.ended || s.err != nil || open < s.window/2 {
 		return 0
 	}
 	s.recvLeft += open

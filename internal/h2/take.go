@@ -130,6 +130,10 @@ func (c *conn) takeData(w *writer, f *http2.DataFrame) error {
 		}
 	}
 	s.takeData(data, f.StreamEnded())
+	s.total += length
+	if err := c.widen(w, s); err != nil {
+		return err
+	}
 	if open := s.opening(); open > 0 {
 		return w.framer.WriteWindowUpdate(s.id, open)
 	}
@@ -248,5 +252,6 @@ func (c *conn) resetStream(w *writer, e http2.StreamError) error {
 func (c *conn) remove(s *stream) {
 	if i := slices.Index(c.streams, s); i >= 0 {
 		c.streams = slices.Delete(c.streams, i, i+1)
+		c.server.spare.Add(s.window - int64(c.server.o.Window))
 	}
 }

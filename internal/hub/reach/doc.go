@@ -10,7 +10,8 @@
 // reads nothing of what is asked and answered, and keeps none of it: bodies are handed on as
 // they come, and where one end does not read, the other one waits.
 //
-// One user may have PerUser requests under way at one cluster; what is more is refused
-// with 429, for others not to wait. A cluster that cannot be reached is 503, with the
+// One user may have PerUser requests under way at one cluster, PerUserAll at all of them,
+// and a hub All of all users; what is more is refused with 429, for others not to wait and
+// the hub not to hold what nobody reads. A cluster that cannot be reached is 503, with the
 // reason, at once.
 package reach

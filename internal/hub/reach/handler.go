@@ -23,8 +23,13 @@ import (
 	"atoll.dev/atoll/internal/tunnel"
 )
 
-// PerUser requests may be under way for one user at one cluster.
-const PerUser = 500
+// How many requests may be under way: for one user at one cluster, for one user, and for
+// all. Each may have the hub hold 64 KiB that nobody reads.
+const (
+	PerUser    = 500
+	PerUserAll = 2000
+	All        = 4000
+)
 
 const (
 	// idleTimeout of a tunnel that waits for another request.
@@ -115,8 +120,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := place{user: u.GetName(), cluster: a.cluster.Name}
-	if !h.places.take(p) {
-		h.o.Refuse(w, apierrors.NewTooManyRequests("you have as many requests under way at cluster "+a.cluster.Name+" as one user may; end some of them", 1))
+	if full := h.places.take(p); full != "" {
+		h.o.Refuse(w, apierrors.NewTooManyRequests(full, 1))
 		return
 	}
 	defer h.places.leave(p)
@@ -224,27 +229,39 @@ func rewrite(r *httputil.ProxyRequest) {
 // places of requests that are under way.
 type places struct {
 	mu    sync.Mutex
-	taken map[place]int
+	taken map[place]int // at a cluster; of a user, where it names none
+	all   int
 }
 
 type place struct{ user, cluster string }
 
-// take a place; false where the user has all that he may have.
-func (p *places) take(at place) bool {
+// take a place; where there is none, why.
+func (p *places) take(at place) (full string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken[at] >= PerUser {
-		return false
+	user := place{user: at.user}
+	switch {
+	case p.taken[at] >= PerUser:
+		return "you have as many requests under way at cluster " + at.cluster + " as one user may; end some of them"
+	case p.taken[user] >= PerUserAll:
+		return "you have as many requests under way at all clusters together as one user may; end some of them"
+	case p.all >= All:
+		return "as many requests to clusters are under way at this hub as there may be; try again later, or at another hub"
 	}
 	p.taken[at]++
-	return true
+	p.taken[user]++
+	p.all++
+	return ""
 }
 
 // leave a place.
 func (p *places) leave(at place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken[at]--; p.taken[at] == 0 {
-		delete(p.taken, at)
+	for _, one := range []place{at, {user: at.user}} {
+		if p.taken[one]--; p.taken[one] == 0 {
+			delete(p.taken, one)
+		}
 	}
+	p.all--
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -212,6 +213,43 @@ func TestOneUserDoesNotTakeAllOfACluster(t *testing.T) {
 	all.Wait()
 	if code, text := ask(t, h, "tokyo/proxy/api", jane()); code != 200 {
 		t.Errorf("afterwards: %d %s", code, text)
+	}
+}
+
+// TestNobodyTakesAllOfAHub: what one user, and all, have under way at many clusters has a
+// bound, and what ends makes room.
+func TestNobodyTakesAllOfAHub(t *testing.T) {
+	p := places{taken: map[place]int{}}
+	at := func(user string, n int) place { return place{user, fmt.Sprint("c", n%100)} }
+	for i := range PerUserAll {
+		if full := p.take(at("jane", i)); full != "" {
+			t.Fatalf("request %d: %s", i, full)
+		}
+	}
+	if full := p.take(place{"jane", "another"}); !strings.Contains(full, "at all clusters together") {
+		t.Errorf("one more: %q", full)
+	}
+	for i := range All - PerUserAll {
+		if full := p.take(at(fmt.Sprint("u", i), i)); full != "" {
+			t.Fatalf("request %d of others: %s", i, full)
+		}
+	}
+	if full := p.take(at("joe", 0)); !strings.Contains(full, "at this hub") {
+		t.Errorf("one more of somebody else: %q", full)
+	}
+	p.leave(at("jane", 0))
+	if full := p.take(at("joe", 0)); full != "" {
+		t.Errorf("after one has ended: %s", full)
+	}
+	p.leave(at("joe", 0))
+	for i := range PerUserAll - 1 {
+		p.leave(at("jane", i+1))
+	}
+	for i := range All - PerUserAll {
+		p.leave(at(fmt.Sprint("u", i), i))
+	}
+	if len(p.taken) != 0 || p.all != 0 {
+		t.Errorf("left of all: %d, %v", p.all, p.taken)
 	}
 }
 
