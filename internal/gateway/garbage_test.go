@@ -1,0 +1,173 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	gorilla "github.com/gorilla/websocket"
+	"golang.org/x/net/http2"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/tunnel/websocket"
+)
+
+// garbage is what comes to a port that the world can reach, by kind.
+func garbage(h *testHub) map[string]func(c net.Conn) {
+	hello := func(c net.Conn, config *tls.Config) *tls.Conn {
+		config.InsecureSkipVerify = true
+		return tls.Client(c, config)
+	}
+	random := func(n int) []byte {
+		b := make([]byte, n)
+		_, _ = rand.Read(b)
+		return b
+	}
+	upgraded := func(c net.Conn, then func(*gorilla.Conn)) {
+		d := gorilla.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, NetDialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil }}
+		if ws, _, err := d.Dial("wss://"+h.addr+websocket.Path, nil); err == nil {
+			then(ws)
+		}
+	}
+	return map[string]func(c net.Conn){
+		"nothing":       func(net.Conn) {},
+		"random bytes":  func(c net.Conn) { _, _ = c.Write(random(1000)) },
+		"HTTP":          func(c net.Conn) { _, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: hub\r\n\r\n") },
+		"half a hello":  func(c net.Conn) { _, _ = c.Write([]byte{22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3}) },
+		"a hello alone": func(c net.Conn) { _ = hello(half{c}, &tls.Config{}).Handshake() },
+		"no HTTP/2": func(c net.Conn) {
+			_, _ = hello(c, &tls.Config{NextProtos: []string{"h2"}}).Write(random(1000))
+		},
+		"HTTP/2 and no more": func(c net.Conn) {
+			_, _ = io.WriteString(hello(c, &tls.Config{NextProtos: []string{"h2"}}), http2.ClientPreface)
+		},
+		"half a request": func(c net.Conn) {
+			_, _ = io.WriteString(hello(c, &tls.Config{NextProtos: []string{"http/1.1"}}), "GET / HTTP/1.1\r\nHost: h")
+		},
+		"a request with a body without end": func(c net.Conn) {
+			_, _ = io.WriteString(hello(c, &tls.Config{}), "POST "+websocket.Path+" HTTP/1.1\r\nHost: hub\r\nContent-Length: 1000000\r\n\r\nx")
+		},
+		"a WebSocket of garbage": func(c net.Conn) {
+			upgraded(c, func(ws *gorilla.Conn) { _ = ws.WriteMessage(gorilla.BinaryMessage, random(1000)) })
+		},
+		"a WebSocket that is broken": func(c net.Conn) {
+			upgraded(c, func(ws *gorilla.Conn) { _, _ = ws.NetConn().Write(random(1000)) })
+		},
+		"a WebSocket of nothing": func(c net.Conn) { upgraded(c, func(*gorilla.Conn) {}) },
+	}
+}
+
+// half is a connection by which only the first that is written goes, and nothing comes.
+type half struct{ net.Conn }
+
+func (half) Read([]byte) (int, error) { return 0, io.EOF }
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("the system does not tell which files are open")
+	}
+	return len(all)
+}
+
+// TestGarbage: ten thousand connections of it leave nothing behind, neither where who made
+// them goes nor where he stays, and an agent that is there does not notice.
+func TestGarbage(t *testing.T) {
+	total := 10_000
+	if testing.Short() {
+		total = 600
+	}
+	h, a, uid := tunnelled(t, echo)
+	// What is made once is not counted.
+	for what, send := range garbage(h) {
+		c, err := net.Dial("tcp", h.addr)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		_ = c.SetDeadline(time.Now().Add(queueLimit))
+		send(c)
+		c.Close()
+	}
+	eventually(t, "nobody but the agent is there", func() bool { return h.metrics.connections.Load() == 1 })
+	runtime.GC()
+	goroutines, files, heap := runtime.NumGoroutine(), openFiles(t), resources().heap
+
+	var stays []net.Conn
+	for what, send := range garbage(h) { // slow ones, who never go
+		for range 10 {
+			c, err := net.Dial("tcp", h.addr)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			stays = append(stays, c)
+			_ = c.SetDeadline(time.Now().Add(queueLimit))
+			send(c)
+		}
+	}
+	var all sync.WaitGroup
+	each := total / len(garbage(h)) / 20
+	for range 20 {
+		for what, send := range garbage(h) {
+			all.Go(func() {
+				for range each {
+					c, err := net.Dial("tcp", h.addr)
+					if err != nil {
+						t.Errorf("%s: %v", what, err)
+						return
+					}
+					_ = c.SetDeadline(time.Now().Add(queueLimit))
+					send(c)
+					c.Close()
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	for generation := int64(1); ; generation++ {
+		began := time.Now()
+		h.rows.set("web", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", generation)})
+		eventually(t, "an order passes", a.holds("web", "r1", generation))
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("order %d took %v", generation, took)
+		}
+		select {
+		case <-done:
+		default:
+			continue
+		}
+		t.Logf("%d orders passed meanwhile", generation)
+		break
+	}
+	for _, c := range stays {
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := io.Copy(io.Discard, c); err != nil && os.IsTimeout(err) {
+			t.Errorf("the hub keeps a connection of garbage")
+		}
+		c.Close()
+	}
+	eventually(t, "nobody but the agent is there", func() bool { return h.metrics.connections.Load() == 1 && h.metrics.websockets.Load() == 0 })
+	left := func() string {
+		return fmt.Sprintf("%d goroutines, from %d; %d files, from %d; %d KiB, from %d", runtime.NumGoroutine(), goroutines, openFiles(t), files, resources().heap>>10, heap>>10)
+	}
+	last := ""
+	eventually(t, "nothing is left", func() bool {
+		last = left()
+		return runtime.NumGoroutine() <= goroutines+5 && openFiles(t) <= files+5 && resources().heap < heap+4<<20
+	})
+	t.Log(last)
+	if conn, err := h.Dial(t.Context(), uid); err != nil {
+		t.Errorf("the agent that was there: %v", err)
+	} else {
+		conn.Close()
+	}
+}

@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"bufio"
+	"net/http"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// followers hold a stream each, of a member's API; followersMost is what they may cost the
+// hub beyond what it had, in MiB.
+const (
+	followers     = 1000
+	followersMost = 100
+)
+
+// TestAThousandFollowers: as many connections of their own, each of which follows something
+// in a member, as `kubectl logs -f` does, cost the hub little, and leave nothing.
+func TestAThousandFollowers(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", world.lab.Kubeconfig("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		grant(t, m, "followers", "--clusterrole view --user atoll-admin")
+	}
+	hub := componentPID(t, "hub")
+	before := resident(t, hub)
+	var open sync.WaitGroup
+	var all []*http.Response
+	var mu sync.Mutex
+	gate := make(chan struct{}, 20)
+	for i := range followers {
+		open.Go(func() {
+			gate <- struct{}{}
+			defer func() { <-gate }()
+			transport, err := rest.TLSConfigFor(config)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: transport, ForceAttemptHTTP2: true}}
+			url := config.Host + atoll.ProxyPath(members[i%len(members)]) + "/api/v1/namespaces/default/configmaps?watch=true"
+			answer, err := client.Get(url)
+			if err != nil || answer.StatusCode != http.StatusOK {
+				t.Errorf("follower %d: %v, %v", i, answer, err)
+				return
+			}
+			if _, err := bufio.NewReaderSize(answer.Body, 16).ReadByte(); err != nil {
+				t.Errorf("follower %d sees nothing: %v", i, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, answer)
+		})
+	}
+	open.Wait()
+	with := resident(t, hub)
+	t.Logf("%d followers cost the hub %d MiB, beyond %d", len(all), with-before, before)
+	if with-before > followersMost {
+		t.Errorf("%d followers cost the hub %d MiB, more than %d", len(all), with-before, followersMost)
+	}
+	for _, answer := range all {
+		answer.Body.Close()
+	}
+}
+
+// componentPID of the lab.
+func componentPID(t *testing.T, name string) int {
+	t.Helper()
+	status, err := world.lab.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range status.Components {
+		if c.Name == name {
+			return c.PID
+		}
+	}
+	t.Fatalf("the lab has no component %s", name)
+	return 0
+}
