@@ -102,3 +102,36 @@ func TestTunnelsComeAndGo(t *testing.T) {
 	}
 	eventually(t, "no goroutine is left of them", func() bool { return runtime.NumGoroutine() <= before+10 })
 }
+
+// TestAnAgentThatFloodsOpens: one that goes on to open tunnels that nobody asked for is cut
+// off, and others are not.
+func TestAnAgentThatFloodsOpens(t *testing.T) {
+	h, a, _ := tunnelled(t, echo)
+	otherUID, otherID := h.cluster("oslo")
+	other := h.agent(otherID, "other")
+	other.connect()
+	eventually(t, "the other session begins", func() bool { return other.see(func() bool { return other.welcome != nil }) })
+	opened := 0
+	for ; opened < 3000 && !isOver(a.closed); opened++ {
+		if _, pump, err := a.open("made-up"); err == nil {
+			_ = pump() // it is refused
+		}
+	}
+	if opened == 3000 {
+		t.Error("it may go on for ever")
+	}
+	if h.sessions.of(otherUID) == nil {
+		t.Error("another agent is cut off too")
+	}
+	a.stop()
+	a.conn.Close()
+}
+
+func isOver(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

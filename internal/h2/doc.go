@@ -29,7 +29,8 @@
 //     most, and a part of the connection's window is theirs.
 //   - What a peer may make the server hold is bounded: by the windows of a connection
 //     and its streams, and by what all of them together may have beyond the usual one, the streams at a time, the size of a message and of header
-//     fields. A peer that makes work and does none is told to calm down and cut off, and
+//     fields. A peer that makes work and does none, or calls what
+//     it may not again and again, is told to calm down and cut off, and
 //     so is one that takes nothing of what is written.
 //   - Stop ends all connections and returns when no handler runs any more.
 //

@@ -131,12 +131,19 @@ func (s *stream) finish(err error) {
 	defer c.wmu.Unlock()
 	c.mu.Lock()
 	ended, gone := s.ended, s.silenced || c.err != nil
-	if !gone {
+	var broke error
+	switch {
+	case st.Code() == codes.PermissionDenied || st.Code() == codes.Unauthenticated:
+		broke = c.patience.spend(costLittle)
+	case !gone:
 		c.patience.earn()
+	}
+	if broke != nil {
+		c.failLocked(broke)
 	}
 	c.mu.Unlock()
 	s.over = true
-	if gone {
+	if gone || broke != nil {
 		return
 	}
 	last := lastFields(s.headed, "200", st, s.trailer)

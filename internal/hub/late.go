@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver"
@@ -47,7 +48,7 @@ func newLateParts(log *slog.Logger) *lateParts {
 			return p.state.Views.Listed()
 		},
 	})
-	l.reach = reach.New(reach.Options{Clusters: l, Dial: l.dial, May: l.mayProxy, Refuse: refuse, Log: log.With("component", "reach")})
+	l.reach = reach.New(reach.Options{Clusters: l, Dial: l.dial, May: l.mayProxy, Refuse: refuse, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
 	return l
 }
 

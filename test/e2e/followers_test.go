@@ -3,13 +3,12 @@ package e2e
 import (
 	"bufio"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"atoll.dev/atoll/internal/atoll"
 )
 
 // followers hold a stream each, of a member's API; followersMost is what they may cost the
@@ -31,6 +30,7 @@ func TestAThousandFollowers(t *testing.T) {
 	}
 	hub := componentPID(t, "hub")
 	before := resident(t, hub)
+	t.Log("at first:", memory(t))
 	var open sync.WaitGroup
 	var all []*http.Response
 	var mu sync.Mutex
@@ -45,7 +45,7 @@ func TestAThousandFollowers(t *testing.T) {
 				return
 			}
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: transport, ForceAttemptHTTP2: true}}
-			url := config.Host + atoll.ProxyPath(members[i%len(members)]) + "/api/v1/namespaces/default/configmaps?watch=true"
+			url := config.Host + "/apis/atoll.dev/v1alpha1/clusters/" + members[i%len(members)] + "/proxy/api/v1/namespaces/default/configmaps?watch=true"
 			answer, err := client.Get(url)
 			if err != nil || answer.StatusCode != http.StatusOK {
 				t.Errorf("follower %d: %v, %v", i, answer, err)
@@ -61,6 +61,7 @@ func TestAThousandFollowers(t *testing.T) {
 	}
 	open.Wait()
 	with := resident(t, hub)
+	t.Log("with them:", memory(t))
 	t.Logf("%d followers cost the hub %d MiB, beyond %d", len(all), with-before, before)
 	if with-before > followersMost {
 		t.Errorf("%d followers cost the hub %d MiB, more than %d", len(all), with-before, followersMost)
@@ -68,6 +69,20 @@ func TestAThousandFollowers(t *testing.T) {
 	for _, answer := range all {
 		answer.Body.Close()
 	}
+}
+
+// memory of the hub, as its metrics tell.
+func memory(t *testing.T) string {
+	t.Helper()
+	var told []string
+	for line := range strings.Lines(at(t, world.lab.Kubeconfig("hub"), "", "get --raw /metrics")) {
+		for _, name := range []string{"go_goroutines ", "go_memstats_heap_inuse_bytes ", "go_memstats_heap_alloc_bytes ", "go_memstats_stack_inuse_bytes ", "go_memstats_next_gc_bytes "} {
+			if strings.HasPrefix(line, name) {
+				told = append(told, strings.TrimSpace(line))
+			}
+		}
+	}
+	return strings.Join(told, ", ")
 }
 
 // componentPID of the lab.

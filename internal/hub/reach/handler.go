@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
@@ -45,7 +46,7 @@ type Clusters interface {
 	Get(name string) (*v1alpha1.Cluster, bool)
 }
 
-// Options of a Handler; all are required.
+// Options of a Handler. Those without a default are required.
 type Options struct {
 	Clusters Clusters
 	// Dial gives a connection on which the agent of a cluster serves its member's API as
@@ -55,7 +56,9 @@ type Options struct {
 	May func(ctx context.Context, u user.Info, verb, cluster string) bool
 	// Refuse answers with an error of the API.
 	Refuse func(http.ResponseWriter, error)
-	Log    *slog.Logger
+	// Metrics are registered here; default: nowhere.
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Handler serves …/clusters/NAME/proxy. It is safe for concurrent use.
@@ -63,18 +66,23 @@ type Handler struct {
 	o       Options
 	forward *httputil.ReverseProxy
 	places  places
+	metrics *metrics
 }
 
 // New makes a Handler.
 func New(o Options) *Handler {
-	h := &Handler{o: o, places: places{taken: map[place]int{}}}
+	h := &Handler{o: o, places: places{taken: map[place]int{}}, metrics: newMetrics(o.Metrics)}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			uid, _, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, err
 			}
-			return o.Dial(ctx, uid)
+			conn, err := o.Dial(ctx, uid)
+			if err != nil {
+				return nil, err
+			}
+			return h.metrics.counted(conn), nil
 		},
 		MaxIdleConnsPerHost: idlePerCluster,
 		IdleConnTimeout:     idleTimeout,
@@ -86,7 +94,7 @@ func New(o Options) *Handler {
 		Rewrite:   rewrite,
 		Transport: transport,
 
-		ModifyResponse: switched,
+		ModifyResponse: h.answered,
 		FlushInterval:  -1, // what comes is for somebody who waits for it
 		BufferPool:     tunnel.Buffers{},
 		ErrorHandler:   h.failed,
@@ -116,15 +124,17 @@ func askedOf(ctx context.Context) asked { return ctx.Value(askedKey{}).(asked) }
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, u, err := h.ask(r)
 	if err != nil {
-		h.o.Refuse(w, err)
+		h.refuse(w, r, err)
 		return
 	}
 	p := place{user: u.GetName(), cluster: a.cluster.Name}
 	if full := h.places.take(p); full != "" {
-		h.o.Refuse(w, apierrors.NewTooManyRequests(full, 1))
+		h.refuse(w, r, apierrors.NewTooManyRequests(full, 1))
 		return
 	}
 	defer h.places.leave(p)
+	h.metrics.underWay.Inc()
+	defer h.metrics.underWay.Dec()
 	defer quietly(r.Context())
 	h.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, a)))
 }
@@ -181,6 +191,15 @@ func httpUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 // would be a way past all that is asked of single requests.
 func known(protocols []string) bool {
 	return len(protocols) == 1 && (strings.EqualFold(protocols[0], "websocket") || strings.EqualFold(protocols[0], "SPDY/3.1"))
+}
+
+// answered by a member, if its answer can be handed on.
+func (h *Handler) answered(r *http.Response) error {
+	if err := switched(r); err != nil {
+		return err
+	}
+	h.metrics.answered(r.Request.Method, r.StatusCode)
+	return nil
 }
 
 // switched refuses an answer that makes another connection of this one than was asked for;

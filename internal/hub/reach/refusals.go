@@ -23,7 +23,18 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return // who asked has gone
 	}
 	c := askedOf(r.Context()).cluster
-	h.o.Refuse(w, refusal(c, err))
+	h.refuse(w, r, refusal(c, err))
+}
+
+// refuse a request.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	code := http.StatusInternalServerError
+	var known apierrors.APIStatus
+	if errors.As(err, &known) {
+		code = int(known.Status().Code)
+	}
+	h.metrics.answered(r.Method, code)
+	h.o.Refuse(w, err)
 }
 
 // refusal of a request to a cluster whose agent could not be asked, and why.
