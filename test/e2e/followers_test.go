@@ -63,7 +63,6 @@ func TestAThousandFollowers(t *testing.T) {
 		})
 	}
 	open.Wait()
-	with := resident(t, hub)
 	t.Log("at once:", resident(t, hub), "MiB,", memory(t))
 	least := math.MaxInt
 	eventually(t, converge, "the hub gives back what coming in has cost", func(context.Context) string {
