@@ -25,6 +25,7 @@ func memberCommand() *cobra.Command {
 	flags.StringVar(&o.NodeCPU, "node-cpu", "16", "CPU of each node")
 	flags.StringVar(&o.NodeMemory, "node-memory", "64Gi", "memory of each node")
 	flags.IntVar(&o.NodePods, "node-pods", 250, "pods that each node takes")
+	flags.StringVar(&o.AuditLog, "audit-log", "", "file of the API server's audit log (default: none)")
 	return cmd
 }
 

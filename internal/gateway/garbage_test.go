@@ -79,6 +79,48 @@ func openFiles(t testing.TB) int {
 	return len(all)
 }
 
+// staying are connections of garbage who never go.
+func staying(t *testing.T, h *testHub) (stays []net.Conn) {
+	t.Helper()
+	for what, send := range garbage(h) {
+		for range 10 {
+			c, err := net.Dial("tcp", h.addr)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			stays = append(stays, c)
+			_ = c.SetDeadline(time.Now().Add(queueLimit))
+			send(c)
+		}
+	}
+	return stays
+}
+
+// coming and going are so many; done is closed when they are through.
+func coming(t *testing.T, h *testHub, total int) (done chan struct{}) {
+	var all sync.WaitGroup
+	each := total / len(garbage(h)) / 20
+	for range 20 {
+		for what, send := range garbage(h) {
+			all.Go(func() {
+				for range each {
+					c, err := net.Dial("tcp", h.addr)
+					if err != nil {
+						t.Errorf("%s: %v", what, err)
+						return
+					}
+					_ = c.SetDeadline(time.Now().Add(queueLimit))
+					send(c)
+					c.Close()
+				}
+			})
+		}
+	}
+	done = make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	return done
+}
+
 // TestGarbage: ten thousand connections of it leave nothing behind, neither where who made
 // them goes nor where he stays, and an agent that is there does not notice.
 func TestGarbage(t *testing.T) {
@@ -101,38 +143,8 @@ func TestGarbage(t *testing.T) {
 	runtime.GC()
 	goroutines, files, heap := runtime.NumGoroutine(), openFiles(t), resources().heap
 
-	var stays []net.Conn
-	for what, send := range garbage(h) { // slow ones, who never go
-		for range 10 {
-			c, err := net.Dial("tcp", h.addr)
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
-			stays = append(stays, c)
-			_ = c.SetDeadline(time.Now().Add(queueLimit))
-			send(c)
-		}
-	}
-	var all sync.WaitGroup
-	each := total / len(garbage(h)) / 20
-	for range 20 {
-		for what, send := range garbage(h) {
-			all.Go(func() {
-				for range each {
-					c, err := net.Dial("tcp", h.addr)
-					if err != nil {
-						t.Errorf("%s: %v", what, err)
-						return
-					}
-					_ = c.SetDeadline(time.Now().Add(queueLimit))
-					send(c)
-					c.Close()
-				}
-			})
-		}
-	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
+	stays := staying(t, h)
+	done := coming(t, h, total)
 	for generation := int64(1); ; generation++ {
 		began := time.Now()
 		h.rows.set("web", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", generation)})

@@ -9,7 +9,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,7 +20,8 @@ import (
 func TestAMemberBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, "balanced")
-	kubeconfig := stranger(t)
+	auditLog := filepath.Join(t.TempDir(), "audit.log")
+	kubeconfig := stranger(t, "--audit-log", auditLog)
 	i := invite(t, "--auto-accept", "--uses", "2")
 	balancer := httptest.NewTLSServer(&httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "https", Host: i.Hub}) },
@@ -61,31 +61,21 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	}
 	via := through(t, "balanced")
 	expect(t, "get", at(t, via, "", "get nodes -o name"), "node/")
-	out := filepath.Join(t.TempDir(), "watched")
-	file, err := os.Create(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	watch := exec.Command(builtBinary("atoll-lab"), "kubectl", "--kubeconfig", via, "get", "configmaps", "-n", "default", "-w", "-o", "name")
-	watch.Stdout, watch.Stderr = file, file
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = watch.Process.Kill() // it may have ended
-		_ = watch.Wait()
-	})
-	sees := func(name string) func(context.Context) string {
-		return func(context.Context) string {
-			if seen := tail(out); !strings.Contains(seen, name) {
-				return "the watch shows: " + seen
-			}
-			return ""
-		}
-	}
+	sees := watching(t, via)
 	eventually(t, converge, "the watch begins", sees("configmap/kube-root-ca.crt"))
 	expect(t, "create", at(t, via, "", "create configmap seen -n default"), "created")
 	eventually(t, converge, "the watch shows what is new", sees("configmap/seen"))
+	eventually(t, converge, "the member's audit log names who asked", func(context.Context) string {
+		raw, err := os.ReadFile(auditLog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			if strings.Contains(line, `"verb":"create"`) && strings.Contains(line, `"name":"seen"`) && strings.Contains(line, `"impersonatedUser":{"username":"atoll-admin"`) {
+				return ""
+			}
+		}
+		return "it does not"
+	})
 	giveUp(t, ns, "balanced")
 }

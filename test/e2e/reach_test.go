@@ -83,12 +83,10 @@ func TestAMemberIsReachedThroughTheHub(t *testing.T) {
 	}
 }
 
-// TestWatchesThroughTheHub: what changes in a member is seen at once, and a watch ends when
-// the agent goes.
-func TestWatchesThroughTheHub(t *testing.T) {
-	t.Parallel()
-	via, direct := through(t, "member2"), world.lab.Kubeconfig("member2")
-	grant(t, "member2", "reach-watchers", "--clusterrole view --user atoll-admin")
+// watching has kubectl watch the ConfigMaps of the namespace default, and gives a check of
+// what it has shown.
+func watching(t *testing.T, via string) (sees func(name string) func(context.Context) string) {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "watched")
 	file, err := os.Create(out)
 	if err != nil {
@@ -104,7 +102,7 @@ func TestWatchesThroughTheHub(t *testing.T) {
 		_ = watch.Process.Kill() // it may have ended
 		_ = watch.Wait()
 	})
-	sees := func(name string) func(context.Context) string {
+	return func(name string) func(context.Context) string {
 		return func(context.Context) string {
 			if seen := tail(out); !strings.Contains(seen, name) {
 				return "the watch shows: " + seen
@@ -112,6 +110,15 @@ func TestWatchesThroughTheHub(t *testing.T) {
 			return ""
 		}
 	}
+}
+
+// TestWatchesThroughTheHub: what changes in a member is seen at once, and a watch ends when
+// the agent goes.
+func TestWatchesThroughTheHub(t *testing.T) {
+	t.Parallel()
+	via, direct := through(t, "member2"), world.lab.Kubeconfig("member2")
+	grant(t, "member2", "reach-watchers", "--clusterrole view --user atoll-admin")
+	sees := watching(t, via)
 	eventually(t, converge, "the watch begins", sees("configmap/kube-root-ca.crt"))
 	expect(t, "create", at(t, direct, "", "create configmap reach-watched -n default"), "created")
 	afterwards(t, "member2", "delete configmap reach-watched -n default")

@@ -63,11 +63,12 @@ func start(t *testing.T, name string, args ...string) (log func() string, stop f
 // hub would find a link that is half open.
 const cutOffWithin = 15 * time.Second
 
-// stranger starts one more member that no hub knows, and gives its kubeconfig.
-func stranger(t *testing.T) string {
+// stranger starts one more member that no hub knows, with more flags, and gives its
+// kubeconfig.
+func stranger(t *testing.T, flags ...string) string {
 	t.Helper()
 	dir, port := t.TempDir(), strconv.Itoa(freePort(t))
-	log, _ := start(t, "atoll-lab", "member", "--dir", dir, "--name", "stranger", "--port", port, "--nodes", "1")
+	log, _ := start(t, "atoll-lab", append([]string{"member", "--dir", dir, "--name", "stranger", "--port", port, "--nodes", "1"}, flags...)...)
 	ready := filepath.Join(dir, "ready")
 	eventually(t, 2*converge, "one more member", func(context.Context) string {
 		if _, err := os.Stat(ready); err != nil {

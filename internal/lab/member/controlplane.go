@@ -61,13 +61,17 @@ func newControlPlane(o Options, keys *pki, kubeconfig string) (*controlPlane, er
 		return nil, fmt.Errorf("kube-controller-manager options: %w", err)
 	}
 	c := &controlPlane{api: apiserveroptions.NewServerRunOptions(), manager: manager, scheduler: scheduleroptions.NewOptions()}
+	audit, err := auditArgs(o)
+	if err != nil {
+		return nil, err
+	}
 	managerFlags := manager.Flags(controllermanager.KnownControllers(), controllermanager.ControllersDisabledByDefault(), controllermanager.ControllerAliases())
 	for _, component := range []struct {
 		name  string
 		flags cliflag.NamedFlagSets
 		args  []string
 	}{
-		{"kube-apiserver", c.api.Flags(), apiServerArgs(o, keys)},
+		{"kube-apiserver", c.api.Flags(), append(apiServerArgs(o, keys), audit...)},
 		{"kube-controller-manager", managerFlags, controllerManagerArgs(keys, kubeconfig)},
 		{"kube-scheduler", *c.scheduler.Flags, schedulerArgs(kubeconfig)},
 	} {

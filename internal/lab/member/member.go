@@ -43,6 +43,8 @@ type Options struct {
 	// the number of pods it takes.
 	NodeCPU, NodeMemory string
 	NodePods            int
+	// AuditLog is the file of the API server's audit log, absolute; "": there is none.
+	AuditLog string
 }
 
 // validate reports the first option that cannot work, by its flag's name.
@@ -55,6 +57,9 @@ func (o Options) validate() error {
 	}
 	if o.Nodes < 0 || o.NodePods < 0 {
 		return errors.New("--nodes and --node-pods must not be negative")
+	}
+	if o.AuditLog != "" && !filepath.IsAbs(o.AuditLog) {
+		return fmt.Errorf("--audit-log %s is not an absolute path", o.AuditLog)
 	}
 	for flag, value := range map[string]string{"--node-cpu": o.NodeCPU, "--node-memory": o.NodeMemory} {
 		if _, err := resource.ParseQuantity(value); err != nil {
