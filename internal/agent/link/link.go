@@ -150,6 +150,9 @@ func (l *Link) Run(ctx context.Context, engine Engine) error {
 	if l.id, err = l.loadIdentity(ctx); err != nil {
 		return err
 	}
+	if l.id.cert != nil {
+		l.o.Metrics.certificate.Set(float64(l.id.cert.NotAfter.Unix()))
+	}
 	l.connectLoop(ctx)
 	return nil
 }
@@ -270,7 +273,7 @@ func (l *Link) moved(m *movedError) {
 
 // refused decides how long to wait after the hub refused a session.
 func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
-	if r.reason == "Unknown" && l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID {
+	if (r.reason == "Unknown" || r.reason == "Replaced") && l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID {
 		l.o.Log.Info("the hub does not know this cluster any more; joining anew by the new token", "hub", l.hub())
 		l.id.cert, l.id.known = nil, false
 		return d
