@@ -38,6 +38,8 @@ type Options struct {
 	// HubAddress is HOST:PORT of the hub's gateway, several by commas for several
 	// hubs on one etcd, CAHash the hash of their CA's key ("sha256:…").
 	HubAddress, CAHash string
+	// FormerCAHashes are those of CAs that the same hub had before; default none.
+	FormerCAHashes []string
 	// Token lets the cluster join; of no use once it has.
 	Token string
 	// Name that the cluster asks for.
@@ -183,7 +185,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.link = link.New(link.Options{
-		Hub: o.HubAddress, CAHash: o.CAHash, Token: o.Token, Name: o.Name, Version: o.Version,
+		Hub: o.HubAddress, CAHash: o.CAHash, FormerCAHashes: o.FormerCAHashes, Token: o.Token, Name: o.Name, Version: o.Version,
 		Store: stored, Inventory: p.inventory.Current, Tunnel: p.proxy.Take, Metrics: metrics.link, Log: o.Log,
 	}, contents)
 	p.engine = apply.New(apply.Options{

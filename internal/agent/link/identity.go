@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -59,7 +60,7 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored != nil && (stored.CAHash == l.o.CAHash || trust.PEMHas(stored.HubCAPEM, l.o.CAHash)) {
+	if stored != nil && (stored.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, stored.CAHash) || trust.PEMHas(stored.HubCAPEM, l.o.CAHash)) {
 		// Of the same hub, also where it has changed its CA since and told the new one.
 		stored.Hub, stored.CAHash = l.o.Hub, l.o.CAHash
 		return parseIdentity(*stored)

@@ -63,9 +63,11 @@ type Options struct {
 	// serves agents, and which one is dialled first depends on Name. CAHash is the pin
 	// of their CA, Token and Name are for joining.
 	Hub, CAHash, Token, Name string
-	Version                  string
-	Store                    Store
-	Inventory                func() inventory.Snapshot
+	// FormerCAHashes are pins of the same hub by which it was joined before.
+	FormerCAHashes []string
+	Version        string
+	Store          Store
+	Inventory      func() inventory.Snapshot
 	// Tunnel takes a connection on which the hub asks something of the member's API; it
 	// closes it. Default: people cannot reach the member through the hub.
 	Tunnel func(net.Conn)
