@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1
 // +kubebuilder:printcolumn:name="Connection",type=string,JSONPath=`.spec.connection.type`,priority=1
+// +kubebuilder:printcolumn:name="Expiring",type=string,JSONPath=`.status.conditions[?(@.type=="CertificateExpiring")].status`,priority=1
 // +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.spec.region`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.kubernetesVersion`
 // +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.status.nodes.summary`
@@ -220,6 +221,9 @@ const (
 	// member that it does not use: whether the hub's agent works on the member, or
 	// stands by there, and what keeps it.
 	ClusterPushed = "Pushed"
+	// ClusterCertificateExpiring is there, and true, while the agent is in touch and has
+	// not renewed its certificate, of whose life less than a quarter is left.
+	ClusterCertificateExpiring = "CertificateExpiring"
 )
 
 // ClusterStatus is what the agent reported, written on change only.

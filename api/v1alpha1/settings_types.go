@@ -10,12 +10,35 @@ const HubSettingsName = "hub"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=hubsettings,singular=hubsettings,categories=atoll
+// +kubebuilder:subresource:status
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'hub'",message="there is one HubSettings, and its name is hub"
 type HubSettings struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec HubSettingsSpec `json:"spec,omitempty"`
+	// Status is the hub's. The hub makes the object when it first has something to tell.
+	// +optional
+	Status HubSettingsStatus `json:"status,omitempty"`
+}
+
+// Conditions of a hub, in the status of its HubSettings. They are there while true.
+const (
+	// HubCertificatesExpiring is true while one of the hub's CAs or certificates is to be
+	// replaced by somebody, or was not renewed though it was time.
+	HubCertificatesExpiring = "CertificatesExpiring"
+	// HubRotatingCAs is true while a rotation of the hub's CAs is under way; its message
+	// tells how far agents are. Reason AgentsFollow, or ReadyToFinish.
+	HubRotatingCAs = "RotatingCAs"
+)
+
+// HubSettingsStatus is what the hub's admin should know of the hub.
+type HubSettingsStatus struct {
+	// Conditions: CertificatesExpiring and RotatingCAs, which are there while true.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // HubSettingsSpec is the admin's.

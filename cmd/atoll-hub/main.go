@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -70,6 +71,8 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringSliceVar(&a.ExtraSANs, "tls-san", nil, "further names and IP addresses in the serving certificate")
 	f.StringVar(&a.ServingCert, "tls-cert-file", "", "serving certificate of your own, with --tls-private-key-file")
 	f.StringVar(&a.ServingKey, "tls-private-key-file", "", "key of --tls-cert-file")
+	f.DurationVar(&a.CertificateLifetime, "certificate-lifetime", 365*24*time.Hour, "how long certificates live that the hub makes for its own API and gateway; they are renewed at each twelfth of that, without a restart")
+	f.DurationVar(&o.AgentCertificateLifetime, "agent-certificate-lifetime", hub.DefaultAgentCertificateLifetime, "how long agents' certificates live, from 1m to 43800h; agents renew them at about half of that. Give all hubs of one etcd the same")
 	f.IntVar(&o.GatewayPort, "gateway-port", 0, "port that agents dial; 0 keeps the last one, else 6444 or a free one")
 	f.StringVar(&o.WebSocketBind, "websocket-bind", "", "HOST:PORT where load balancers that terminate TLS reach the gateway in plain HTTP, for agents' WebSockets (default: none; those that speak TLS use the gateway's port)")
 	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents are told to dial, those of several hubs by commas (default: the advertise address and the gateway's port)")

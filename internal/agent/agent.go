@@ -41,6 +41,8 @@ type Options struct {
 	// BalancerCA verifies, in PEM and beside the system's roots, load balancers that
 	// terminate TLS before the hub; default: none.
 	BalancerCA []byte
+	// FormerCAHashes are those of CAs that the same hub had before; default none.
+	FormerCAHashes []string
 	// Token lets the cluster join; of no use once it has.
 	Token string
 	// Name that the cluster asks for.
@@ -186,7 +188,8 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.link = link.New(link.Options{
-		Hub: o.HubAddress, CAHash: o.CAHash, BalancerCA: o.BalancerCA, Token: o.Token, Name: o.Name, Version: o.Version,
+		Hub: o.HubAddress, CAHash: o.CAHash, FormerCAHashes: o.FormerCAHashes, BalancerCA: o.BalancerCA,
+		Token: o.Token, Name: o.Name, Version: o.Version,
 		Store: stored, Inventory: p.inventory.Current, Tunnel: p.proxy.Take, Metrics: metrics.link, Log: o.Log,
 	}, contents)
 	p.engine = apply.New(apply.Options{

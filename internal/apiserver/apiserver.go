@@ -93,6 +93,9 @@ type Options struct {
 	// Logger takes the logs of the API server, etcd and the controllers.
 	// Required. klog has one destination per process: the last Start wins.
 	Logger *slog.Logger
+	// CertificateLifetime of what the hub issues for itself, which it renews each twelfth
+	// of that; default a year.
+	CertificateLifetime time.Duration
 	// UnsafeNoFsync makes the embedded etcd lose acknowledged writes when the
 	// machine stops. Only for tests.
 	UnsafeNoFsync bool
@@ -100,12 +103,14 @@ type Options struct {
 
 // Server is a running hub API server.
 type Server struct {
-	options    Options
-	dir        *datadir.Dir
-	keys       *keys.Set
-	store      *store
-	identities *identities
-	direct     direct.Stores
+	options Options
+	dir     *datadir.Dir
+	keys    *keys.Set
+	// authorities are the set's, or those that a rotation has put in their place.
+	authorities authorities
+	store       *store
+	identities  *identities
+	direct      direct.Stores
 	// definitions is set once the server of custom resources is built.
 	definitions *Late[conversion.Backend]
 	loopback    *rest.Config
@@ -186,6 +191,9 @@ func (o *Options) complete() error {
 		return errors.New("a serving certificate and its key must be given together")
 	case (o.EtcdCertFile == "") != (o.EtcdKeyFile == ""):
 		return errors.New("an etcd client certificate and its key must be given together")
+	}
+	if o.CertificateLifetime <= 0 {
+		o.CertificateLifetime = 365 * 24 * time.Hour
 	}
 	if o.BindAddress == "" {
 		o.BindAddress = "127.0.0.1"

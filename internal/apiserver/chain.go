@@ -70,6 +70,7 @@ func (s *Server) serve(ctx context.Context) error {
 		}
 	})
 	go s.renewCertificates(run)
+	go s.followAuthorities(run)
 	return s.awaitReady(ctx)
 }
 

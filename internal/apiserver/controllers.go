@@ -241,7 +241,7 @@ func (c *controllers) addTokens(ctx context.Context) error {
 	}
 	tokens := c.only("type=" + string(corev1.SecretTypeServiceAccountToken)).Core().V1().Secrets()
 	controller, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), c.shared.Core().V1().ServiceAccounts(), tokens, c.client,
-		serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: c.server.keys.ClusterCA.CertPEM})
+		serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: c.server.Authorities().ClusterPEM()})
 	if err != nil {
 		return fmt.Errorf("build the token controller: %w", err)
 	}
@@ -269,7 +269,7 @@ func (c *controllers) addClusterRoles(context.Context) error {
 
 func (c *controllers) addRootCA(context.Context) error {
 	published := c.only("metadata.name=" + rootcacertpublisher.RootCACertConfigMapName).Core().V1().ConfigMaps()
-	controller, err := rootcacertpublisher.NewPublisher(published, c.shared.Core().V1().Namespaces(), c.client, c.server.keys.ClusterCA.CertPEM)
+	controller, err := rootcacertpublisher.NewPublisher(published, c.shared.Core().V1().Namespaces(), c.client, c.server.Authorities().ClusterPEM())
 	if err != nil {
 		return fmt.Errorf("build the root CA publisher: %w", err)
 	}

@@ -131,7 +131,7 @@ func (s *Server) setStorage(o *kubeapiserver.ServerRunOptions) error {
 
 func (s *Server) setAuthentication(o *kubeapiserver.ServerRunOptions) {
 	a := o.Authentication
-	a.ClientCert.ClientCA = s.keys.ClusterCA.CertFile
+	a.ClientCert.ClientCA = s.dir.Path(clientCAFile)
 	a.BootstrapToken.Enable = true
 	a.AuthenticationConfigFile = s.options.AuthenticationConfig
 	a.ServiceAccounts.Issuers = []string{issuer}
@@ -143,7 +143,7 @@ func (s *Server) setAuthentication(o *kubeapiserver.ServerRunOptions) {
 	a.RequestHeader.UIDHeaders = []string{"X-Remote-Uid"}
 	a.RequestHeader.GroupHeaders = []string{"X-Remote-Group"}
 	a.RequestHeader.ExtraHeaderPrefixes = []string{"X-Remote-Extra-"}
-	o.ProxyClientCertFile, o.ProxyClientKeyFile = s.dir.Path(frontProxyCertFile), s.dir.Path(frontProxyKeyFile)
+	o.ProxyClientCertFile, o.ProxyClientKeyFile = s.dir.Path(frontProxyFile), s.dir.Path(frontProxyFile)
 }
 
 func (s *Server) setAdmission(o *kubeapiserver.ServerRunOptions) {

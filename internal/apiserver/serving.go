@@ -3,9 +3,11 @@ package apiserver
 import (
 	"context"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,17 +22,22 @@ import (
 )
 
 const (
-	certLifetime       = 365 * 24 * time.Hour
-	renewEvery         = 30 * 24 * time.Hour
-	adminUser          = "atoll-admin"
-	adminGroup         = "system:masters"
-	kubeconfigFile     = "hub.kubeconfig"
-	portFile           = "port"
-	servingCertFile    = "serving.crt"
-	servingKeyFile     = "serving.key"
-	frontProxyCertFile = "front-proxy-client.crt"
-	frontProxyKeyFile  = "front-proxy-client.key"
-	preferredPort      = 6443
+	// renewals of a certificate in its life; one that fails is tried again after renewAgain.
+	renewals   = 12
+	renewAgain = time.Hour
+	// adminLifetime of the certificate in the administrator's kubeconfig.
+	adminLifetime  = 365 * 24 * time.Hour
+	adminUser      = "atoll-admin"
+	adminGroup     = "system:masters"
+	kubeconfigFile = "hub.kubeconfig"
+	portFile       = "port"
+	// servingFile and frontProxyFile hold a certificate and its key each, so that whoever
+	// reads them again never sees one without the other.
+	servingFile    = "serving.pem"
+	frontProxyFile = "front-proxy-client.pem"
+	// clientCAFile holds the CAs of clients' certificates, which may be two.
+	clientCAFile  = "client-ca.crt"
+	preferredPort = 6443
 	// innerName is the name that the hub's own certificate answers to, also
 	// beside a serving certificate of the operator's.
 	innerName = "hub.atoll.internal"
@@ -65,7 +72,7 @@ func (s *Server) listen() (net.Listener, error) {
 // setServingCert lets the operator's certificate serve, or the hub's own. The
 // hub's own always answers to its inner name, which the kubeconfig asks for.
 func (s *Server) setServingCert(o *kubeapiserver.ServerRunOptions) {
-	own := flag.NamedCertKey{Names: []string{innerName}, CertFile: s.dir.Path(servingCertFile), KeyFile: s.dir.Path(servingKeyFile)}
+	own := flag.NamedCertKey{Names: []string{innerName}, CertFile: s.dir.Path(servingFile), KeyFile: s.dir.Path(servingFile)}
 	serving := &o.SecureServing.ServerCert.CertKey
 	serving.CertFile, serving.KeyFile = own.CertFile, own.KeyFile
 	if s.options.ServingCert != "" {
@@ -78,43 +85,82 @@ func (s *Server) setServingCert(o *kubeapiserver.ServerRunOptions) {
 // writes it to the file where the server, or its user, finds it. The server
 // reads the files again when they change.
 func (s *Server) writeCertificates(now time.Time) error {
+	a := s.Authorities()
+	if err := datadir.WriteFile(s.dir.Path(clientCAFile), a.ClusterPEM(), 0o600); err != nil {
+		return err
+	}
 	serving := s.servingRequest()
 	serving.NotBefore = now
-	if err := s.writePair(s.keys.ClusterCA, serving, servingCertFile, servingKeyFile); err != nil {
+	if err := s.writePair(a.Cluster, serving, a.Chain(), servingFile); err != nil {
 		return err
 	}
-	proxy := keys.Request{CommonName: frontProxyUser, NotBefore: now, Lifetime: certLifetime}
-	if err := s.writePair(s.keys.FrontProxyCA, proxy, frontProxyCertFile, frontProxyKeyFile); err != nil {
+	proxy := keys.Request{CommonName: frontProxyUser, NotBefore: now, Lifetime: s.options.CertificateLifetime}
+	if err := s.writePair(s.keys.FrontProxyCA, proxy, nil, frontProxyFile); err != nil {
 		return err
 	}
-	return s.writeKubeconfig(now)
+	return s.writeKubeconfig(a, now)
 }
 
-func (s *Server) writePair(authority *keys.Authority, r keys.Request, certFile, keyFile string) error {
+// writePair writes a new certificate, with the chain that follows it, and its key.
+func (s *Server) writePair(authority *keys.Authority, r keys.Request, chain []byte, file string) error {
 	cert, key, err := authority.Issue(r)
 	if err != nil {
 		return err
 	}
-	if err := datadir.WriteFile(s.dir.Path(keyFile), key, 0o600); err != nil {
-		return err
-	}
-	return datadir.WriteFile(s.dir.Path(certFile), cert, 0o600)
+	return datadir.WriteFile(s.dir.Path(file), slices.Concat(cert, chain, key), 0o600)
 }
 
 // renewCertificates writes new certificates long before the old ones end.
 func (s *Server) renewCertificates(ctx context.Context) {
-	ticker := time.NewTicker(renewEvery)
-	defer ticker.Stop()
-	for {
+	every := s.options.CertificateLifetime / renewals
+	for wait := every; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
-			if err := s.writeCertificates(now); err != nil {
-				s.options.Logger.Error("could not renew the hub's certificates; it will be tried again", "after", renewEvery, "error", err)
-			}
+		case <-time.After(wait):
+		}
+		s.authorities.mu.Lock()
+		err := s.renewAll(time.Now())
+		s.authorities.mu.Unlock()
+		if wait = every; err != nil {
+			wait = min(every, renewAgain)
+			s.options.Logger.Error("could not renew the hub's certificates; it will be tried again", "after", wait, "error", err)
 		}
 	}
+}
+
+// ServingCertificate is one that the API server shows.
+type ServingCertificate struct {
+	// Name for people.
+	Name string
+	Leaf *x509.Certificate
+	// Own: the hub has issued it and renews it; else it is the operator's.
+	Own bool
+}
+
+// ServingCertificates that the API server shows now. One that cannot be read is left out;
+// the API server goes on with what it has read before.
+func (s *Server) ServingCertificates() (out []ServingCertificate) {
+	for _, c := range []struct {
+		name, path string
+		own        bool
+	}{{"API", s.dir.Path(servingFile), true}, {"API, of --tls-cert-file", s.options.ServingCert, false}} {
+		if c.path == "" {
+			continue
+		}
+		content, err := os.ReadFile(c.path)
+		if err != nil {
+			continue
+		}
+		block, _ := pem.Decode(content)
+		if block == nil {
+			continue
+		}
+		if leaf, err := x509.ParseCertificate(block.Bytes); err == nil {
+			out = append(out, ServingCertificate{c.name, leaf, c.own})
+		}
+	}
+	return out
 }
 
 func (s *Server) servingRequest() keys.Request {
@@ -135,15 +181,15 @@ func (s *Server) servingRequest() keys.Request {
 		DNSNames:   names,
 		IPs:        ips,
 		Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		Lifetime:   certLifetime,
+		Lifetime:   s.options.CertificateLifetime,
 	}
 }
 
 // writeKubeconfig writes an administrator's credentials with a new client
 // certificate.
-func (s *Server) writeKubeconfig(now time.Time) error {
-	cert, key, err := s.keys.ClusterCA.Issue(keys.Request{
-		CommonName: adminUser, Organization: []string{adminGroup}, NotBefore: now, Lifetime: certLifetime,
+func (s *Server) writeKubeconfig(a *keys.Authorities, now time.Time) error {
+	cert, key, err := a.Cluster.Issue(keys.Request{
+		CommonName: adminUser, Organization: []string{adminGroup}, NotBefore: now, Lifetime: adminLifetime,
 	})
 	if err != nil {
 		return err
@@ -152,7 +198,7 @@ func (s *Server) writeKubeconfig(now time.Time) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{
 		Server:                   "https://" + s.address,
-		CertificateAuthorityData: s.keys.ClusterCA.CertPEM,
+		CertificateAuthorityData: a.ClusterPEM(),
 	}
 	if s.options.ServingCert != "" {
 		config.Clusters[name].TLSServerName = innerName

@@ -67,7 +67,10 @@ func (s *Server) openStore(ctx context.Context) error {
 	if err := s.store.bindKeySet(ctx, set); err != nil {
 		return err
 	}
-	return s.store.checkVersion(ctx, o.Version)
+	if err := s.store.checkVersion(ctx, o.Version); err != nil {
+		return err
+	}
+	return s.loadAuthorities(ctx)
 }
 
 func (s *Server) connect(ctx context.Context) (*store, error) {

@@ -52,6 +52,7 @@ type testAgent struct {
 	// tickets to come back by; nil: none are kept.
 	tickets tls.ClientSessionCache
 	resumed atomic.Bool // the last handshake was by a ticket
+	roots   []byte      // CAs in PEM that it knows the hub by; nil: the first one
 
 	by []grpc.DialOption // how the hub is dialled
 	// dialled is told of a tunnel that the hub asks for; conn is that of the session.
@@ -89,8 +90,15 @@ func (a *testAgent) object(_, hash string) (json.RawMessage, bool) {
 // connect opens a session and serves it in the background.
 func (a *testAgent) connect() {
 	a.h.t.Helper()
+	roots := a.h.keys.ClusterCA.Pool()
+	if a.roots != nil {
+		var err error
+		if roots, err = trust.PoolFromPEM(a.roots); err != nil {
+			a.h.t.Fatal(err)
+		}
+	}
 	conn := a.h.dial(&tls.Config{
-		MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1", RootCAs: a.h.keys.ClusterCA.Pool(), Certificates: []tls.Certificate{a.id},
+		MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1", RootCAs: roots, Certificates: []tls.Certificate{a.id},
 		ClientSessionCache: a.tickets,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			a.resumed.Store(s.DidResume)
@@ -250,3 +258,6 @@ func (s signerOf) csr(t *testing.T) []byte {
 	}
 	return der
 }
+
+// keyOf the certificate.
+func keyOf(id tls.Certificate) *ecdsa.PrivateKey { return id.PrivateKey.(*ecdsa.PrivateKey) }

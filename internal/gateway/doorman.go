@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -49,22 +50,42 @@ var errBusy = errors.New("too many connections wait for their handshake")
 // HTTP/1.1 to that of WebSockets, everybody else to gRPC's own. It is safe for concurrent
 // use.
 type doorman struct {
-	config *tls.Config
+	trust  func() *Trust
 	turns  *turnstile
 	agents func(net.Conn, credentials.AuthInfo)
 	http   func(net.Conn)
+
+	entry atomic.Pointer[entry]
+}
+
+// entry is how TLS is done under one Trust. Its tickets are worth nothing under another.
+type entry struct {
+	trust  *Trust
+	config *tls.Config
 }
 
 func (g *Gateway) doorman(agents func(net.Conn, credentials.AuthInfo), http func(net.Conn)) *doorman {
-	config := &tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{g.o.Serving},
-		ClientAuth:   tls.VerifyClientCertIfGiven,
-		ClientCAs:    g.o.AgentCAs,
-		NextProtos:   []string{"h2", "http/1.1"},
+	return &doorman{trust: g.o.Trust, turns: newTurnstile(handshakesPerCore*runtime.GOMAXPROCS(0), handshakesAtOnce), agents: agents, http: http}
+}
+
+// now is how TLS is done at the moment.
+func (d *doorman) now() *entry {
+	was, t := d.entry.Load(), d.trust()
+	if was != nil && was.trust == t {
+		return was
 	}
-	resumable(config)
-	return &doorman{config: config, turns: newTurnstile(handshakesPerCore*runtime.GOMAXPROCS(0), handshakesAtOnce), agents: agents, http: http}
+	e := &entry{trust: t, config: &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{t.Serving},
+		ClientAuth:   tls.VerifyClientCertIfGiven,
+		ClientCAs:    t.AgentCAs,
+		NextProtos:   []string{"h2", "http/1.1"},
+	}}
+	resumable(e.config)
+	if !d.entry.CompareAndSwap(was, e) {
+		return d.now() // so that there is one that makes tickets
+	}
+	return e
 }
 
 // visitor is who is at the other end of a connection.
@@ -74,6 +95,9 @@ type visitor struct {
 	verified bool       // a certificate of the agents' CA was shown
 	subject  *pkix.Name // of that certificate, where it is not an agent's
 	line     *line
+	conn     *tls.Conn // of an agent
+	// certificate that an agent came by.
+	certificate certified
 }
 
 // Subject of the certificate of who is no agent; nil where none was shown.
@@ -98,7 +122,8 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		return nil, nil, fmt.Errorf("bound the handshake: %w", err)
 	}
 	from.last.Store(time.Now().UnixNano())
-	conn := tls.Server(from.line, d.config)
+	entry := d.now()
+	conn := tls.Server(from.line, entry.config)
 	if err := conn.Handshake(); err != nil {
 		conn.Close()
 		return nil, nil, err
@@ -114,6 +139,7 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if v.uid == "" {
 		return conn, v, nil
 	}
+	v.conn, v.certificate = conn, entry.trust.certified(state)
 	from.gone = true
 	go d.agents(conn, v)
 	return nil, nil, credentials.ErrConnDispatched
@@ -145,6 +171,16 @@ func visitorOf(state tls.ConnectionState, l *line) *visitor {
 		v.subject = &state.VerifiedChains[0][0].Subject
 	}
 	return v
+}
+
+// certified is what is known of the certificate by which an agent has come.
+func (t *Trust) certified(state tls.ConnectionState) certified {
+	chain := state.VerifiedChains[0]
+	generation, edition := t.SignedBy(chain[len(chain)-1]), 0
+	if generation == t.Generation {
+		edition = t.Edition // as far as this end can tell
+	}
+	return certifiedBy(chain[0], generation, edition)
 }
 
 // identityOf the agent at the other end; zero where no agent is.

@@ -207,6 +207,7 @@ type memInventory struct {
 	seen            map[string][]*pb.Inventory
 	unclaimed       map[string][]string
 	known           map[string]bool
+	certificates    map[string]told
 	onUp, onObserve func(uid string)
 }
 
@@ -259,6 +260,25 @@ func (t *memInventory) APIsKnown(_ context.Context, hash string) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known[hash], nil
+}
+
+// told of an agent's certificate.
+type told struct {
+	ends       time.Time
+	generation int
+	overdue    bool
+}
+
+func (t *memInventory) Certificate(uid string, ends time.Time, generation int, overdue bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	put(&t.certificates, uid, told{ends, generation, overdue})
+}
+
+func (t *memInventory) certificateOf(uid string) told {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.certificates[uid]
 }
 
 func (t *memInventory) Unclaimed(uid string, bundles []string) {

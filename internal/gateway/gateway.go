@@ -12,15 +12,15 @@
 // same time are one write per slice. While the hub holds after a restore nothing
 // is ordered.
 //
+// Certificates of agents are renewed on their streams, when they ask or when the CAs have
+// changed, for the keys that they have shown; nothing of that is written.
+//
 // A Gateway is safe for concurrent use. Callbacks in Options are called from
 // streams and must not block.
 package gateway
 
 import (
 	"context"
-	"crypto"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,9 +66,16 @@ type Inventory interface {
 	Observe(uid string, inventory *pb.Inventory)
 	// APIsKnown tells whether the hub has the list of that hash.
 	APIsKnown(ctx context.Context, hash string) (bool, error)
+	// Certificate tells of the newest certificate of an agent whose stream is here: when
+	// it ends, the generation of the CA that signed it, and whether it should have been
+	// renewed long since.
+	Certificate(uid string, ends time.Time, generation int, overdue bool)
 	// Unclaimed names the bundles that the member holds and no row asks for.
 	Unclaimed(uid string, bundles []string)
 }
+
+// DefaultCertificateLifetime is how long agents' certificates live.
+const DefaultCertificateLifetime = 24 * time.Hour
 
 // Options of a Gateway. Those without a default are required.
 type Options struct {
@@ -87,15 +94,9 @@ type Options struct {
 	// Requests are the hub's certificate requests.
 	Requests certificates.CertificateSigningRequestInterface
 
-	// Serving is the certificate that agents see. Its chain must end in the CA's
-	// own certificate, which agents pin.
-	Serving tls.Certificate
-	// HubCA is that CA in PEM, which agents trust after joining.
-	HubCA []byte
-	// AgentCAs verify agents.
-	AgentCAs *x509.CertPool
-	// Sign gives a client certificate in PEM, with chain, for an agent's key.
-	Sign func(public crypto.PublicKey, commonName, organization string, lifetime time.Duration) ([]byte, error)
+	// Trust is by whom the hub and agents know each other now. It is asked often; tell
+	// TrustChanged when it gives another.
+	Trust func() *Trust
 	// HubKey authenticates positions and seals agents' keys.
 	HubKey []byte
 
@@ -127,8 +128,12 @@ type Options struct {
 	// Metrics are registered here; default: nowhere.
 	Metrics prometheus.Registerer
 
-	// CertificateLifetime of agents; default 24 h.
+	// CertificateLifetime of agents, who renew at half of it; default
+	// DefaultCertificateLifetime.
 	CertificateLifetime time.Duration
+	// Tell is told what the hub's administrator should know about a Cluster. It must not
+	// block. Default: only the log is.
+	Tell func(c *v1alpha1.Cluster, reason, message string)
 	// MaxResyncs is how many agents compare at a time; default 64.
 	MaxResyncs int
 	// CacheBytes of rendered content; default 64 MiB.
@@ -144,8 +149,7 @@ type Options struct {
 func (o *Options) complete() error {
 	for name, missing := range map[string]bool{
 		"Clusters": o.Clusters == nil, "Rows": o.Rows == nil, "Inventory": o.Inventory == nil, "Render": o.Render == nil,
-		"Client": o.Client == nil, "Requests": o.Requests == nil, "Sign": o.Sign == nil, "AgentCAs": o.AgentCAs == nil,
-		"Serving": len(o.Serving.Certificate) == 0, "HubKey": len(o.HubKey) == 0, "Position": o.Position == nil,
+		"Client": o.Client == nil, "Requests": o.Requests == nil, "Trust": o.Trust == nil || !o.Trust().complete(), "HubKey": len(o.HubKey) == 0, "Position": o.Position == nil,
 		"HubState": o.HubState == nil, "OnRewind": o.OnRewind == nil, "OnAhead": o.OnAhead == nil,
 		"Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
 	} {
@@ -153,7 +157,10 @@ func (o *Options) complete() error {
 			return fmt.Errorf("gateway: option %s is missing", name)
 		}
 	}
-	orDefault(&o.CertificateLifetime, 24*time.Hour)
+	if o.Tell == nil {
+		o.Tell = func(*v1alpha1.Cluster, string, string) {}
+	}
+	orDefault(&o.CertificateLifetime, DefaultCertificateLifetime)
 	orDefault(&o.MaxResyncs, 64)
 	orDefault(&o.CacheBytes, 64<<20)
 	orDefault(&o.FlushAfter, 100*time.Millisecond)
@@ -190,6 +197,9 @@ type Gateway struct {
 
 	sessions *sessions
 	warned   warned
+
+	certificates *expiries
+	trustChanged chan struct{} // capacity 1
 }
 
 // New makes a Gateway. ctx is its life: nothing of it outlives ctx.
@@ -200,8 +210,9 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, log: o.Logger, running: ctx, metrics: newMetrics(o.Metrics),
 		waiters: newWaiters(), approved: newApproved(), resyncs: make(chan struct{}, o.MaxResyncs),
-		sessions: newSessions(),
+		sessions: newSessions(), certificates: newExpiries(o.Inventory.Certificate), trustChanged: make(chan struct{}, 1),
 	}
+	g.metrics.ofCertificates(o.Metrics, g.certificates.summary)
 	g.parcels = newParcels(ctx, o, g.metrics)
 	g.reports = newReports(ctx, reportOptions{
 		rows: o.Rows, flushAfter: o.FlushAfter, quiet: o.QuietInterval, stored: g.stored, log: o.Logger, metrics: g.metrics,
@@ -228,7 +239,9 @@ func (g *Gateway) Serve(l net.Listener) error {
 		agents.Stop()
 		others.Stop()
 	})
-	wg.Go(func() { g.signApproved(g.running) })
+	for _, run := range []func(context.Context){g.signApproved, g.reissues, g.certificates.watch} {
+		wg.Go(func() { run(g.running) })
+	}
 	httping := balancers.serve(g, others)
 	err := others.Serve(g.guests(l))
 	close(done)

@@ -59,6 +59,7 @@ type testHub struct {
 	revision  atomic.Int64
 	rewinds   chan string
 	ahead     chan string
+	trust     atomic.Pointer[Trust]
 	content   sync.Map // revision → func(row) atoll.Manifest
 }
 
@@ -101,7 +102,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 	o := Options{
 		Clusters: h.clusters, Rows: h.rows, Inventory: h.inventory, Render: h.render,
 		Client: h.client, Requests: memRequests{h.kube.CertificatesV1().CertificateSigningRequests()},
-		Serving: h.serving(), HubCA: set.ClusterCA.CertPEM, AgentCAs: set.AgentCA.Pool(), Sign: h.sign, HubKey: set.HubKey,
+		Trust: h.trust.Load, HubKey: set.HubKey,
 		Position:     func() (string, int64) { return h.hub.Load().Chain[len(h.hub.Load().Chain)-1].ID, h.revision.Load() },
 		HubState:     h.hub.Load,
 		OnRewind:     func(reason string) { h.rewinds <- reason },
@@ -111,6 +112,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		Version:      "test", Logger: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
 		FlushAfter: 50 * time.Millisecond, JoinWait: time.Minute, // as long as a slow machine may take to accept
 	}
+	h.trusts(set.Authorities())
 	for _, a := range adjust {
 		a(&o)
 	}
@@ -146,15 +148,27 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 	return h
 }
 
-func (h *testHub) serving() tls.Certificate {
-	cert, key, err := h.keys.ClusterCA.Issue(keys.Request{
+// trusts what these authorities make of the hub.
+func (h *testHub) trusts(a *keys.Authorities) {
+	h.trust.Store(&Trust{
+		Serving: h.shows(a), HubCA: a.ClusterPEM(), AgentCAs: a.AgentPool(), SignedBy: a.SignedBy, Generation: a.Generation, Edition: a.Edition(),
+		Sign: func(public crypto.PublicKey, cn, org string, lifetime time.Duration) ([]byte, error) {
+			return a.Agent.Sign(public, keys.Request{CommonName: cn, Organization: []string{org}, NotBefore: time.Now(), Lifetime: lifetime})
+		},
+	})
+}
+
+func (h *testHub) serving() tls.Certificate { return h.shows(h.keys.Authorities()) }
+
+func (h *testHub) shows(a *keys.Authorities) tls.Certificate {
+	cert, key, err := a.Cluster.Issue(keys.Request{
 		CommonName: "gateway", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now(), Lifetime: time.Hour,
 		Usages: serverAuth,
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	pair, err := tls.X509KeyPair(append(cert, h.keys.ClusterCA.CertPEM...), key)
+	pair, err := tls.X509KeyPair(append(cert, a.Chain()...), key)
 	if err != nil {
 		h.t.Fatal(err)
 	}

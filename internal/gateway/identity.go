@@ -122,11 +122,7 @@ type identity struct {
 
 // identify the caller of a stream.
 func identify(ctx context.Context) (identity, error) {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return identity{}, errors.New("the connection has no peer")
-	}
-	info, ok := p.AuthInfo.(*visitor)
+	info, ok := visitorIn(ctx)
 	switch {
 	case !ok || !info.verified:
 		return identity{}, errors.New("the agent showed no certificate of this hub's agent CA; join first")
@@ -136,12 +132,20 @@ func identify(ctx context.Context) (identity, error) {
 	return info.identity, nil
 }
 
+// visitorIn the context of a call.
+func visitorIn(ctx context.Context) (*visitor, bool) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil, false
+	}
+	v, ok := p.AuthInfo.(*visitor)
+	return v, ok
+}
+
 // heard is when the connection of a call gave something last.
 func heard(ctx context.Context) time.Time {
-	if p, ok := peer.FromContext(ctx); ok {
-		if v, ok := p.AuthInfo.(*visitor); ok {
-			return v.line.heard()
-		}
+	if v, ok := visitorIn(ctx); ok {
+		return v.line.heard()
 	}
 	return time.Now()
 }

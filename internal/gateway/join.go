@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
@@ -228,6 +227,7 @@ func (g *Gateway) joinOver(ctx context.Context, j *joining, c *v1alpha1.Cluster)
 		return nil, err
 	}
 	taken := func(told string) error {
+		g.tell(c, "NameTaken", fmt.Sprintf("an agent of another machine, at %s, with the key %s and a good token, asked for the name %s and was refused: %s", j.from, j.key.KeyHash, c.Name, told))
 		return &refusal{codes.AlreadyExists, told, fmt.Errorf("another agent, of key %s, asked for the name: %s", j.key.KeyHash, told)}
 	}
 	_, known := trust.OpenKey(g.o.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
@@ -256,7 +256,15 @@ func (g *Gateway) joinOver(ctx context.Context, j *joining, c *v1alpha1.Cluster)
 	}
 	g.tokens.spend(j.showed, j.key.KeyHash)
 	g.log.Warn("an agent with a new key asks to take over a cluster that exists", "cluster", c.Name, "uid", c.UID, "from", j.from, "key", j.key.KeyHash)
+	g.tell(c, "TakeoverAsked", fmt.Sprintf("an agent at %s, with the key %s, asks to take the place of the cluster's present one; if the member was installed anew: atoll accept %s; if not, somebody has a token who should not: atoll token list", j.from, j.key.KeyHash, c.Name))
 	return g.pending(ctx, j, c)
+}
+
+// tell the administrator about a Cluster, seldom the same.
+func (g *Gateway) tell(c *v1alpha1.Cluster, reason, message string) {
+	if g.warned.first("tell "+string(c.UID)+reason, time.Now()) {
+		g.o.Tell(c, reason, message)
+	}
 }
 
 // pending makes sure that the request exists, and says what it waits for.
@@ -292,15 +300,17 @@ func (g *Gateway) pending(ctx context.Context, j *joining, c *v1alpha1.Cluster) 
 
 // accepted issues the certificate.
 func (g *Gateway) accepted(ctx context.Context, j *joining, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
-	cert, err := g.issue(j.key, string(c.UID))
+	t := g.o.Trust()
+	cert, _, err := g.sign(t, j.key.Public, string(c.UID))
 	if err != nil {
 		return nil, err
 	}
+	g.metrics.issued.WithLabelValues("join").Inc()
 	g.awaitTable(ctx, identity{uid: string(c.UID), keyHash: j.key.KeyHash}, c.Name)
 	g.log.Info("issued a certificate", "cluster", c.Name, "uid", c.UID, "from", j.from)
 	return &pb.JoinReply{
 		State: stateAccepted, Certificate: cert, ClusterUid: string(c.UID), ClusterName: c.Name,
-		HubCa: g.o.HubCA, Message: "cluster " + c.Name + " is accepted",
+		HubCa: t.HubCA, Message: "cluster " + c.Name + " is accepted",
 	}, nil
 }
 
@@ -326,14 +336,6 @@ func (g *Gateway) awaitTable(ctx context.Context, id identity, cluster string) {
 			return
 		}
 	}
-}
-
-func (g *Gateway) issue(r trust.Request, uid string) ([]byte, error) {
-	cert, err := g.o.Sign(r.Public, atoll.UserClusterPrefix+uid, atoll.GroupAgents, g.o.CertificateLifetime)
-	if err != nil {
-		return nil, fmt.Errorf("sign the certificate of cluster %s: %w", uid, err)
-	}
-	return cert, nil
 }
 
 // waiters wakes calls that wait for something about a Cluster.

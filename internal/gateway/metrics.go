@@ -25,6 +25,7 @@ type metrics struct {
 	written     prometheus.Counter
 	waited      prometheus.Counter
 	refused     *prometheus.CounterVec
+	issued      *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -51,6 +52,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		written:    counter("reports_written_total", "Reports that were written."),
 		waited:     counter("reports_waited_seconds_total", "For how long those reports had waited, from when they came to the end of their write."),
 		refused:    vec("refused_total", "Joins, streams and frames refused, by reason.", "what", "reason"),
+		issued:     vec("certificates_issued_total", "Certificates issued to agents: as they joined or came back by their key, when they asked in time, and when the hub's CAs had changed.", "why"),
 	}
 	if r != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -59,9 +61,24 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "atoll", Subsystem: "gateway", Name: "websockets", Help: "Agents' connections that come by WebSocket, through load balancers.",
 		}, func() float64 { return float64(m.websockets.Load()) }))
-		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused)
+		r.MustRegister(m.streams, m.unclaimed, m.messages, m.bytes, m.resyncs, m.renders, m.encodes, m.hits, m.cacheBytes, m.writes, m.written, m.waited, m.refused, m.issued)
 	}
 	return m
+}
+
+// ofCertificates registers what is to be known of connected agents' certificates.
+func (m *metrics) ofCertificates(r prometheus.Registerer, summary func() (overdue int, soonest int64)) {
+	if r == nil {
+		return
+	}
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "atoll", Subsystem: "gateway", Name: "agent_certificates_overdue", Help: "Connected agents of whose certificate's life less than a quarter is left: they fail to renew it.",
+		}, func() float64 { n, _ := summary(); return float64(n) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "atoll", Subsystem: "gateway", Name: "agent_certificate_soonest_expiry_timestamp_seconds", Help: "When the first of the connected agents' certificates ends, in Unix seconds; 0 while nobody is connected.",
+		}, func() float64 { _, soonest := summary(); return float64(soonest) }),
+	)
 }
 
 // frame counts a message; direction is "up" or "down".

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -125,6 +126,9 @@ func (g *Gateway) enter(s *stream) {
 		g.metrics.refused.WithLabelValues("stream", "Rivals").Inc()
 		s.log().Error("two agents take the stream of one cluster from each other: its identity was copied. Stop one of them; to be sure that the other cannot return, deny the cluster and join it anew",
 			"instances", []string{old.instance, s.instance}, "from", address(s.grpc.Context()))
+		if c, ok := g.o.Clusters.ByUID(s.id.uid); ok {
+			g.tell(c, "TwoAgents", fmt.Sprintf("two agents, one at %s, take the cluster's stream from each other: its identity was copied. Stop one of them; to be sure that the other cannot return, deny the cluster and join it anew", address(s.grpc.Context())))
+		}
 	}
 	s.log().Log(s.grpc.Context(), s.level(), "an agent's stream is up", "from", address(s.grpc.Context()), "instance", s.instance)
 	// The Cluster may have changed since it was read and before it could be found.
@@ -144,6 +148,12 @@ func (g *Gateway) come(s *stream) (old *stream, rivals bool) {
 	old, rivals = g.sessions.put(s, time.Now())
 	g.o.Clusters.SetOnline(s.id.uid, true)
 	g.o.Inventory.StreamUp(s.id.uid)
+	if old != nil {
+		g.certificates.remove(old)
+	}
+	if v, ok := visitorIn(s.grpc.Context()); ok {
+		g.certificates.put(s, v.certificate)
+	}
 	return old, rivals
 }
 
@@ -169,6 +179,7 @@ func (g *Gateway) gone(s *stream) bool {
 	if !g.sessions.remove(s, time.Now()) {
 		return false
 	}
+	g.certificates.remove(s)
 	g.o.Clusters.SetOnline(s.id.uid, false)
 	g.o.Inventory.StreamDown(s.id.uid, heard(s.grpc.Context()))
 	return true

@@ -140,7 +140,7 @@ func (g *Gateway) signOne(ctx context.Context, name string) error {
 	} else if !known {
 		return g.fail(ctx, csr, "its key is not one by which an agent asked to join as "+c.Name)
 	}
-	if csr.Status.Certificate, err = g.issue(request, string(c.UID)); err != nil {
+	if csr.Status.Certificate, _, err = g.sign(g.o.Trust(), request.Public, string(c.UID)); err != nil {
 		return err
 	}
 	if _, err := g.o.Requests.UpdateStatus(ctx, csr, metav1.UpdateOptions{}); err != nil {

@@ -63,6 +63,11 @@ type stream struct {
 	renewed   time.Time
 	visit     visit
 	tunnels   tunnels
+
+	// What is known of the agent's certificate, and the stream's place among those that
+	// are not overdue; the lock of expiries guards them.
+	certificate certified
+	dueAt       int
 }
 
 // Connect serves one session.
@@ -97,6 +102,9 @@ func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 	g.enter(s)
 	defer g.leave(s)
 	g.seen(s, hello)
+	if s.formerly() {
+		s.reissue() // before it is told that there is nothing more
+	}
 	go s.open(hello)
 	return s.receive()
 }

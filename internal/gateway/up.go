@@ -14,8 +14,6 @@ import (
 const (
 	// complaintsPerStream is how many refused reports of one stream are logged.
 	complaintsPerStream = 10
-	// renewEvery bounds how often one stream gets a certificate.
-	renewEvery = time.Minute
 	// statusBytes is the largest status that a row takes.
 	statusBytes = 32 << 10
 )
@@ -95,7 +93,7 @@ func (s *stream) inventory(i *pb.Inventory) {
 func (s *stream) renew(r *pb.Renew) {
 	now := time.Now()
 	s.mu.Lock()
-	early := now.Sub(s.renewed) < renewEvery
+	early := now.Sub(s.renewed) < trust.RenewRetry(s.g.o.CertificateLifetime)/2
 	if !early {
 		s.renewed = now
 	}
@@ -115,10 +113,5 @@ func (s *stream) renew(r *pb.Renew) {
 	if _, refused := s.g.admit(s.id); refused != nil {
 		return
 	}
-	cert, err := s.g.issue(request, s.id.uid)
-	if err != nil {
-		s.log().Error("cannot renew the agent's certificate; the agent will ask again", "err", err)
-		return
-	}
-	s.control(&pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: &pb.Renewed{Certificate: cert, HubCa: s.g.o.HubCA}}})
+	s.certify(request.Public, "renewal")
 }

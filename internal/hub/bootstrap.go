@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/api/crds"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/hub/conditions"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -30,7 +31,7 @@ import (
 var manifests embed.FS
 
 // owner is the field manager of what the hub installs.
-const owner = client.FieldOwner("atoll-hub")
+const owner = conditions.Owner
 
 // install applies CRDs and manifests, and waits until the CRDs are served. What is
 // already as it should be costs no write.

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -16,14 +15,10 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/keys"
-	"atoll.dev/atoll/internal/trust"
 )
 
 // preferredGatewayPort is tried where no port is given and none was chosen before.
 const preferredGatewayPort = 6444
-
-// servingLifetime of the gateway's certificate, which is issued anew at each start.
-const servingLifetime = 10 * 365 * 24 * time.Hour
 
 // door is where agents dial, and by what they know that it is this hub's.
 type door struct {
@@ -32,9 +27,8 @@ type door struct {
 	opened   bool         // the listener is somebody's, who closes it
 	self     string       // HOST:PORT of this hub
 	address  string       // what agents are told, maybe that of other hubs too
-	serving  tls.Certificate
-	caHash   string
-	caPEM    []byte
+	// credentials are by what agents know the hub, and it them.
+	credentials *credentials
 }
 
 // newDoor opens the port that the options ask for.
@@ -43,13 +37,9 @@ func newDoor(o Options, server *apiserver.Server) (*door, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca := server.Keys().ClusterCA
 	self := ownAddress(o, server, listener)
-	d := &door{
-		listener: listener, self: self, address: cmp.Or(o.GatewayAddress, self),
-		caHash: trust.CertificateHash(ca.Cert), caPEM: ca.CertPEM,
-	}
-	if d.serving, err = servingCertificate(o, ca, d.self+","+d.address+","+d.here(bindAddress(o)), time.Now()); err != nil {
+	d := &door{listener: listener, self: self, address: cmp.Or(o.GatewayAddress, self)}
+	if d.credentials, err = newCredentials(o, server, d.self+","+d.address+","+d.here(bindAddress(o))); err != nil {
 		listener.Close()
 		return nil, err
 	}
@@ -125,11 +115,11 @@ func ownAddress(o Options, server *apiserver.Server, l net.Listener) string {
 	return net.JoinHostPort(host, strconv.Itoa(portOf(l)))
 }
 
-// servingCertificate of the gateway, with the CA that agents pin at its end.
-func servingCertificate(o Options, ca *keys.Authority, address string, now time.Time) (tls.Certificate, error) {
+// servingCertificate of the gateway, with the chain to the CAs that agents pin.
+func servingCertificate(o Options, a *keys.Authorities, address string, now time.Time) (tls.Certificate, error) {
 	r := keys.Request{
 		CommonName: "atoll-gateway", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		NotBefore: now, Lifetime: servingLifetime, DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		NotBefore: now, Lifetime: cmp.Or(o.API.CertificateLifetime, 365*24*time.Hour), DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
 	names := slices.Clone(o.API.ExtraSANs)
 	for one := range strings.SplitSeq(address, ",") {
@@ -146,16 +136,9 @@ func servingCertificate(o Options, ca *keys.Authority, address string, now time.
 			r.DNSNames = append(r.DNSNames, name)
 		}
 	}
-	cert, key, err := ca.Issue(r)
+	cert, key, err := a.Cluster.Issue(r)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("issue the gateway's certificate: %w", err)
 	}
-	return tls.X509KeyPair(append(cert, ca.CertPEM...), key)
-}
-
-// signer of agents' certificates.
-func signer(ca *keys.Authority) func(crypto.PublicKey, string, string, time.Duration) ([]byte, error) {
-	return func(public crypto.PublicKey, commonName, organization string, lifetime time.Duration) ([]byte, error) {
-		return ca.Sign(public, keys.Request{CommonName: commonName, Organization: []string{organization}, NotBefore: time.Now(), Lifetime: lifetime})
-	}
+	return tls.X509KeyPair(append(cert, a.Chain()...), key)
 }

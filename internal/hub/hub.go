@@ -27,6 +27,7 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/backup"
+	"atoll.dev/atoll/internal/gateway"
 	"atoll.dev/atoll/internal/hub/files"
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/hub/memory"
@@ -54,6 +55,27 @@ type Options struct {
 	// where several hubs share one etcd. Default: the API server's advertise address
 	// and the gateway's port.
 	GatewayAddress string
+	// AgentCertificateLifetime, from MinCertificateLifetime to MaxCertificateLifetime;
+	// default DefaultAgentCertificateLifetime.
+	AgentCertificateLifetime time.Duration
+}
+
+// DefaultAgentCertificateLifetime, and the bounds of all lifetimes of certificates.
+const (
+	DefaultAgentCertificateLifetime = gateway.DefaultCertificateLifetime
+
+	MinCertificateLifetime = time.Minute
+	MaxCertificateLifetime = 5 * 365 * 24 * time.Hour
+)
+
+// complete refuses what cannot work.
+func (o *Options) complete() error {
+	for flag, d := range map[string]time.Duration{"--agent-certificate-lifetime": o.AgentCertificateLifetime, "--certificate-lifetime": o.API.CertificateLifetime} {
+		if d != 0 && (d < MinCertificateLifetime || d > MaxCertificateLifetime) {
+			return fmt.Errorf("%s is %s: it is from %s to %s", flag, d, MinCertificateLifetime, MaxCertificateLifetime)
+		}
+	}
+	return nil
 }
 
 // hub is a running hub.
@@ -79,6 +101,9 @@ func (h *hub) holds() memory.Holdings {
 // shares that with other hubs and stands for election.
 func Run(ctx context.Context, o Options) error {
 	if err := files.Enough(); err != nil {
+		return err
+	}
+	if err := o.complete(); err != nil {
 		return err
 	}
 	h := &hub{o: o, log: o.API.Logger, late: newLateParts(o.API.Logger), began: time.Now()}
@@ -151,7 +176,9 @@ func (h *hub) alone(ctx context.Context) error {
 		h.publish(p)
 		h.said("the hub is ready")
 		listener := h.door.open()
-		return together(ctx, p.inventory.Run, p.rewinds.run, p.decide, func(context.Context) error { return p.gateway.Serve(listener) })
+		return together(ctx, p.inventory.Run, p.rewinds.run, p.decide,
+			func(ctx context.Context) error { return h.door.credentials.follow(ctx, p) },
+			func(context.Context) error { return p.gateway.Serve(listener) })
 	})
 	return group.Wait()
 }

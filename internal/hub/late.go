@@ -11,6 +11,7 @@ import (
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/hub/reach"
+	"atoll.dev/atoll/internal/trust/standing"
 )
 
 // lateParts is what the API server, which is there first, needs of the parts.
@@ -81,6 +82,14 @@ func (l *lateParts) handlers(next http.Handler) http.Handler {
 		}
 		if r.URL.Path == rebalancePath {
 			l.serveRebalance(w, r)
+			return
+		}
+		if r.URL.Path == standing.Path {
+			l.serveStanding(w, r)
+			return
+		}
+		if r.URL.Path == standing.CertificatesPath {
+			l.serveCertificates(w, r)
 			return
 		}
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && reach.Mine(info) {

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -29,7 +31,38 @@ func (h *hub) registerMetrics(r prometheus.Registerer) error {
 			return err
 		}
 	}
+	if err := r.Register(certificateMetrics{h}); err != nil {
+		return err
+	}
 	return nil
+}
+
+var (
+	certificateEnds = prometheus.NewDesc("atoll_hub_certificate_expiry_timestamp_seconds", "When the hub's CAs and its own certificates end, in Unix seconds.", []string{"certificate"}, nil)
+	formerAgents    = prometheus.NewDesc("atoll_hub_agents_of_former_ca", "Agents that are in touch and not known to have certificates of the present CA, while a rotation is under way; 0 else.", nil, nil)
+)
+
+// certificateMetrics are of what has to be renewed or rotated. Agents are looked at only
+// while a rotation is under way.
+type certificateMetrics struct{ *hub }
+
+// Describe is the Collector's.
+func (certificateMetrics) Describe(out chan<- *prometheus.Desc) {
+	out <- certificateEnds
+	out <- formerAgents
+}
+
+// Collect is the Collector's.
+func (m certificateMetrics) Collect(out chan<- prometheus.Metric) {
+	p, ok := m.late.parts.Get()
+	if !ok {
+		return
+	}
+	s := p.standing(time.Now(), m.server.Authorities().Rotating())
+	for _, c := range s.Certificates {
+		out <- prometheus.MustNewConstMetric(certificateEnds, prometheus.GaugeValue, float64(c.Ends.Unix()), c.Name)
+	}
+	out <- prometheus.MustNewConstMetric(formerAgents, prometheus.GaugeValue, float64(s.Agents.Former))
 }
 
 func number(is bool) int {

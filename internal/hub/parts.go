@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/direct"
 	"atoll.dev/atoll/internal/atoll"
@@ -197,7 +198,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Clusters: p.state.Clusters, Rows: p.state.Rows, Inventory: p.inventory,
 		Render: rows.manifest, RenderSalt: rows.salt,
 		Client: p.serving, Requests: kube.CertificatesV1().CertificateSigningRequests(),
-		Plain: p.door.plain, Serving: p.door.serving, HubCA: p.door.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
+		Plain: p.door.plain, Trust: p.door.credentials.now.Load, CertificateLifetime: o.AgentCertificateLifetime, Tell: p.tell,
 		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.hubState,
 		OnRewind: p.rewinds.onRewind, OnAhead: p.ahead,
 		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered,
@@ -236,6 +237,16 @@ func (p *parts) hubState() *enginev1.HubState {
 	return p.state.Hub.Get()
 }
 
+// tell the administrator about a Cluster, by an Event. Who leads writes Events; of what
+// another hub sees, its log tells.
+func (p *parts) tell(c *v1alpha1.Cluster, reason, message string) {
+	if p.leads() {
+		p.recorder.Tell(corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Cluster", Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
+		}, reason, message)
+	}
+}
+
 // ahead tells who leads that a row must be raised.
 func (p *parts) ahead(bundle, cluster string, generation int64) {
 	if p.leads() {
@@ -247,9 +258,10 @@ func (p *parts) ahead(bundle, cluster string, generation int64) {
 
 // decide until ctx ends or one part fails.
 func (p *parts) decide(ctx context.Context) error {
-	if err := publishInfo(ctx, p.state.Client, p.door.address, p.door.caHash, p.door.caPEM); err != nil {
+	if err := p.door.credentials.publish(ctx, p); err != nil {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall, p.push.Run)
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall, p.push.Run,
+		func(ctx context.Context) error { return p.door.credentials.warn(ctx, p) })
 }

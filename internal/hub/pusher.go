@@ -31,7 +31,7 @@ func (h *hub) pusher(p *parts) (*push.Supervisor, error) {
 	key := h.server.Keys().HubKey
 	return push.New(push.Options{
 		Clusters: p.state.Clusters, Secrets: kube.CoreV1().Secrets(atoll.SystemNamespace),
-		Hub: h.door.here(bindAddress(h.o)), CAHash: h.door.caHash,
+		Hub: h.door.here(bindAddress(h.o)), Pins: func() []string { return h.server.Authorities().Pins() },
 		Voucher: func(cluster, uid string) string { return trust.NewVoucher(key, cluster, uid).Reveal() },
 		Pushed:  p.inventory.Pushed, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "push"),
 	}), nil

@@ -3,8 +3,6 @@ package hub
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
-	"atoll.dev/atoll/internal/apiserver/keys"
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/peer"
@@ -59,6 +56,7 @@ func (h *hub) share(ctx context.Context) error {
 		func(ctx context.Context) error { return p.state.Run(ctx, ready) },
 		func(context.Context) error { return p.gateway.Serve(listener) },
 		t.peers.Run, p.inventory.Run, p.rewinds.run, p.balance,
+		func(ctx context.Context) error { return h.door.credentials.follow(ctx, p) },
 		func(ctx context.Context) error { return t.presence.Run(ctx, p.turned) },
 		func(context.Context) error {
 			defer close(followed)
@@ -138,38 +136,21 @@ func (h *hub) newPeers(presence *leader.Presence, p **parts) (*peer.Peers, error
 	if err != nil {
 		return nil, fmt.Errorf("client of the hubs' leases: %w", err)
 	}
-	identity, err := hubCertificate(h.server.Keys().AgentCA, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	roots := h.server.Keys().ClusterCA.Pool()
 	return peer.New(peer.Options{
-		Address: h.door.self,
-		Leases:  kube.CoordinationV1().Leases(metav1.NamespaceSystem),
-		Client: func(host string) *tls.Config {
-			return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{identity}}
+		Address:       h.door.self,
+		Leases:        kube.CoordinationV1().Leases(metav1.NamespaceSystem),
+		Client:        h.door.credentials.toHub,
+		Changed:       func(uid string, here, elsewhere bool, heard time.Time) { (*p).held(uid, here, elsewhere, heard) },
+		Ahead:         func(bundle, cluster string, generation int64) { (*p).aheadElsewhere(bundle, cluster, generation) },
+		Serves:        func() bool { return (*p).serves() },
+		Supersede:     func(uid, hub string) { (*p).gateway.Supersede(uid, hub) },
+		Dial:          func(ctx context.Context, uid string) (net.Conn, error) { return (*p).gateway.Dial(ctx, uid) },
+		CertificateOf: func(uid string) (time.Time, int, bool) { return (*p).inventory.CertificateOf(uid) },
+		Certificate: func(uid string, ends time.Time, generation int) {
+			(*p).inventory.Certificate(uid, ends, generation, false)
 		},
-		Changed:   func(uid string, here, elsewhere bool, heard time.Time) { (*p).held(uid, here, elsewhere, heard) },
-		Ahead:     func(bundle, cluster string, generation int64) { (*p).aheadElsewhere(bundle, cluster, generation) },
-		Serves:    func() bool { return (*p).serves() },
-		Supersede: func(uid, hub string) { (*p).gateway.Supersede(uid, hub) },
-		Dial:      func(ctx context.Context, uid string) (net.Conn, error) { return (*p).gateway.Dial(ctx, uid) },
-		Log:       h.log.With("component", "peer"),
+		Log: h.log.With("component", "peer"),
 	}, rand.Text()[:8]), nil
-}
-
-// hubCertificate is by what other hubs know this one. The CA is the one that only
-// gateways trust, so that it opens nothing else.
-func hubCertificate(ca *keys.Authority, now time.Time) (tls.Certificate, error) {
-	cert, key, err := ca.Issue(keys.Request{
-		CommonName: peer.CommonName, Organization: []string{peer.Organization},
-		Usages:    []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		NotBefore: now, Lifetime: servingLifetime,
-	})
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("issue this hub's certificate for other hubs: %w", err)
-	}
-	return tls.X509KeyPair(cert, key)
 }
 
 // held tells the tables who holds a cluster's stream.
@@ -211,6 +192,12 @@ type members struct {
 func (m members) StreamDown(uid string, heard time.Time) {
 	m.peers.Down(uid, heard)
 	m.Reconciler.StreamDown(uid, heard)
+}
+
+// Certificate tells the other hubs, too, that an agent has another certificate.
+func (m members) Certificate(uid string, ends time.Time, generation int, overdue bool) {
+	m.Reconciler.Certificate(uid, ends, generation, overdue)
+	m.peers.Renewed(uid)
 }
 
 // serves tells whether this hub's gateway may serve. While all hold after a restore,

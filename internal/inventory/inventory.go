@@ -9,7 +9,8 @@
 // more of the fleet than SilentShare falls silent within a minute, or misses a
 // check-in at the same time, the fault is taken to be the hub's or the network's:
 // none of these Clusters is written, and the hub says so once instead. A set of APIs
-// is stored once, whatever the number of members that serve it. A Reconciler is safe
+// is stored once, whatever the number of members that serve it. Of agents' certificates
+// only that they are overdue is written. A Reconciler is safe
 // for concurrent use; the calls by which the gateway tells what happens never block.
 package inventory
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -377,6 +378,48 @@ func TestSlowLossesAreWritten(t *testing.T) {
 			pass(10 * time.Second)
 			for i := range 9 {
 				w.expect(fmt.Sprintf("c%d", i), "Unknown StreamLost")
+			}
+		})
+	})
+}
+
+// A certificate that is renewed in time is not written about, however often; one that is
+// not is, once, and so is that it was made good.
+func TestCertificatesAreWrittenAboutWhenTheyAreOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.run(func() {
+			w.join(0, 1)
+			pass(settle)
+			before := w.writes.Load()
+			ends := time.Now().Add(24 * time.Hour)
+			for range 10 {
+				w.Certificate("u0", ends, 1, false)
+				pass(12 * time.Hour)
+				ends = ends.Add(12 * time.Hour)
+			}
+			if n := w.writes.Load() - before; n != 0 {
+				t.Errorf("%d writes of renewals", n)
+			}
+			if got, generation, ok := w.CertificateOf("u0"); !ok || generation != 1 || !got.Equal(ends.Add(-12*time.Hour).Truncate(time.Second)) {
+				t.Errorf("known: %s, %d, %t", got, generation, ok)
+			}
+			expiring := func() *metav1.Condition {
+				pass(settle)
+				c, _ := w.Get("c0")
+				return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring)
+			}
+			w.Certificate("u0", ends, 1, true)
+			if c := expiring(); c == nil || c.Status != metav1.ConditionTrue || c.Reason != "NotRenewed" || !strings.Contains(c.Message, ends.UTC().Format(time.RFC3339)) {
+				t.Errorf("overdue: %+v", c)
+			}
+			w.Certificate("u0", ends, 1, true)
+			w.Certificate("u0", ends.Add(time.Hour), 1, false)
+			if c := expiring(); c != nil {
+				t.Errorf("renewed: %+v", c)
+			}
+			if n := w.writes.Load() - before; n != 2 {
+				t.Errorf("%d writes", n)
 			}
 		})
 	})

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,12 @@ type facts struct {
 	unclaimed []string
 	// pushed is how the hub's own agent of the member fares; nil: this hub does not know.
 	pushed *Pushed
+	// certificate of the agent: when it ends, in Unix seconds, 0 where that was not told
+	// since this hub started; the generation of the CA that signed it; and whether it
+	// should have been renewed long since.
+	certificate int64
+	generation  int32
+	overdue     bool
 }
 
 // derive the status that the facts make of the Cluster's present one.
@@ -96,6 +103,16 @@ func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatu
 				s.Conditions = append(s.Conditions, *old.DeepCopy())
 			}
 			set(ConditionUnclaimed, metav1.ConditionTrue, "HeldByMember", unclaimedMessage(f.unclaimed))
+		}
+	}
+	if f.certificate != 0 {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ClusterCertificateExpiring)
+		if f.overdue {
+			if old := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring); old != nil {
+				s.Conditions = append(s.Conditions, *old.DeepCopy())
+			}
+			set(v1alpha1.ClusterCertificateExpiring, metav1.ConditionTrue, "NotRenewed", "the agent's certificate ends at "+
+				time.Unix(f.certificate, 0).UTC().Format(time.RFC3339)+" and the agent has not renewed it at half of its life: see the agent's log in the member. When it has ended, the agent asks for another by its key")
 		}
 	}
 	return s

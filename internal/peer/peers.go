@@ -46,7 +46,12 @@ type Options struct {
 	// Dial gives a connection to the agent of a cluster that this hub holds, for another
 	// hub. Its errors are gRPC statuses; NotFound: it does not hold it.
 	Dial func(ctx context.Context, uid string) (net.Conn, error)
-	Log  *slog.Logger
+	// CertificateOf an agent whose stream is here: when it ends, and the generation of the
+	// CA that signed it; ok is false where that is not known yet. Certificate is told the
+	// same of agents at other hubs, again whenever it is renewed.
+	CertificateOf func(uid string) (ends time.Time, generation int, ok bool)
+	Certificate   func(uid string, ends time.Time, generation int)
+	Log           *slog.Logger
 }
 
 // Peers of this hub. Make it with New.
@@ -94,6 +99,15 @@ func (p *Peers) Up(uid string) {
 	now := time.Now()
 	p.carry(p.union.up(uid, now.UnixMicro()), now)
 	p.note(uid, now)
+}
+
+// Renewed tells that the agent whose stream is at this hub has another certificate.
+func (p *Peers) Renewed(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, own := p.union.own[uid]; own {
+		p.note(uid, time.Now())
+	}
 }
 
 // Down tells that the stream went, and when the agent was heard of last.
@@ -216,12 +230,21 @@ func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
 		}
 		delete(w.dirty, uid)
 		if s, ok := p.union.own[uid]; ok {
-			told.Sessions = append(told.Sessions, &peerpb.Session{Uid: uid, At: s.at})
+			told.Sessions = append(told.Sessions, p.session(uid, s.at))
 		} else {
 			told.Gone = append(told.Gone, &peerpb.Gone{Uid: uid, Quiet: time.Since(heard).Milliseconds()})
 		}
 	}
 	return told, false
+}
+
+// session of this hub, as it is told.
+func (p *Peers) session(uid string, at int64) *peerpb.Session {
+	s := &peerpb.Session{Uid: uid, At: at}
+	if ends, generation, ok := p.o.CertificateOf(uid); ok {
+		s.CertificateEnds, s.Generation = ends.Unix(), uint32(generation)
+	}
+	return s
 }
 
 // take a piece of what a hub tells, unless it is followed anew meanwhile.
@@ -237,6 +260,9 @@ func (p *Peers) take(f *found, told *peerpb.Told) {
 	}
 	for _, s := range told.GetSessions() {
 		p.carry(p.union.held(f.name, s.GetUid(), s.GetAt()), now)
+		if s.GetCertificateEnds() != 0 {
+			p.o.Certificate(s.GetUid(), time.Unix(s.GetCertificateEnds(), 0), int(s.GetGeneration()))
+		}
 	}
 	for _, g := range told.GetGone() {
 		p.carry(p.union.gone(f.name, g.GetUid()), now.Add(-time.Duration(g.GetQuiet())*time.Millisecond))

@@ -95,6 +95,8 @@ type hub struct {
 	mu    sync.Mutex
 	known map[string]string
 	ended []string
+	own   map[string]time.Time // ends of certificates
+	told  map[string]string    // those of others
 }
 
 func (h *hub) knows(uid string) string {
@@ -133,7 +135,7 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	h := &hub{known: map[string]string{}, done: make(chan struct{})}
+	h := &hub{known: map[string]string{}, own: map[string]time.Time{}, told: map[string]string{}, done: make(chan struct{})}
 	h.Peers = New(Options{
 		Address: l.Addr().String(), Leases: listed{f.kube.CoordinationV1().Leases("kube-system")},
 		Client: func(string) *tls.Config {
@@ -145,6 +147,17 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 			h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
 		},
 		Serves: h.serves.Load,
+		CertificateOf: func(uid string) (time.Time, int, bool) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			ends, ok := h.own[uid]
+			return ends, 7, ok
+		},
+		Certificate: func(uid string, ends time.Time, generation int) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.told[uid] = fmt.Sprint(ends.Unix(), " ", generation)
+		},
 		Ahead: func(bundle, cluster string, generation int64) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -225,6 +238,35 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	f.eventually("it is back", func() bool {
 		return c.knows(last) == "elsewhere" && again.knows("u0") == "elsewhere" && again.Complete() && c.Complete()
 	})
+}
+
+// Hubs tell each other when their agents' certificates end, and again when they are renewed.
+func TestHubsKnowOfEachOthersAgentsCertificates(t *testing.T) {
+	t.Parallel()
+	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
+	a, b := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
+	certified := func(at int64) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.own["u"] = time.Unix(at, 0)
+	}
+	tells := func(want string) func() bool {
+		return func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.told["u"] == want }
+	}
+	certified(100)
+	a.Up("u")
+	f.eventually("b knows", tells("100 7"))
+	certified(200)
+	a.Renewed("u")
+	f.eventually("b knows of the renewed one", tells("200 7"))
+	if b.knows("u") != "elsewhere" {
+		t.Errorf("b says %q", b.knows("u"))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.ended) > 0 {
+		t.Errorf("a's session was taken over: %v", a.ended)
+	}
 }
 
 func TestAHubThatServesHasRoomForWhatAnotherHasTooMany(t *testing.T) {

@@ -78,3 +78,13 @@ func PoolFromPEM(b []byte) (*x509.CertPool, error) {
 	}
 	return pool, nil
 }
+
+// PEMHas tells whether one of the certificates has a key of that hash.
+func PEMHas(b []byte, hash string) bool {
+	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && CertificateHash(c) == hash {
+			return true
+		}
+	}
+	return false
+}

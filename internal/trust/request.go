@@ -13,7 +13,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"time"
 )
 
 const (
@@ -89,9 +88,4 @@ func ParseRequestPEM(b []byte) (Request, error) {
 		return Request{}, errors.New("read the certificate request: it is no PEM block of type CERTIFICATE REQUEST")
 	}
 	return ParseRequest(block.Bytes)
-}
-
-// RenewAt is when a certificate should be renewed: at two thirds of its life.
-func RenewAt(c *x509.Certificate) time.Time {
-	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
 }

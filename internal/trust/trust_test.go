@@ -180,15 +180,35 @@ func TestSeals(t *testing.T) {
 	}
 }
 
-func TestRenewAt(t *testing.T) {
-	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := &x509.Certificate{NotBefore: begin, NotAfter: begin.Add(24 * time.Hour)}
-	if got := RenewAt(c); got != begin.Add(16*time.Hour) {
-		t.Errorf("renew at %s", got)
+// Half of a life, whatever the hub's clock says; and those of one moment are spread.
+func TestRenewAfter(t *testing.T) {
+	for _, life := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
+		now := time.Now().Truncate(time.Second)
+		first, last, counts := life, time.Duration(0), [10]int{}
+		for i := range 2000 {
+			c := &x509.Certificate{NotBefore: now.Add(-Backdated), NotAfter: now.Add(life), Raw: fmt.Append(nil, "certificate ", i)}
+			if !Issued(c).Equal(now) || Life(c) != life || !Overdue(c).Equal(now.Add(life*3/4)) {
+				t.Fatalf("issued %s, for %s, overdue %s", Issued(c), Life(c), Overdue(c))
+			}
+			after := RenewAfter(c)
+			first, last = min(first, after), max(last, after)
+			counts[int((float64(after)/float64(life)-0.45)*100)]++
+		}
+		if first < life*45/100 || last > life*55/100 || last-first < life*9/100 {
+			t.Errorf("of a life of %s renewed between %s and %s", life, first, last)
+		}
+		for i, n := range counts {
+			if n < 100 || n > 300 { // 200 each, on the average
+				t.Errorf("of a life of %s: %d of 2000 in part %d of ten", life, n, i)
+			}
+		}
+	}
+	short := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: time.Unix(60, 0)}
+	if Life(short) != time.Minute || !Issued(short).Equal(short.NotBefore) {
+		t.Errorf("one that is not backdated lives %s from %s", Life(short), Issued(short))
 	}
 }
 
-// leaf that serves on 127.0.0.1.
 func leaf(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, until time.Time) tls.Certificate {
 	t.Helper()
 	key := newECKey(t)

@@ -47,6 +47,7 @@ var parts = []part{
 	}},
 	{name: "hubs", noLab: true, tests: []string{
 		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
+		"TestCredentialsTakeCareOfThemselves",
 	}},
 	{name: "containers", realNodes: true, tests: []string{
 		"TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",

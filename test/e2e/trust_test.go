@@ -148,6 +148,13 @@ func TestWhoMayNotJoinIsToldWhatToDo(t *testing.T) {
 	})
 	refused("too-late", short, "expired", "token is refused", "atoll token create")
 	refused("member1", good, "another agent", "another agent is connected as member1", "choose another name")
+	eventually(t, converge, "the hub's administrator reads of it", func(context.Context) string {
+		events := kubectl(t, "", "get", "events.v1.events.k8s.io", "-n", "default", "-o", "jsonpath={range .items[?(@.reason==\"NameTaken\")]}{.regarding.name}: {.note}{end}")
+		if !strings.HasPrefix(events, "member1: ") || !strings.Contains(events, "good token") {
+			return events
+		}
+		return ""
+	})
 
 	// A token that lets one in lets in no second.
 	one := invite(t)

@@ -82,7 +82,7 @@ var layers = []layer{
 		why: "hubs tell each other which streams they hold; what follows from it is the hub's to say",
 	},
 	{
-		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"api", "vocabulary"},
+		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"api", "vocabulary", "trust"},
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{

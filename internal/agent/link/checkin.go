@@ -113,10 +113,11 @@ func (l *Link) isOver(v *visit, now time.Time) (over bool, again time.Duration) 
 	return over, again
 }
 
-// renewBefore asks for a certificate that is due before the next check-in. The
-// caller holds mu.
+// renewBefore asks for a certificate that is due before the next check-in, unless the new
+// one would have ended by then, too: such an agent asks by its key each time. The caller
+// holds mu.
 func (l *Link) renewBefore(v *visit, now time.Time) {
-	if l.rhythm.Interval == 0 || now.Add(l.rhythm.Interval).Before(trust.RenewAt(l.id.cert)) {
+	if l.rhythm.Interval == 0 || now.Add(l.rhythm.Interval).Before(l.id.renewAt()) || trust.Life(l.id.cert) <= l.rhythm.Interval {
 		return
 	}
 	v.renewing = l.askRenewal(v.out)

@@ -240,20 +240,43 @@ func keys(t *testing.T) (ca *x509.Certificate, key *ecdsa.PrivateKey) {
 	return ca, key
 }
 
-// linked starts a hub and an agent that has joined it.
+// signed certificate of an agent's key, in PEM.
+func signed(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, public any, from, to time.Time) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: from, NotAfter: to,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, ca, public, caKey)
+	if err != nil {
+		t.Error(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func signedPEM(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// age of the certificates of the hub of these tests.
+const age = 30 * time.Second
+
+// linked starts a hub and an agent that has joined it, whose certificate lives on for that
+// long.
 func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, *Metrics) {
 	t.Helper()
 	ca, caKey := keys(t)
 	h := &hub{t: t, every: every, lifetime: time.Hour, rows: map[string]atoll.Manifest{}, statuses: map[string]atoll.RowStatus{}}
 	h.sign = func(public any, lifetime time.Duration) []byte {
-		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-			SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(lifetime),
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		}, ca, public, caKey)
-		if err != nil {
-			t.Error(err)
-		}
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+		return signed(t, ca, caKey, public, time.Now().Add(-trust.Backdated-age), time.Now().Add(lifetime))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -269,13 +292,9 @@ func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, 
 	t.Cleanup(server.Stop)
 
 	_, key := keys(t)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := &member{held: map[string]atoll.Manifest{}, ready: map[string]bool{}, identity: store.Identity{
-		KeyPEM: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), CertificatePEM: h.sign(key.Public(), lifetime),
-		HubCAPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}), CAHash: trust.CertificateHash(ca), ClusterUID: "uid", ClusterName: "shop",
+		KeyPEM: keyPEM(t, key), CertificatePEM: h.sign(key.Public(), lifetime),
+		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), ClusterUID: "uid", ClusterName: "shop",
 	}}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	h.next = func() time.Time { return time.UnixMilli(int64(testutil.ToFloat64(metrics.next) * 1000)) }
@@ -361,10 +380,23 @@ func TestCheckInsRenewInTime(t *testing.T) {
 	}
 }
 
+// One that would not last until the next check-in is not renewed: at that one the agent asks
+// by its key.
+func TestACertificateThatDoesNotLastIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	h, _, _ := linked(t, 3600, 10*time.Minute)
+	h.eventually("over", func() bool { return h.ended == 1 })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewed != 0 {
+		t.Errorf("%d renewals", h.renewed)
+	}
+}
+
 // A session by a ticket would speak for the certificate before.
 func TestARenewedCertificateIsShown(t *testing.T) {
 	t.Parallel()
-	// The first certificate is due at once; the one after it is not.
+	// The first certificate is due before the second check-in; the one after it is not.
 	h, _, _ := linked(t, 2, 25*time.Second)
 	h.eventually("renewed at the first, and two more", func() bool { return h.ended >= 3 })
 	h.mu.Lock()

@@ -17,10 +17,15 @@
 //   - Where somebody else than the hub answers, one that terminates TLS, the hub is
 //     asked for by WebSocket, and the same TLS with the hub done in there. What worked
 //     is tried first the next time; once in directEvery a dial is direct again.
+//   - A certificate is renewed at about half of its life, by this end's clock, or when the
+//     hub gives another unasked; the session goes on. It is used at once, and stored as
+//     soon as the member takes it. Without one that the hub takes, the agent asks by
+//     its key.
 //   - An agent that the hub wants to check in ends its session when it is over and
 //     rests until the next, by session.CheckIn; a row that turns meanwhile may bring
 //     the next forward. It dials at once when its process starts. A certificate that
-//     is due before the next check-in is renewed at this one.
+//     is due before the next check-in is renewed at this one, unless it lives for less than
+//     the time between two.
 //   - A hub that refuses for good is asked again after RefusedPause only. An agent
 //     that another one superseded comes back after SupersededPause: of two that
 //     have the same key the newer one works.

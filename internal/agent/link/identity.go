@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,14 +34,25 @@ type identity struct {
 	store.Identity
 	key  crypto.Signer
 	cert *x509.Certificate // nil before the first acceptance
+	// came is when the certificate did, by this end's clock, which may differ from the
+	// hub's; of one that was stored before this process began, the hub's word counts.
+	came time.Time
+	// unsaved: the member has not taken the certificate yet.
+	unsaved bool
 	// known: the hub has accepted the key once, so that it needs no token.
 	known bool
 }
 
 // valid tells whether the certificate can be shown now.
 func (id *identity) valid(now time.Time) bool {
-	return id.cert != nil && len(id.HubCAPEM) > 0 && now.Before(id.cert.NotAfter)
+	return id.cert != nil && len(id.HubCAPEM) > 0 && now.Before(id.ends())
 }
+
+// ends is when the certificate does, by this end's clock.
+func (id *identity) ends() time.Time { return id.came.Add(trust.Life(id.cert)) }
+
+// renewAt is when the certificate is to be renewed, by this end's clock.
+func (id *identity) renewAt() time.Time { return id.came.Add(trust.RenewAfter(id.cert)) }
 
 // loadIdentity gives the stored identity for this hub, or makes a key and stores it.
 func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
@@ -48,8 +60,9 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored != nil && stored.CAHash == l.o.CAHash {
-		stored.Hub = l.o.Hub
+	if stored != nil && (stored.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, stored.CAHash) || trust.PEMHas(stored.HubCAPEM, l.o.CAHash)) {
+		// Of the same hub, also where it has changed its CA since and told the new one.
+		stored.Hub, stored.CAHash = l.o.Hub, l.o.CAHash
 		return parseIdentity(*stored)
 	}
 	if stored != nil {
@@ -86,7 +99,7 @@ func parseIdentity(stored store.Identity) (*identity, error) {
 		if id.cert, err = leaf(stored.CertificatePEM); err != nil {
 			return nil, fmt.Errorf("read the stored certificate of the agent: %w", err)
 		}
-		id.known = true
+		id.known, id.came = true, trust.Issued(id.cert)
 	}
 	return id, nil
 }
@@ -117,9 +130,30 @@ func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
 	}
 	l.mu.Lock()
 	l.id.CertificatePEM, l.id.cert, l.id.known = certPEM, cert, true
+	l.id.came, l.id.unsaved = time.Now().Round(0), true
 	l.mu.Unlock()
 	l.ticket.Drop()
-	return l.o.Store.PutIdentity(ctx, l.id.Identity)
+	l.o.Metrics.certificate.Set(float64(cert.NotAfter.Unix()))
+	return l.storeIdentity(ctx)
+}
+
+// storeIdentity where the member has not taken it yet. A member that does not answer
+// costs nothing: the certificate serves from memory, and who begins anew without it has
+// the key, by which the hub knows it.
+func (l *Link) storeIdentity(ctx context.Context) error {
+	l.mu.Lock()
+	id, unsaved := l.id.Identity, l.id.unsaved
+	l.mu.Unlock()
+	if !unsaved {
+		return nil
+	}
+	if err := l.o.Store.PutIdentity(ctx, id); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id.unsaved = false
+	return nil
 }
 
 // join asks for a certificate until there is one. It returns an error only when

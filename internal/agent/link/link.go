@@ -63,7 +63,9 @@ type Options struct {
 	// serves agents, and which one is dialled first depends on Name. CAHash is the pin
 	// of their CA, Token and Name are for joining.
 	Hub, CAHash, Token, Name string
-	Version                  string
+	// FormerCAHashes are pins of the same hub by which it was joined before.
+	FormerCAHashes []string
+	Version        string
 	// BalancerCA verifies, in PEM and beside the system's roots, load balancers that
 	// terminate TLS before the hub; they are trusted with nothing else. Default: none.
 	BalancerCA []byte
@@ -153,6 +155,9 @@ func (l *Link) Run(ctx context.Context, engine Engine) error {
 	var err error
 	if l.id, err = l.loadIdentity(ctx); err != nil {
 		return err
+	}
+	if l.id.cert != nil {
+		l.o.Metrics.certificate.Set(float64(l.id.cert.NotAfter.Unix()))
 	}
 	l.connectLoop(ctx)
 	return nil
@@ -274,7 +279,7 @@ func (l *Link) moved(m *movedError) {
 
 // refused decides how long to wait after the hub refused a session.
 func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
-	if r.reason == "Unknown" && l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID {
+	if (r.reason == "Unknown" || r.reason == "Replaced") && l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID {
 		l.o.Log.Info("the hub does not know this cluster any more; joining anew by the new token", "hub", l.hub())
 		l.id.cert, l.id.known = nil, false
 		return d

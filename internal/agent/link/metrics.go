@@ -15,6 +15,9 @@ type Metrics struct {
 	checkIns  prometheus.Counter
 	reports   prometheus.Counter
 	frames    *prometheus.CounterVec
+	// certificate and renewals tell of the agent's own.
+	certificate prometheus.Gauge
+	renewals    prometheus.Counter
 }
 
 // NewMetrics registers the metrics.
@@ -38,8 +41,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		frames: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "atoll_agent_frames_total", Help: "Frames of sessions with the hub, by direction and kind.",
 		}, []string{"direction", "kind"}),
+		certificate: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "atoll_agent_certificate_expiry_timestamp_seconds", Help: "When the agent's certificate ends, in Unix seconds; 0 before it has one.",
+		}),
+		renewals: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "atoll_agent_certificate_renewals_total", Help: "Certificates that came over a session, on the agent's asking or the hub's own.",
+		}),
 	}
-	r.MustRegister(m.connected, m.websocket, m.next, m.checkIns, m.reports, m.frames)
+	r.MustRegister(m.connected, m.websocket, m.next, m.checkIns, m.reports, m.frames, m.certificate, m.renewals)
 	return m
 }
 

@@ -14,7 +14,6 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
-	"atoll.dev/atoll/internal/trust"
 )
 
 // outbox are the frames that a session is to send. It is not bounded: what goes
@@ -211,9 +210,10 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 	}
 	if r := result.Renewed; r != nil {
 		if err := l.accept(ctx, r.GetCertificate(), r.GetHubCa()); err != nil {
-			l.o.Log.Error("the renewed certificate is not kept; the old one is used on", "err", err)
+			l.o.Log.Error("the renewed certificate cannot be stored in the member; trying on", "err", err)
 		} else {
 			l.o.Log.Info("certificate renewed", "until", l.id.cert.NotAfter)
+			l.o.Metrics.renewals.Inc()
 		}
 		l.mu.Lock()
 		v.renewing = false
@@ -232,36 +232,6 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 		return &refusedError{r.GetReason(), r.GetMessage(), r.GetFinal()}
 	}
 	return nil
-}
-
-// renew asks for a fresh certificate in time.
-func (l *Link) renew(ctx context.Context, out *outbox) {
-	for {
-		l.mu.Lock()
-		cert := l.id.cert
-		l.mu.Unlock()
-		if !pause.For(ctx, max(time.Minute, time.Until(trust.RenewAt(cert)))) {
-			return
-		}
-		l.mu.Lock()
-		due := time.Now().After(trust.RenewAt(l.id.cert))
-		l.mu.Unlock()
-		if !due {
-			continue
-		}
-		l.askRenewal(out)
-	}
-}
-
-// askRenewal asks for a fresh certificate for the same key.
-func (l *Link) askRenewal(out *outbox) (asked bool) {
-	csr, err := trust.NewRequest(l.id.key, l.o.Name)
-	if err != nil {
-		l.o.Log.Error("cannot ask for a new certificate", "err", err)
-		return false
-	}
-	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})
-	return true
 }
 
 // inventory as a frame. The caller holds mu.

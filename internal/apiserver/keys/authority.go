@@ -13,14 +13,11 @@ import (
 	"math/big"
 	"net"
 	"time"
+
+	"atoll.dev/atoll/internal/trust"
 )
 
-const (
-	authorityLifetime = 20 * 365 * 24 * time.Hour
-	// clockSkew is how far a certificate's life starts before now, so that a
-	// peer whose clock is behind accepts it.
-	clockSkew = 10 * time.Minute
-)
+const authorityLifetime = 20 * 365 * 24 * time.Hour
 
 // Authority is a certificate authority of the set.
 type Authority struct {
@@ -28,7 +25,7 @@ type Authority struct {
 	Cert *x509.Certificate
 	// CertPEM is Cert in PEM; callers do not modify it.
 	CertPEM []byte
-	// CertFile is where CertPEM is stored.
+	// CertFile is where CertPEM is stored; empty for one that a rotation made.
 	CertFile string
 
 	key *ecdsa.PrivateKey
@@ -45,7 +42,7 @@ type Request struct {
 	IPs      []net.IP
 	// Usages default to client authentication.
 	Usages []x509.ExtKeyUsage
-	// NotBefore is the moment from which it is valid, less ten minutes for
+	// NotBefore is the moment from which it is valid, less trust.Backdated for
 	// clocks that are behind. Lifetime must be positive, and is cut to the
 	// authority's own.
 	NotBefore time.Time
@@ -85,7 +82,7 @@ func (a *Authority) Sign(public crypto.PublicKey, r Request) ([]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: r.CommonName, Organization: r.Organization},
-		NotBefore:             r.NotBefore.Add(-clockSkew),
+		NotBefore:             r.NotBefore.Add(-trust.Backdated),
 		NotAfter:              notAfter,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           usages,
@@ -107,6 +104,42 @@ func (a *Authority) Pool() *x509.CertPool {
 	return p
 }
 
+// certify the key of another authority, for those who know this one.
+func (a *Authority) certify(other *x509.Certificate) (*x509.Certificate, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: other.Subject, SubjectKeyId: other.SubjectKeyId,
+		NotBefore: other.NotBefore, NotAfter: a.Cert.NotAfter,
+		KeyUsage: other.KeyUsage, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.Cert, other.PublicKey, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("certify the CA %s by the one before: %w", other.Subject.CommonName, err)
+	}
+	return x509.ParseCertificate(der)
+}
+
+// newAuthority with a key of its own.
+func newAuthority(commonName string, now time.Time) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate the key of %s: %w", commonName, err)
+	}
+	certPEM, err := selfSign(key, commonName, now)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of %s: %w", commonName, err)
+	}
+	block, _ := pem.Decode(certPEM)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate of %s: %w", commonName, err)
+	}
+	return &Authority{Cert: cert, CertPEM: certPEM, key: key}, nil
+}
+
 func selfSign(key *ecdsa.PrivateKey, commonName string, now time.Time) ([]byte, error) {
 	serial, err := newSerial()
 	if err != nil {
@@ -115,7 +148,7 @@ func selfSign(key *ecdsa.PrivateKey, commonName string, now time.Time) ([]byte, 
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: commonName},
-		NotBefore:             now.Add(-clockSkew),
+		NotBefore:             now.Add(-trust.Backdated),
 		NotAfter:              now.Add(authorityLifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,

@@ -6,8 +6,10 @@
 // exists on disk is never rewritten, and a key that is missing is made only when
 // the caller says that no data depends on it yet. Files have mode 0600 in a
 // directory of mode 0700 and are complete or absent, whatever the moment of a
-// crash. A Set is immutable after loading and safe for concurrent use. Key
-// material is never logged and never part of an error text.
+// crash. The CAs of the files count until a rotation puts others in their place, which
+// are no part of the files: Authorities are values, which a Set seals and opens. A Set
+// is immutable after loading and safe for concurrent use. Key material is never logged
+// and never part of an error text.
 package keys
 
 import (
@@ -43,10 +45,11 @@ type Set struct {
 	// Dir is the directory that the set was loaded from.
 	Dir string
 	// ClusterCA signs the API server's serving certificate and the client
-	// certificates of administrators. The API server trusts only this one.
+	// certificates of administrators, until the first rotation: see Authorities. The
+	// API server trusts no other one.
 	ClusterCA *Authority
-	// AgentCA signs the certificates of agents. The API server does not trust
-	// it; the gateway does.
+	// AgentCA signs the certificates of agents, until the first rotation. The API
+	// server does not trust it; the gateway does.
 	AgentCA *Authority
 	// FrontProxyCA signs the certificate that the aggregator shows to
 	// extension API servers.

@@ -2,6 +2,8 @@ package get
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/trust/standing"
 )
 
 func clustersCommand(flags *client.Flags) *cobra.Command {
@@ -41,7 +44,13 @@ func clustersCommand(flags *client.Flags) *cobra.Command {
 			if done, err := o.format.Structured(cmd.OutOrStdout(), list(clusters)); done {
 				return err
 			}
-			return o.printClusters(cmd.OutOrStdout(), clusters)
+			var ends standing.Certificates
+			if o.format.Is("wide") {
+				if ends, err = certificates(cmd.Context(), c); err != nil {
+					return err
+				}
+			}
+			return o.printClusters(cmd.OutOrStdout(), clusters, ends)
 		},
 	}
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector, such as env=prod")
@@ -66,7 +75,36 @@ func named[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
 	return kept, nil
 }
 
-func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) error {
+// certificates of agents, when they end. A hub that is older than this command knows none.
+func certificates(ctx context.Context, c *client.Cluster) (standing.Certificates, error) {
+	var out standing.Certificates
+	reply, err := c.Kube.CoreV1().RESTClient().Get().AbsPath(standing.CertificatesPath).Do(ctx).Raw()
+	if client.NoHub(err) {
+		return out, nil
+	}
+	if err != nil {
+		return out, c.Explain(err)
+	}
+	if err := json.Unmarshal(reply, &out); err != nil {
+		return out, fmt.Errorf("read when agents' certificates end: %w", err)
+	}
+	return out, nil
+}
+
+// left of a certificate's life. Of an agent that no hub has heard of since it was started
+// nobody knows.
+func left(ends standing.Certificates, cluster string, now time.Time) string {
+	until, known := ends.Ends[cluster]
+	switch {
+	case !known:
+		return ""
+	case until.After(now):
+		return output.Age(until, now) + " left"
+	}
+	return "ended " + output.Age(now, until) + " ago"
+}
+
+func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, ends standing.Certificates) error {
 	if len(clusters) == 0 {
 		_, err := fmt.Fprintln(out, "no clusters yet; `atoll token create` on the hub begins the first join")
 		return err
@@ -74,7 +112,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 	headings := []string{"NAME", "ACCEPTED", "READY", "REGION", "VERSION", "NODES", "AGE", "REASON"}
 	wide := o.format.Is("wide")
 	if wide {
-		headings = append(headings, "MODE", "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "UID")
+		headings = append(headings, "MODE", "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "CERTIFICATE", "UID")
 	}
 	table := output.NewTable(out, headings...)
 	for _, c := range clusters {
@@ -84,7 +122,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster) erro
 			c.Status.Nodes.Summary, output.Age(o.now, c.CreationTimestamp.Time), reason,
 		}
 		if wide {
-			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, string(c.UID))
+			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, left(ends, c.Name, o.now), string(c.UID))
 		}
 		table.Row(cells...)
 	}
@@ -105,6 +143,9 @@ func readiness(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 		case cond == nil:
 			continue
 		case cond.Status == metav1.ConditionTrue && kind == v1alpha1.ClusterReady:
+			if expiring := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring); expiring != nil && expiring.Status == metav1.ConditionTrue {
+				return "yes", v1alpha1.ClusterCertificateExpiring + ": " + expiring.Message
+			}
 			return "yes", checksIn(c, now)
 		case cond.Status != metav1.ConditionTrue:
 			ready = "no"

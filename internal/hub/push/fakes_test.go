@@ -134,7 +134,7 @@ func newWorld(t *testing.T) *world {
 // supervise until stop is called, which returns when no agent runs.
 func (w *world) supervise() (stop func()) {
 	s := New(Options{
-		Clusters: w.clusters, Secrets: w.secrets, Hub: "127.0.0.1:6444", CAHash: "sha256:00", Run: w.agents.do,
+		Clusters: w.clusters, Secrets: w.secrets, Hub: "127.0.0.1:6444", Pins: func() []string { return []string{"sha256:00"} }, Run: w.agents.do,
 		Voucher: func(cluster, uid string) string { return cluster + "/" + uid },
 		Pushed: func(uid string, p *inventory.Pushed) {
 			w.mu.Lock()

@@ -111,8 +111,9 @@ func (k *keeper) agent(ctx context.Context, w want) error {
 		return err
 	}
 	var last inventory.Pushed
+	pins := k.s.o.Pins()
 	return k.s.o.Run(ctx, agent.Options{
-		MemberConfig: member, HubAddress: k.s.o.Hub, CAHash: k.s.o.CAHash,
+		MemberConfig: member, HubAddress: k.s.o.Hub, CAHash: pins[0], FormerCAHashes: pins[1:],
 		Token: k.s.o.Voucher(k.cluster, w.uid), Name: k.cluster,
 		Log: slog.New(quiet{k.s.o.Log.With("cluster", k.cluster).Handler()}),
 		Stage: func(s agent.Stage) {

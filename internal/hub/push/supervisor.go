@@ -47,8 +47,10 @@ type Options struct {
 	Clusters Clusters
 	// Secrets of the hub's own namespace, read as who may read credentials.
 	Secrets typedcorev1.SecretInterface
-	// Hub is HOST:PORT of this hub's own gateway, CAHash the hash of its CA's key.
-	Hub, CAHash string
+	// Hub is HOST:PORT of this hub's own gateway.
+	Hub string
+	// Pins are the hashes by which its CA is known now and was before, newest first.
+	Pins func() []string
 	// Voucher gives the token by which the agent of that Cluster may join.
 	Voucher func(cluster, uid string) string
 	// Pushed is told how the agent of a Cluster fares; nil: there is none any more.

@@ -64,7 +64,7 @@ func (id *identity) certify(chainPEM []byte) error {
 	if err != nil {
 		return fmt.Errorf("read the certificate that the hub gave: %w", err)
 	}
-	id.Chain, id.Until, id.Renew = chain, leaf.NotAfter, trust.RenewAt(leaf)
+	id.Chain, id.Until, id.Renew = chain, leaf.NotAfter, trust.Issued(leaf).Add(trust.RenewAfter(leaf))
 	return nil
 }
 

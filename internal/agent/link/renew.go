@@ -1,0 +1,69 @@
+package link
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"atoll.dev/atoll/internal/agent/pause"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// renewSpread bounds for how long an agent waits that comes with a certificate whose time
+// to be renewed has passed: after a hub was away it has company.
+const renewSpread = 10 * time.Minute
+
+// renew asks for a fresh certificate in time, until the session ends. The one before is
+// good until its own end; the session goes on by it.
+func (l *Link) renew(ctx context.Context, out *outbox) {
+	for wait := l.firstRenewal(time.Now()); pause.For(ctx, wait); {
+		if err := l.storeIdentity(ctx); err != nil {
+			l.o.Log.Warn("the certificate cannot be stored in the member; trying on", "err", err)
+		}
+		l.mu.Lock()
+		id, now := l.id, time.Now()
+		due, ends, retry := !now.Before(id.renewAt()), id.ends(), trust.RenewRetry(trust.Life(id.cert))
+		wait = max(min(id.renewAt().Sub(now), time.Hour), time.Second)
+		if id.unsaved {
+			wait = min(wait, time.Minute)
+		}
+		l.mu.Unlock()
+		if !due {
+			continue
+		}
+		if now.After(ends.Add(-trust.Life(id.cert) / 4)) {
+			l.o.Log.Warn("the hub has not renewed this agent's certificate, though asked; trying on. When it ends the hub will be asked by the key", "hub", l.hub(), "ends", ends)
+		}
+		l.askRenewal(out)
+		wait = max(retry, time.Second)
+	}
+}
+
+// firstRenewal is how long a session waits before it looks after the certificate.
+func (l *Link) firstRenewal(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wait := l.id.renewAt().Sub(now); wait > 0 {
+		if l.id.unsaved {
+			wait = min(wait, time.Minute)
+		}
+		return wait
+	}
+	spread := min(renewSpread, l.id.ends().Sub(now)/2)
+	if spread <= 0 {
+		return 0
+	}
+	return rand.N(spread)
+}
+
+// askRenewal asks for a fresh certificate for the same key.
+func (l *Link) askRenewal(out *outbox) (asked bool) {
+	csr, err := trust.NewRequest(l.id.key, l.o.Name)
+	if err != nil {
+		l.o.Log.Error("cannot ask for a new certificate", "err", err)
+		return false
+	}
+	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})
+	return true
+}

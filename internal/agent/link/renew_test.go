@@ -1,0 +1,230 @@
+package link
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"atoll.dev/atoll/internal/agent/store"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust"
+)
+
+// forgetful is a member's store that takes no identity while it is told to fail.
+type forgetful struct {
+	Store
+	mu    sync.Mutex
+	fails bool
+	kept  []store.Identity
+}
+
+func (f *forgetful) PutIdentity(_ context.Context, id store.Identity) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fails {
+		return errors.New("the member's API does not answer")
+	}
+	f.kept = append(f.kept, id)
+	return nil
+}
+
+func (f *forgetful) fail(fails bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fails = fails
+}
+
+func (f *forgetful) last() (certificate string, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.kept) == 0 {
+		return "", 0
+	}
+	return string(f.kept[len(f.kept)-1].CertificatePEM), len(f.kept)
+}
+
+// renewing is an agent in a session of which only the renewing runs.
+type renewing struct {
+	*Link
+	out   *outbox
+	store *forgetful
+	ca    *x509.Certificate
+	caKey *ecdsa.PrivateKey
+	key   *ecdsa.PrivateKey
+}
+
+func newRenewing(t *testing.T) *renewing {
+	t.Helper()
+	r := &renewing{store: &forgetful{}, out: &outbox{wake: make(chan struct{}, 1)}}
+	r.ca, r.caKey = keys(t)
+	_, r.key = keys(t)
+	r.Link = New(Options{
+		Hub: "hub:1", Name: "shop", Store: r.store, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}, store.Contents{})
+	r.id = &identity{key: r.key, Identity: store.Identity{HubCAPEM: []byte("x")}}
+	return r
+}
+
+// given a certificate that a hub, whose clock is ahead by skew, signs now.
+func (r *renewing) given(t *testing.T, life, skew time.Duration) error {
+	t.Helper()
+	now := time.Now().Add(skew)
+	return r.accept(t.Context(), signed(t, r.ca, r.caKey, r.key.Public(), now.Add(-trust.Backdated), now.Add(life)), nil)
+}
+
+// asked counts requests for certificates since it was called last.
+func (r *renewing) asked() (n int) {
+	frames, _ := r.out.take()
+	for _, f := range frames {
+		if _, ok := f.GetFrame().(*pb.FromAgent_Renew); ok {
+			n++
+		}
+	}
+	return n
+}
+
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// An agent asks at half of its certificate's life, by its own clock, whatever the hub's
+// says; and goes on asking, not too often, until it has another.
+func TestRenewsAtHalfOfItsLife(t *testing.T) {
+	for _, skew := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			const life = time.Hour
+			r := newRenewing(t)
+			if err := r.given(t, life, skew); err != nil {
+				t.Fatal(err)
+			}
+			go r.renew(t.Context(), r.out)
+			for range 3 {
+				after(life * 44 / 100)
+				if n := r.asked(); n != 0 || !r.id.valid(time.Now()) {
+					t.Fatalf("skew %s: asked %d times before it was time", skew, n)
+				}
+				after(life * 12 / 100)
+				if n, most := r.asked(), int(life*12/100/trust.RenewRetry(life)); n == 0 || n > most+1 {
+					t.Errorf("skew %s: asked %d times", skew, n)
+				}
+				if err := r.given(t, life, skew); err != nil {
+					t.Fatal(err)
+				}
+				after(life / 10)
+				if n := r.asked(); n > 0 {
+					t.Errorf("skew %s: asked %d times after it was given another", skew, n)
+				}
+				if err := r.given(t, life, skew); err != nil { // so that the next one begins anew
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A member that takes nothing keeps nobody from going on, and gets the newest certificate
+// when it answers again.
+func TestACertificateIsStoredWhenTheMemberTakesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRenewing(t)
+		if err := r.given(t, time.Hour, 0); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := r.store.last()
+		r.store.fail(true)
+		if err := r.given(t, 2*time.Hour, 0); err == nil {
+			t.Fatal("nothing is said of a member that takes nothing")
+		}
+		if !r.id.valid(time.Now().Add(90 * time.Minute)) {
+			t.Error("the new certificate is not used")
+		}
+		go r.renew(t.Context(), r.out)
+		after(5 * time.Minute)
+		if now, _ := r.store.last(); now != before {
+			t.Error("it was stored")
+		}
+		r.store.fail(false)
+		after(2 * time.Minute)
+		now, n := r.store.last()
+		if now != string(r.id.CertificatePEM) || now == before {
+			t.Error("the newest certificate was not stored")
+		}
+		after(10 * time.Minute)
+		if _, m := r.store.last(); m != n {
+			t.Errorf("it was stored %d times more", m-n)
+		}
+	})
+}
+
+// Those who come with a certificate that should have been renewed while the hub was away
+// do not all ask at once.
+func TestNoStormOfRenewalsAfterAHubWasAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRenewing(t)
+		if err := r.given(t, 24*time.Hour, 0); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		if wait := r.firstRenewal(now); wait < 10*time.Hour || wait > 14*time.Hour {
+			t.Errorf("the first look is after %s", wait)
+		}
+		var parts [10]int
+		for range 1000 {
+			parts[int(r.firstRenewal(now.Add(15*time.Hour))*10/renewSpread)]++
+		}
+		for i, n := range parts {
+			if n < 50 || n > 200 {
+				t.Errorf("%d of 1000 in minute %d", n, i)
+			}
+		}
+		if wait := r.firstRenewal(now.Add(24*time.Hour - time.Minute)); wait > 30*time.Second {
+			t.Errorf("a minute before its end it waits for %s", wait)
+		}
+		if wait := r.firstRenewal(now.Add(25 * time.Hour)); wait != 0 {
+			t.Errorf("after its end it waits for %s", wait)
+		}
+	})
+}
+
+// Another pin of the same hub, whose new CA the agent has learnt over its stream, is no
+// other hub; a strange one is.
+func TestANewPinOfTheSameHub(t *testing.T) {
+	first, firstKey := keys(t)
+	second, _ := keys(t)
+	stranger, _ := keys(t)
+	_, key := keys(t)
+	stored := store.Identity{
+		KeyPEM: keyPEM(t, key), CertificatePEM: signed(t, first, firstKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
+		HubCAPEM: append(signedPEM(second), signedPEM(first)...), CAHash: trust.CertificateHash(first), ClusterUID: "uid",
+	}
+	for name, c := range map[string]struct {
+		pin  string
+		same bool
+	}{
+		"the old pin": {trust.CertificateHash(first), true},
+		"the new pin": {trust.CertificateHash(second), true},
+		"a stranger":  {trust.CertificateHash(stranger), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &member{identity: stored}
+			l := New(Options{Hub: "hub:1", CAHash: c.pin, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, store.Contents{})
+			id, err := l.loadIdentity(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same := id.ClusterUID == "uid" && id.known; same != c.same || id.CAHash != c.pin {
+				t.Errorf("the same is %t, for %s", same, id.CAHash)
+			}
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package apiserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/apiserver/keys"
+)
+
+// shownBy the address, to a client that trusts these CAs.
+func shownBy(address string, roots *x509.CertPool) (*x509.Certificate, error) {
+	d := &net.Dialer{Timeout: 5 * time.Second}
+	conn, err := tls.DialWithDialer(d, "tcp", address, &tls.Config{RootCAs: roots})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0], nil
+}
+
+// TestRotation: new CAs count at once, without a restart; who knows the hub by the former
+// one goes on knowing it; its client certificates count until the rotation is finished; and
+// a hub that starts again, or is made of the same etcd and keys, has the new ones.
+func TestRotation(t *testing.T) {
+	o := options(t.TempDir())
+	s := start(t, o)
+	before := read(t, s.AdminKubeconfigPath())
+	first := s.Authorities()
+	done := make(chan struct{}, 8)
+	s.OnCertificates(func() { done <- struct{}{} })
+	if _, err := s.FinishRotation(t.Context()); !errors.Is(err, keys.ErrNotRotating) {
+		t.Errorf("finished what was not begun: %v", err)
+	}
+	second, err := s.Rotate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if !s.Authorities().Equal(second) || second.Generation != 2 {
+		t.Fatalf("generation %d counts", s.Authorities().Generation)
+	}
+	if _, err := s.Rotate(t.Context()); !errors.Is(err, keys.ErrRotating) {
+		t.Errorf("rotated twice: %v", err)
+	}
+	eventually(t, "the new CA's certificate is shown, to who knows either", func(context.Context) (bool, string) {
+		for _, a := range []*keys.Authorities{first, second} {
+			c, err := shownBy(s.Address(), a.Cluster.Pool())
+			if err != nil {
+				return false, err.Error()
+			}
+			if err := c.CheckSignatureFrom(second.Cluster.Cert); err != nil {
+				return false, err.Error()
+			}
+		}
+		return true, ""
+	})
+	asks := func(kubeconfig string) error {
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.TLSClientConfig.NextProtos = []string{"http/1.1"} // a connection of its own
+		_, err = kubernetes.NewForConfigOrDie(withoutReuse(config)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1})
+		return err
+	}
+	after := read(t, s.AdminKubeconfigPath())
+	if after == before {
+		t.Error("hub.kubeconfig is the old one")
+	}
+	eventually(t, "both kubeconfigs are good", func(context.Context) (bool, string) {
+		err := errors.Join(asks(before), asks(after))
+		return err == nil, errText(err)
+	})
+	third, err := s.FinishRotation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old kubeconfig is good no more", func(context.Context) (bool, string) {
+		err := asks(before)
+		return err != nil && (strings.Contains(err.Error(), "Unauthorized") || strings.Contains(err.Error(), "provide credentials") || strings.Contains(err.Error(), "forbidden")), errText(err)
+	})
+	if err := asks(read(t, s.AdminKubeconfigPath())); err != nil {
+		t.Errorf("the new kubeconfig: %v", err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, o)
+	if !again.Authorities().Equal(third) {
+		t.Errorf("generation %d counts after a restart", again.Authorities().Generation)
+	}
+	if _, err := shownBy(again.Address(), first.Cluster.Pool()); err != nil {
+		t.Errorf("who knew the hub before the rotation, after a restart: %v", err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// withoutReuse of connections that other clients of the configuration have made.
+func withoutReuse(c *rest.Config) *rest.Config {
+	c.Dial = (&net.Dialer{}).DialContext
+	return c
+}
+
+// TestCertificatesRenewWithoutARestart: the hub's own in time, and the operator's when
+// their files are replaced.
+func TestCertificatesRenewWithoutARestart(t *testing.T) {
+	dir := t.TempDir()
+	other, err := keys.LoadOrCreate(filepath.Join(dir, "other-keys"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(filepath.Join(dir, "hub"))
+	o.CertificateLifetime = time.Minute // renewed every 5 s
+	o.ServingCert, o.ServingKey = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
+	provide := func() {
+		t.Helper()
+		cert, key, err := other.ClusterCA.Issue(keys.Request{CommonName: "hub.example.com", IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
+			Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: time.Now(), Lifetime: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, content := range map[string][]byte{o.ServingKey: key, o.ServingCert: cert} {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	provide()
+	s := start(t, o)
+	serial := func(roots *x509.CertPool, name string) string {
+		conn, err := tls.Dial("tcp", s.Address(), &tls.Config{RootCAs: roots, ServerName: name})
+		if err != nil {
+			return ""
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	const inner = "hub.atoll.internal"
+	ownFirst, theirFirst := serial(s.Authorities().Cluster.Pool(), inner), serial(other.ClusterCA.Pool(), "127.0.0.1")
+	if ownFirst == "" || theirFirst == "" {
+		t.Fatalf("shown at first: %q and %q", ownFirst, theirFirst)
+	}
+	provide()
+	eventually(t, "both are others", func(context.Context) (bool, string) {
+		own, their := serial(s.Authorities().Cluster.Pool(), inner), serial(other.ClusterCA.Pool(), "127.0.0.1")
+		return own != "" && own != ownFirst && their != "" && their != theirFirst, own + " and " + their
+	})
+	names := map[string]bool{}
+	for _, c := range s.ServingCertificates() {
+		names[c.Name] = c.Own
+	}
+	if len(names) != 2 || !names["API"] || names["API, of --tls-cert-file"] {
+		t.Errorf("the hub tells of %v", names)
+	}
+}

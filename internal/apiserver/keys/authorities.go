@@ -1,0 +1,168 @@
+package keys
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"atoll.dev/atoll/internal/trust"
+)
+
+// Authorities are the CAs by which a hub, its users and its agents know each other, as
+// they are at a time. The first are those of the key set's files; each rotation puts new
+// ones in their place. Immutable, and safe for concurrent use.
+//
+// The cluster CA is what others know the hub by: its new key is also certified by the one
+// before, so that who knows only an older CA can follow the chain that the hub shows,
+// also long after the older key is gone. The agent CA is what the hub knows agents by:
+// the former one counts until the rotation is finished.
+type Authorities struct {
+	// Generation counts from 1; each rotation begins the next.
+	Generation int
+	// Cluster and Agent sign whatever is signed now.
+	Cluster, Agent *Authority
+	// Began is when the rotation that is under way did; zero: none is.
+	Began time.Time
+
+	former []former // the latest first
+}
+
+// former authorities: their certificates, without their keys.
+type former struct {
+	cluster, agent *x509.Certificate
+	// cross certifies the cluster CA that came next, by this one's key.
+	cross *x509.Certificate
+}
+
+// formerMost is how many former CAs the hub's chain goes back to.
+const formerMost = 8
+
+var (
+	// ErrRotating refuses a rotation while one is under way.
+	ErrRotating = errors.New("a rotation of the hub's CAs is under way; finish it first: atoll ca finish")
+	// ErrNotRotating refuses the end of a rotation that was not begun.
+	ErrNotRotating = errors.New("no rotation of the hub's CAs is under way; begin one: atoll ca rotate")
+)
+
+// Authorities that the files of the set hold.
+func (s *Set) Authorities() *Authorities {
+	return &Authorities{Generation: 1, Cluster: s.ClusterCA, Agent: s.AgentCA}
+}
+
+// Rotating tells whether former CAs count beside the new ones.
+func (a *Authorities) Rotating() bool { return !a.Began.IsZero() }
+
+// Edition grows whenever what agents are to trust, or are to be trusted by, changes.
+func (a *Authorities) Edition() int {
+	if a.Rotating() {
+		return 2*a.Generation - 1
+	}
+	return 2 * a.Generation
+}
+
+// Rotate begins a rotation: new CAs sign from now on, and the former count beside them.
+func (a *Authorities) Rotate(now time.Time) (*Authorities, error) {
+	if a.Rotating() {
+		return nil, ErrRotating
+	}
+	next := &Authorities{Generation: a.Generation + 1, Began: now.UTC().Truncate(time.Second)}
+	var err error
+	if next.Cluster, err = newAuthority(fmt.Sprintf("atoll-cluster-ca-%d", next.Generation), now); err != nil {
+		return nil, err
+	}
+	if next.Agent, err = newAuthority(fmt.Sprintf("atoll-agent-ca-%d", next.Generation), now); err != nil {
+		return nil, err
+	}
+	cross, err := a.Cluster.certify(next.Cluster.Cert)
+	if err != nil {
+		return nil, err
+	}
+	next.former = append(next.former, former{a.Cluster.Cert, a.Agent.Cert, cross})
+	for _, f := range a.former[:min(len(a.former), formerMost-1)] {
+		if now.Before(f.cluster.NotAfter) {
+			next.former = append(next.former, f)
+		}
+	}
+	return next, nil
+}
+
+// Finish ends a rotation: the former CAs do not count any more.
+func (a *Authorities) Finish() (*Authorities, error) {
+	if !a.Rotating() {
+		return nil, ErrNotRotating
+	}
+	next := *a
+	next.Began = time.Time{}
+	return &next, nil
+}
+
+// ClusterPEM are the CAs, in PEM, by which the hub is known from now on: what agents trust
+// and kubeconfigs hold. While a rotation is under way the former one is among them.
+func (a *Authorities) ClusterPEM() []byte {
+	out := bytes.Clone(a.Cluster.CertPEM)
+	if a.Rotating() {
+		out = append(out, certificatePEM(a.former[0].cluster)...)
+	}
+	return out
+}
+
+// Chain is what the hub shows after a certificate that the cluster CA has signed, in PEM:
+// it leads to each CA by which somebody may know the hub, and, as who pins a CA by its
+// hash needs it, that CA itself.
+func (a *Authorities) Chain() []byte {
+	out := bytes.Clone(a.Cluster.CertPEM)
+	for _, f := range a.former {
+		out = append(out, certificatePEM(f.cross)...)
+		out = append(out, certificatePEM(f.cluster)...)
+	}
+	return out
+}
+
+// AgentPool is what agents' certificates are verified by.
+func (a *Authorities) AgentPool() *x509.CertPool {
+	p := a.Agent.Pool()
+	if a.Rotating() {
+		p.AddCert(a.former[0].agent)
+	}
+	return p
+}
+
+// ClusterPool is what the hub's own certificates are verified by.
+func (a *Authorities) ClusterPool() *x509.CertPool {
+	p := a.Cluster.Pool()
+	if a.Rotating() {
+		p.AddCert(a.former[0].cluster)
+	}
+	return p
+}
+
+// SignedBy is the generation of the agent CA that a verified chain ends in; 0 for one that
+// is not known.
+func (a *Authorities) SignedBy(root *x509.Certificate) int {
+	if root.Equal(a.Agent.Cert) {
+		return a.Generation
+	}
+	for i, f := range a.former {
+		if root.Equal(f.agent) {
+			return a.Generation - 1 - i
+		}
+	}
+	return 0
+}
+
+// Pins are the hashes by which the cluster CAs may be known that the chain leads to, the
+// present one first.
+func (a *Authorities) Pins() []string {
+	out := []string{trust.CertificateHash(a.Cluster.Cert)}
+	for _, f := range a.former {
+		out = append(out, trust.CertificateHash(f.cluster))
+	}
+	return out
+}
+
+// Equal authorities are of one generation and one stage of its rotation.
+func (a *Authorities) Equal(b *Authorities) bool {
+	return a.Edition() == b.Edition() && a.Cluster.Cert.Equal(b.Cluster.Cert) && a.Agent.Cert.Equal(b.Agent.Cert)
+}

@@ -1,0 +1,96 @@
+// Package ca is the command `atoll ca`, which shows and rotates the CAs by which a hub, its
+// users and its agents know each other.
+//
+// Contract: status reads; rotate and finish change one thing at the hub, which refuses what
+// would lock somebody out unless it is forced. Keys never leave the hub.
+package ca
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/trust/standing"
+)
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ca status|rotate|finish",
+		Short: "Show and rotate the CAs by which hub, users and agents know each other",
+		Long: `Show and rotate the CAs by which a hub, its users and its agents know each other.
+
+A rotation has two steps, and all hubs of one etcd take both at once. "rotate" makes new
+CAs, which sign from then on, while the former ones count beside them: agents that are
+connected are given new certificates, and learn the new CA, within minutes, those that check
+in at their next check-in. "finish" ends the trust in the former CAs, once all agents that
+are in touch have new certificates. An agent that was away comes back by its key; nobody
+has to go to a member.
+
+Before finishing, give whoever has a copy of the hub's hub.kubeconfig the new one: the client
+certificate in it is signed by the former CA. Kubeconfigs with tokens stay good.`,
+	}
+	cmd.AddCommand(
+		subcommand(flags, "status", "Show the hub's CAs and certificates, and which agents have certificates of which CA", "", nil),
+		subcommand(flags, "rotate", "Begin a rotation: new CAs sign, and the former count beside them", standing.ActionRotate, nil),
+		finishCommand(flags),
+	)
+	return cmd
+}
+
+func finishCommand(flags *client.Flags) *cobra.Command {
+	var force bool
+	cmd := subcommand(flags, "finish", "Finish a rotation: the former CAs do not count any more", standing.ActionFinish, &force)
+	cmd.Flags().BoolVar(&force, "force", false, "though agents that are in touch have certificates of the former CA alone: they come back by their key")
+	return cmd
+}
+
+// subcommand that asks the hub for an action, or, without one, how things stand.
+func subcommand(flags *client.Flags, use, short, action string, force *bool) *cobra.Command {
+	var format output.Format
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			s, err := ask(cmd.Context(), c, action, force != nil && *force)
+			if err != nil {
+				return err
+			}
+			if done, err := format.Structured(cmd.OutOrStdout(), s); done {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), s.Text(false))
+			return err
+		},
+	}
+	format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func ask(ctx context.Context, c *client.Cluster, action string, force bool) (standing.Standing, error) {
+	var s standing.Standing
+	request := c.Kube.CoreV1().RESTClient().Get().AbsPath(standing.Path)
+	if action != "" {
+		request = c.Kube.CoreV1().RESTClient().Post().AbsPath(standing.Path).Param("action", action).Param("force", strconv.FormatBool(force))
+	}
+	reply, err := request.Do(ctx).Raw()
+	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
+		return s, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
+	}
+	if err != nil {
+		return s, c.Explain(err)
+	}
+	if err := json.Unmarshal(reply, &s); err != nil {
+		return s, fmt.Errorf("%s answered with something else; is this the kubeconfig of a hub? %w", c.Config.Host, err)
+	}
+	return s, nil
+}

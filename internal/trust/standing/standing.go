@@ -1,0 +1,165 @@
+// Package standing is what a hub tells of its CAs, of its own certificates and of those of
+// its agents, as its API answers and as people read it.
+//
+// Contract: values and their text, no more. The forms are JSON between a hub and a CLI,
+// which may be of different versions: fields are added, never changed.
+package standing
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+const (
+	// Path answers GET with a Standing, and POST, with the parameter action (ActionRotate or
+	// ActionFinish, this one with force=true too), with the Standing after it.
+	Path = "/atoll/v1alpha1/ca"
+	// CertificatesPath answers GET with Certificates.
+	CertificatesPath = "/atoll/v1alpha1/certificates"
+
+	ActionRotate = "rotate"
+	ActionFinish = "finish"
+)
+
+// Standing of a hub.
+type Standing struct {
+	// Generation of the CAs: 1 for those that the hub was made with.
+	Generation int `json:"generation"`
+	// RotatingSince is when the rotation that is under way began.
+	RotatingSince *time.Time `json:"rotatingSince,omitempty"`
+	// CAHash is what agents that join pin from now on; FormerHashes are older ones by which
+	// the hub is still found.
+	CAHash       string   `json:"caHash"`
+	FormerHashes []string `json:"formerHashes,omitempty"`
+	// Certificates of the hub: its CAs and what it shows.
+	Certificates []Certificate `json:"certificates"`
+	Agents       Agents        `json:"agents"`
+	// Warnings in words.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Certificate of the hub.
+type Certificate struct {
+	Name string    `json:"name"`
+	Ends time.Time `json:"ends"`
+	// Issued, where that tells anything: of what the hub renews by itself, when it did so.
+	Issued time.Time `json:"issued"`
+	// Own is what the hub renews by itself, before a quarter of its life is left.
+	Own bool `json:"own,omitempty"`
+}
+
+// Agents by what they are known to hold.
+type Agents struct {
+	// Current hold a certificate of the present CA.
+	Current int `json:"current"`
+	// Former are in touch and are not known to; FormerClusters names the first of them.
+	Former         int      `json:"former"`
+	FormerClusters []string `json:"formerClusters,omitempty"`
+	// Away are not in touch, and not known to hold one of the present CA.
+	Away int `json:"away"`
+	// Overdue are in touch and have not renewed their certificate though it was time;
+	// OverdueClusters names the first of them.
+	Overdue         int      `json:"overdue"`
+	OverdueClusters []string `json:"overdueClusters,omitempty"`
+	// Soonest is when the first of the known certificates ends.
+	Soonest *time.Time `json:"soonest,omitempty"`
+}
+
+// Certificates of agents: when they end, by Cluster; of those that the hubs have heard of
+// since they were started.
+type Certificates struct {
+	Ends map[string]time.Time `json:"ends"`
+}
+
+// warnBefore is the part of a certificate's life that may be left without a warning.
+const warnBefore = 4
+
+// authorityWarn is how long before its end a CA is to be rotated.
+const authorityWarn = 365 * 24 * time.Hour
+
+// othersWarn is how long before its end a certificate is to be replaced that others renew, at
+// most: a quarter of its life, where that is less.
+const othersWarn = 21 * 24 * time.Hour
+
+// Warning about the certificate, empty where there is none. CAs are told by their name.
+func (c Certificate) Warning(now time.Time) string {
+	left := c.Ends.Sub(now)
+	switch {
+	case left <= 0:
+		return fmt.Sprintf("%s has ended at %s", c.Name, stamp(c.Ends))
+	case c.isCA() && left < authorityWarn:
+		return fmt.Sprintf("%s ends at %s: rotate it, by atoll ca rotate", c.Name, stamp(c.Ends))
+	case c.isCA():
+		return ""
+	case c.Own && left < c.Ends.Sub(c.Issued)/warnBefore:
+		return fmt.Sprintf("%s ends at %s and the hub has not renewed it; the hub's log says why", c.Name, stamp(c.Ends))
+	case !c.Own && left < min(othersWarn, c.Ends.Sub(c.Issued)/warnBefore):
+		return fmt.Sprintf("%s, which the hub was given by a flag, ends at %s: replace the files, and the hub takes them up without a restart", c.Name, stamp(c.Ends))
+	}
+	return ""
+}
+
+func (c Certificate) isCA() bool { return strings.HasSuffix(c.Name, " CA") }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Text for people.
+func (s Standing) Text(bool) string {
+	var b strings.Builder
+	if s.RotatingSince != nil {
+		fmt.Fprintf(&b, "The hub's CAs are being rotated since %s; both the former and the new ones count.\n", stamp(*s.RotatingSince))
+	} else {
+		fmt.Fprintln(&b, "The hub's CAs are not being rotated.")
+	}
+	fmt.Fprintf(&b, "\ngeneration  %d\nCA hash     %s\n", s.Generation, s.CAHash)
+	for _, h := range s.FormerHashes {
+		fmt.Fprintf(&b, "formerly    %s, by which agents still find the hub\n", h)
+	}
+	fmt.Fprintln(&b)
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "CERTIFICATE\tENDS")
+	for _, c := range s.Certificates {
+		fmt.Fprintf(w, "%s\t%s\n", c.Name, stamp(c.Ends))
+	}
+	_ = w.Flush() // into memory
+	s.Agents.text(&b, s.RotatingSince != nil)
+	for _, warning := range s.Warnings {
+		fmt.Fprintf(&b, "WARNING: %s\n", warning)
+	}
+	return b.String()
+}
+
+func (a Agents) text(b io.Writer, rotating bool) {
+	fmt.Fprintf(b, "\nagents with certificates of the present CA  %d\n", a.Current)
+	if rotating || a.Former > 0 {
+		fmt.Fprintf(b, "in touch, and not yet                        %d%s\n", a.Former, examples(a.FormerClusters, a.Former))
+		fmt.Fprintf(b, "away, and not yet                            %d; they come back by their key\n", a.Away)
+	}
+	if a.Overdue > 0 {
+		fmt.Fprintf(b, "that fail to renew                           %d%s\n", a.Overdue, examples(a.OverdueClusters, a.Overdue))
+	}
+	if a.Soonest != nil {
+		fmt.Fprintf(b, "the first of them ends at %s\n", stamp(*a.Soonest))
+	}
+	switch {
+	case rotating && a.Former == 0:
+		fmt.Fprintln(b, "\nAll agents that are in touch have new certificates. When whoever has a copy of hub.kubeconfig has a new one too: atoll ca finish")
+	case rotating:
+		fmt.Fprintln(b, "\nWait until all that are in touch have new certificates, then: atoll ca finish")
+	}
+}
+
+// examples of clusters of which there are n.
+func examples(names []string, n int) string {
+	if len(names) == 0 {
+		return ""
+	}
+	out := ": " + strings.Join(names, ", ")
+	if n > len(names) {
+		out += ", …"
+	}
+	return out
+}
