@@ -174,7 +174,7 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 	}
 	for i, p := range providers {
 		if p.GroupName() == "" {
-			providers[i] = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport}
+			providers[i] = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodes()}
 		}
 	}
 	if err := server.InstallAPIs(providers...); err != nil {

@@ -23,15 +23,17 @@ import (
 	servicestore "k8s.io/kubernetes/pkg/registry/core/service/storage"
 
 	"atoll.dev/atoll/internal/apiserver/allocators"
+	"atoll.dev/atoll/internal/apiserver/nodes"
 )
 
-// nodeless provides the core group for a cluster without nodes and without a
-// network: addresses and ports of Services are accepted and never given out,
+// nodeless provides the core group for a cluster without nodes of its own, in whose place
+// are Clusters, and without a network: addresses and ports of Services are accepted and never given out,
 // and Pods are deleted without waiting for a kubelet. It has no hook that runs
 // repair loops after start, which the provider that it wraps has.
 type nodeless struct {
 	provider       controlplaneapiserver.RESTStorageProvider
 	proxyTransport http.RoundTripper
+	nodes          nodes.Options // what people see as nodes
 }
 
 func (n nodeless) GroupName() string { return n.provider.GroupName() }
@@ -60,7 +62,7 @@ func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, g
 	resources["services"] = services
 	resources["services/status"] = status
 	resources["services/proxy"] = proxy
-	return info, nil
+	return info, nodes.Install(resources, n.nodes)
 }
 
 // withoutServices lets the wrapped provider build its storage of Services, which

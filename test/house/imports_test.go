@@ -82,7 +82,11 @@ var layers = []layer{
 		why: "hubs tell each other which streams they hold; what follows from it is the hub's to say",
 	},
 	{
-		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"api", "vocabulary", "trust"},
+		name: "node", packages: []string{"internal/clusternode"}, below: []string{"api", "vocabulary"},
+		why: "a Cluster is shown as a Node by nothing but itself",
+	},
+	{
+		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"api", "vocabulary", "trust", "node"},
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
@@ -270,7 +274,7 @@ var foreign = []struct {
 		why: "whoever uses the API's types must get apimachinery and nothing else",
 	},
 	{
-		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret/...", "internal/session", "internal/rewind", "internal/claim"},
+		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret/...", "internal/session", "internal/rewind", "internal/claim", "internal/clusternode"},
 		forbidden: []string{
 			"log", "net", "os", "io/fs", "sync", "database/", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
 			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",

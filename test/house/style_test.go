@@ -22,6 +22,11 @@ const (
 var imposed = map[string]string{
 	"internal/apiserver/engine.go:newOwnerless":     "upstream's generic.StorageDecorator",
 	"internal/apiserver/engine.go:GuaranteedUpdate": "upstream's storage.Interface",
+
+	"internal/apiserver/nodes/storage.go:Delete":           "upstream's storage.Interface",
+	"internal/apiserver/nodes/storage.go:GuaranteedUpdate": "upstream's storage.Interface",
+	"internal/apiserver/nodes/update.go:Update":            "upstream's rest.Updater",
+	"internal/apiserver/nodes/refused.go:Update":           "upstream's rest.Updater",
 }
 
 func TestEveryPackageStatesItsContract(t *testing.T) {

@@ -105,6 +105,26 @@ func (s *Store) Watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	return watching{w, cancel}, nil
 }
 
+// Reader gives the storage of the kind, and where in it its objects are, for who selects by
+// more than Watch and List do. Its watches are told how far the store is, if they wish, as
+// those of Watch are, until their context ends. Nobody writes by it.
+func (s *Store) Reader() (from storage.Interface, prefix string) { return told{s.storage, s}, s.prefix }
+
+type told struct {
+	storage.Interface
+	store *Store
+}
+
+// Watch and ask how far the store is.
+func (t told) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+	o.ProgressNotify = o.Predicate.AllowWatchBookmarks
+	w, err := t.Interface.Watch(ctx, key, o)
+	if err == nil && o.ProgressNotify {
+		go t.store.askProgress(ctx)
+	}
+	return w, err
+}
+
 // within the time that a request has; nil: no end.
 func within(ctx context.Context, seconds *int64) (context.Context, context.CancelFunc) {
 	if seconds == nil {

@@ -1,0 +1,68 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/apiserver/nodes"
+)
+
+// clusterNodes says how Clusters are served as Nodes.
+func (s *Server) clusterNodes() nodes.Options {
+	clusters, prefix := s.direct.Clusters.Reader()
+	return nodes.Options{Clusters: clusters, Prefix: prefix, Patch: s.patchCluster, Own: s.identities.isOwn}
+}
+
+// patchCluster by a request of its own, in the name of whose request ctx is of: so it is
+// authorized, admitted, audited and answered with warnings like any other.
+func (s *Server) patchCluster(ctx context.Context, name string, patch []byte, o metav1.PatchOptions) (*v1alpha1.Cluster, error) {
+	config, err := s.as(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of clusters: %w", err)
+	}
+	u, err := client.Resource(v1alpha1.GroupVersion.WithResource(clusters)).Patch(ctx, name, types.MergePatchType, patch, o)
+	if err != nil {
+		return nil, err
+	}
+	c := &v1alpha1.Cluster{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, c); err != nil {
+		return nil, fmt.Errorf("read cluster %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// as whose request ctx is of, a client of the API may ask it. Warnings go to who asked.
+func (s *Server) as(ctx context.Context) (*rest.Config, error) {
+	who, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, fmt.Errorf("nobody is known to ask")
+	}
+	config := s.config(HubUser)
+	config.ContentType, config.AcceptContentTypes = "", ""
+	config.Impersonate = rest.ImpersonationConfig{UserName: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
+	config.WarningHandlerWithContext = warnings{}
+	return config, nil
+}
+
+// warnings of one request go on to the one that made it.
+type warnings struct{}
+
+// HandleWarningHeaderWithContext gives the text to who asked.
+func (warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
+	if code == 299 && text != "" {
+		warning.AddWarning(ctx, agent, text)
+	}
+}

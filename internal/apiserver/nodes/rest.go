@@ -1,0 +1,144 @@
+// Package nodes serves the Clusters of the hub as its Nodes: one for each that is accepted.
+//
+// Contract: it stands in place of the built-in storage of nodes, so that authorization,
+// admission, audit, tables, selectors, pages and watches are upstream's, with the resource
+// versions of the Clusters. Nothing about nodes is stored. The hub itself, its API server and
+// its controllers, sees and changes what the built-in storage has, which is nothing: Nodes are
+// for people. An edit of a Node edits its Cluster, in the name of who edits, who must be
+// allowed that as well. What no Cluster can take, and creating and deleting, are refused
+// with what to do instead. Safe for concurrent use.
+package nodes
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/printers"
+	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
+	printerstorage "k8s.io/kubernetes/pkg/printers/storage"
+	"k8s.io/kubernetes/pkg/registry/core/node"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Patch a Cluster, by a JSON merge patch, in the name of whose request ctx is of.
+type Patch func(ctx context.Context, name string, patch []byte, o metav1.PatchOptions) (*v1alpha1.Cluster, error)
+
+// Options of the storage. All are required.
+type Options struct {
+	// Clusters are read from there, at Prefix.
+	Clusters storage.Interface
+	Prefix   string
+	// Patch changes them.
+	Patch Patch
+	// Own tells who is the hub itself.
+	Own func(user.Info) bool
+}
+
+// Install the storage in place of the built-in one, among the resources of the core group.
+func Install(resources map[string]rest.Storage, o Options) error {
+	stored, ok := resources["nodes"].(rest.StandardStorage)
+	if !ok {
+		return fmt.Errorf("storage of nodes is a %T, not the one this was written for", resources["nodes"])
+	}
+	r := &REST{reader: reader{o.Clusters}, prefix: o.Prefix, stored: stored, patch: o.Patch, own: o.Own}
+	r.live = &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &api.Node{} },
+		NewListFunc:               func() runtime.Object { return &api.NodeList{} },
+		PredicateFunc:             node.MatchNode,
+		DefaultQualifiedResource:  api.Resource("nodes"),
+		SingularQualifiedResource: api.Resource("node"),
+		KeyRootFunc:               func(context.Context) string { return r.prefix },
+		KeyFunc:                   r.key,
+		TableConvertor:            printerstorage.TableConvertor{TableGenerator: printers.NewTableGenerator().With(printersinternal.AddHandlers)},
+		Storage:                   genericregistry.DryRunnableStorage{Storage: r.reader},
+	}
+	resources["nodes"] = r
+	resources["nodes/status"] = status{r}
+	resources["nodes/proxy"] = proxy{}
+	return nil
+}
+
+// REST serves nodes.
+type REST struct {
+	reader reader
+	prefix string
+	live   *genericregistry.Store // what people read
+	stored rest.StandardStorage   // what the hub itself reads
+	patch  Patch
+	own    func(user.Info) bool
+}
+
+var (
+	_ rest.StandardStorage      = &REST{}
+	_ rest.Scoper               = &REST{}
+	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+)
+
+// hub tells whether the hub itself asks.
+func (r *REST) hub(ctx context.Context) bool {
+	who, ok := request.UserFrom(ctx)
+	return !ok || r.own(who)
+}
+
+func (r *REST) key(ctx context.Context, name string) (string, error) {
+	return genericregistry.NoNamespaceKeyFunc(ctx, r.prefix, name)
+}
+
+// New gives an empty Node.
+func (r *REST) New() runtime.Object { return r.live.New() }
+
+// NewList gives an empty list of them.
+func (r *REST) NewList() runtime.Object { return r.live.NewList() }
+
+// Destroy the built-in storage. That of Clusters is others'.
+func (r *REST) Destroy() { r.stored.Destroy() }
+
+// NamespaceScoped they are not.
+func (r *REST) NamespaceScoped() bool { return false }
+
+// GetSingularName of the resource.
+func (r *REST) GetSingularName() string { return r.live.GetSingularName() }
+
+// ShortNames of the resource.
+func (r *REST) ShortNames() []string { return []string{"no"} }
+
+// ConvertToTable as upstream prints Nodes.
+func (r *REST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return r.live.ConvertToTable(ctx, obj, options)
+}
+
+// Get a Node.
+func (r *REST) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
+	if r.hub(ctx) {
+		return r.stored.Get(ctx, name, o)
+	}
+	return r.live.Get(ctx, name, o)
+}
+
+// List Nodes, or a page of them.
+func (r *REST) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
+	if r.hub(ctx) {
+		return r.stored.List(ctx, o)
+	}
+	return r.live.List(ctx, o)
+}
+
+// Watch Nodes.
+func (r *REST) Watch(ctx context.Context, o *internalversion.ListOptions) (watch.Interface, error) {
+	if r.hub(ctx) {
+		return r.stored.Watch(ctx, o)
+	}
+	return r.live.Watch(ctx, o)
+}

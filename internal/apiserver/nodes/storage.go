@@ -1,0 +1,153 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/clusternode"
+)
+
+// reader shows a store of Clusters as a store of Nodes that cannot be written. Selection is
+// the store's own, over the labels and fields of Nodes, so that pages are as long as was asked
+// for, and a Cluster that comes to match, or matches no more, comes and goes in watches.
+type reader struct{ storage.Interface }
+
+var errReadOnly = errors.New("nodes are not stored")
+
+func (reader) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
+	return errReadOnly
+}
+
+func (reader) Delete(context.Context, string, runtime.Object, *storage.Preconditions, storage.ValidateObjectFunc, runtime.Object, storage.DeleteOptions) error {
+	return errReadOnly
+}
+
+func (reader) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
+	return errReadOnly
+}
+
+// cluster that has a Node; not found where there is none.
+func (r reader) cluster(ctx context.Context, key string, o storage.GetOptions) (*v1alpha1.Cluster, error) {
+	c := &v1alpha1.Cluster{}
+	if err := r.Interface.Get(ctx, key, o, c); err != nil {
+		return nil, err
+	}
+	if c.Name != "" && !clusternode.Shown(c) {
+		version, _ := strconv.ParseInt(c.ResourceVersion, 10, 64)
+		return nil, storage.NewKeyNotFoundError(key, version)
+	}
+	return c, nil
+}
+
+// Get the Node of a Cluster.
+func (r reader) Get(ctx context.Context, key string, o storage.GetOptions, into runtime.Object) error {
+	c, err := r.cluster(ctx, key, o)
+	if err != nil {
+		if o.IgnoreNotFound && storage.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	return fill(c, into)
+}
+
+// GetList of the Nodes, or a page of them.
+func (r reader) GetList(ctx context.Context, key string, o storage.ListOptions, into runtime.Object) error {
+	list, ok := into.(*api.NodeList)
+	if !ok {
+		return fmt.Errorf("list nodes into a %T", into)
+	}
+	o.Predicate = ofClusters(o.Predicate)
+	var all v1alpha1.ClusterList
+	if err := r.Interface.GetList(ctx, key, o, &all); err != nil {
+		return err
+	}
+	list.ListMeta = all.ListMeta
+	list.Items = make([]api.Node, len(all.Items))
+	for i := range all.Items {
+		if err := fill(&all.Items[i], &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Watch the Nodes.
+func (r reader) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+	o.Predicate = ofClusters(o.Predicate)
+	w, err := r.Interface.Watch(ctx, key, o)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		c, ok := e.Object.(*v1alpha1.Cluster)
+		if !ok { // an error
+			return e, true
+		}
+		node := &api.Node{}
+		if e.Type == watch.Bookmark {
+			node.ResourceVersion, node.Annotations = c.ResourceVersion, c.Annotations
+		} else if err := fill(c, node); err != nil {
+			return e, false
+		}
+		e.Object = node
+		return e, true
+	}), nil
+}
+
+// shown is a field that only selects.
+const shown = "atoll.dev/shown"
+
+// ofClusters selects the Clusters whose Nodes the predicate selects.
+func ofClusters(p storage.SelectionPredicate) storage.SelectionPredicate {
+	p.Field = fields.AndSelectors(p.Field, fields.OneTermEqualSelector(shown, "true"))
+	p.GetAttrs = func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		c, ok := obj.(*v1alpha1.Cluster)
+		if !ok {
+			return nil, nil, fmt.Errorf("select a cluster by a %T", obj)
+		}
+		return clusternode.Labels(c), fields.Set{
+			metav1.ObjectNameField: c.Name,
+			"spec.unschedulable":   strconv.FormatBool(clusternode.Unschedulable(c)),
+			shown:                  strconv.FormatBool(clusternode.Shown(c)),
+		}, nil
+	}
+	return p
+}
+
+// fill the object, a Node in the version that the API server works in.
+func fill(c *v1alpha1.Cluster, into runtime.Object) error {
+	node, ok := into.(*api.Node)
+	if !ok {
+		return fmt.Errorf("read a node into a %T", into)
+	}
+	if c.Name == "" { // nothing was found, and nobody minds
+		return nil
+	}
+	if err := apiv1.Convert_v1_Node_To_core_Node(clusternode.Node(c), node, nil); err != nil {
+		return fmt.Errorf("convert the node of cluster %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// versioned gives the Node as clients know it.
+func versioned(node *api.Node) (*corev1.Node, error) {
+	out := &corev1.Node{}
+	if err := apiv1.Convert_core_Node_To_v1_Node(node, out, nil); err != nil {
+		return nil, fmt.Errorf("convert node %s: %w", node.Name, err)
+	}
+	return out, nil
+}
