@@ -116,6 +116,11 @@ type Options struct {
 	// when a session begins while the gateway holds, or is Recalling.
 	OnRemembered func(Remembered)
 
+	// OnLeft is told that the agent of a cluster that leaves the fleet holds nothing any
+	// more, and what stays there although it should have gone. It forgets the Cluster, if
+	// that is still as it is given. It may block.
+	OnLeft func(ctx context.Context, c *v1alpha1.Cluster, behind []string) error
+
 	// Several hubs' gateways serve; default: this one only.
 	Several Several
 	// Version of the hub.
@@ -144,7 +149,7 @@ func (o *Options) complete() error {
 		"Client": o.Client == nil, "Requests": o.Requests == nil, "Sign": o.Sign == nil, "AgentCAs": o.AgentCAs == nil,
 		"Serving": len(o.Serving.Certificate) == 0, "HubKey": len(o.HubKey) == 0, "Position": o.Position == nil,
 		"HubState": o.HubState == nil, "OnRewind": o.OnRewind == nil, "OnAhead": o.OnAhead == nil,
-		"Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
+		"OnLeft": o.OnLeft == nil, "Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
 	} {
 		if missing {
 			return fmt.Errorf("gateway: option %s is missing", name)

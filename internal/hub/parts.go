@@ -24,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/hub/push"
 	"atoll.dev/atoll/internal/inventory"
+	"atoll.dev/atoll/internal/leave"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/place/decisions"
 	"atoll.dev/atoll/internal/render"
@@ -43,6 +44,7 @@ type parts struct {
 	summarise *summarise.Reconciler
 	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
+	leave     *leave.Reconciler
 	rewinds   *rewinds
 	gateway   *gateway.Gateway
 	push      *push.Supervisor
@@ -97,6 +99,10 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 		Namespaces: st.Namespaces, Hub: st.Hub, Intent: summarise.Stated(defaults(st), p.prints.Of), Events: p.recorder,
 		Writer: &summarise.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Log:    h.log.With("component", "summarise"),
+	})
+	p.leave = leave.New(leave.Config{
+		Clusters: st.Clusters, Rows: st.Rows, Revisions: st.Revisions, Hub: st.Hub, Client: st.Client, Serving: p.serving,
+		Log: h.log.With("component", "leave"),
 	})
 	observed := inventory.Options{
 		Clusters: st.Clusters, Client: p.serving, Logger: h.log.With("component", "inventory"),
@@ -200,7 +206,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Serving: p.door.serving, HubCA: p.door.caPEM, AgentCAs: server.Keys().AgentCA.Pool(), Sign: signer(server.Keys().AgentCA),
 		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.hubState,
 		OnRewind: p.rewinds.onRewind, OnAhead: p.ahead,
-		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered,
+		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered, OnLeft: p.leave.Left,
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
 	}
 	if p.peers != nil {
@@ -251,5 +257,5 @@ func (p *parts) decide(ctx context.Context) error {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall, p.push.Run)
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.leave.Run, p.recorder.Run, p.rewinds.recall, p.push.Run)
 }
