@@ -24,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/hub/push"
 	"atoll.dev/atoll/internal/inventory"
+	"atoll.dev/atoll/internal/inventory/profiles"
 	"atoll.dev/atoll/internal/leave"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/place/decisions"
@@ -45,6 +46,7 @@ type parts struct {
 	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
 	leave     *leave.Reconciler
+	profiles  *profiles.Publisher
 	rewinds   *rewinds
 	gateway   *gateway.Gateway
 	push      *push.Supervisor
@@ -103,6 +105,10 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	p.leave = leave.New(leave.Config{
 		Clusters: st.Clusters, Rows: st.Rows, Revisions: st.Revisions, Hub: st.Hub, Client: st.Client, Serving: p.serving,
 		Log: h.log.With("component", "leave"),
+	})
+	p.profiles = profiles.New(profiles.Config{
+		Clusters: st.Clusters, Settings: st.Settings, Client: st.Client,
+		Hub: profiles.Hub{Address: h.server.Address(), CA: h.server.Keys().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
 	})
 	observed := inventory.Options{
 		Clusters: st.Clusters, Client: p.serving, Logger: h.log.With("component", "inventory"),
@@ -257,5 +263,5 @@ func (p *parts) decide(ctx context.Context) error {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.leave.Run, p.recorder.Run, p.rewinds.recall, p.push.Run)
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.leave.Run, p.profiles.Run, p.recorder.Run, p.rewinds.recall, p.push.Run)
 }

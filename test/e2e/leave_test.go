@@ -325,3 +325,51 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 		t.Errorf("pods are %s, were %s", now, pods)
 	}
 }
+
+// Every accepted cluster is in the inventory that other tools read, and no other one.
+func TestClustersAreInTheInventory(t *testing.T) {
+	t.Parallel()
+	profile := func(ctx context.Context, name string) string {
+		o, err := get(ctx, "hub", "multicluster.x-k8s.io/v1alpha1", "ClusterProfile", "atoll-inventory", name)
+		if err != nil || o == nil {
+			return fmt.Sprintf("none (%v)", err)
+		}
+		text, err := json.Marshal(o.Object)
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+	eventually(t, converge, "the members are published", func(ctx context.Context) string {
+		for _, m := range members {
+			p := profile(ctx, m)
+			for _, want := range []string{`"x-k8s.io/cluster-manager":"atoll"`, `"clusterManager":{"name":"atoll"}`, `"type":"ControlPlaneHealthy"`, `"kubernetes":"v`, "/apis/atoll.dev/v1alpha1/clusters/" + m + "/proxy"} {
+				if !strings.Contains(p, want) {
+					return fmt.Sprintf("%s lacks %s: %s", m, want, p)
+				}
+			}
+		}
+		return ""
+	})
+	out := binary(t, "", "atoll-lab", "kubectl", "--kubeconfig", world.lab.Kubeconfig("hub"), "get", "clusterprofiles", "-n", "atoll-inventory", "-l", "x-k8s.io/cluster-manager=atoll")
+	if !strings.Contains(out, "member1") || !strings.Contains(out, "atoll") {
+		t.Errorf("kubectl lists:\n%s", out)
+	}
+	apply(t, "profiled", `{apiVersion: atoll.dev/v1alpha1, kind: Cluster, metadata: {name: profiled}, spec: {accepted: true, taints: [{key: away, effect: NoSchedule}]}}`)
+	t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "cluster", "profiled", "--ignore-not-found")
+	})
+	eventually(t, converge, "one that is accepted comes", func(ctx context.Context) string {
+		if p := profile(ctx, "profiled"); !strings.Contains(p, `"displayName":"profiled"`) {
+			return p
+		}
+		return ""
+	})
+	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "profiled", `{"spec":{"accepted":false}}`)
+	eventually(t, converge, "and goes when it is denied", func(ctx context.Context) string {
+		if p := profile(ctx, "profiled"); p != "none (<nil>)" {
+			return p
+		}
+		return ""
+	})
+}
