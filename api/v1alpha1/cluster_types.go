@@ -93,7 +93,40 @@ type ClusterSpec struct {
 	// unbounded.
 	// +optional
 	Capacity *ClusterCapacity `json:"capacity,omitempty"`
+
+	// Removal takes the cluster out of the fleet, step by step: nothing new is placed
+	// there, what is there leaves once what replaces it elsewhere is healthy, the agent lets
+	// go of the member, and then the Cluster is gone. Taken away before that, it is taken
+	// back, and the placements decide anew. The condition Removing tells what it waits for.
+	// Default: the cluster stays.
+	// +optional
+	Removal *ClusterRemoval `json:"removal,omitempty"`
 }
+
+// ClusterRemoval is how a cluster leaves the fleet.
+type ClusterRemoval struct {
+	// Mode says what becomes of what Atoll applied in the member.
+	Mode ClusterRemovalMode `json:"mode"`
+	// Force gives the cluster up at once, for one that does not come back: whatever it holds
+	// stays there, and what that is, as far as the hub knows, is written to the ConfigMap
+	// removed-NAME in the namespace atoll-system. Default false.
+	// +optional
+	Force bool `json:"force,omitempty"`
+}
+
+// ClusterRemovalMode says what becomes of what Atoll applied.
+// +kubebuilder:validation:Enum=Orphan;Clean
+type ClusterRemovalMode string
+
+const (
+	// ClusterOrphan leaves what Atoll applied where it is, without Atoll's labels and
+	// its ownership of fields.
+	ClusterOrphan ClusterRemovalMode = "Orphan"
+	// ClusterClean removes what Atoll applied, and the namespaces that its agent made once
+	// nothing else is in them. What was there before Atoll stays, and what policies
+	// orphan.
+	ClusterClean ClusterRemovalMode = "Clean"
+)
 
 // ClusterCapacity bounds what Atoll places in a cluster, as templates and divisions
 // state it; what overrides change in one cluster, what autoscalers add and what others
@@ -224,6 +257,9 @@ const (
 	// ClusterCertificateExpiring is there, and true, while the agent is in touch and has
 	// not renewed its certificate, of whose life less than a quarter is left.
 	ClusterCertificateExpiring = "CertificateExpiring"
+	// ClusterRemoving is there, and true, while spec.removal is: how far that is, what it
+	// waits for, and who is to act.
+	ClusterRemoving = "Removing"
 )
 
 // ClusterStatus is what the agent reported, written on change only.
@@ -252,11 +288,23 @@ type ClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Properties []ClusterProperty `json:"properties,omitempty"`
-	// Conditions: Accepted, Joined, Ready, and with mode Push Pushed.
+	// Removal tells how far spec.removal is.
+	// +optional
+	Removal *ClusterRemovalStatus `json:"removal,omitempty"`
+	// Conditions: Accepted, Joined, Ready, with mode Push Pushed, and Removing
+	// while the cluster is removed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClusterRemovalStatus counts Bundles.
+type ClusterRemovalStatus struct {
+	// Bundles that were in the cluster since its removal began.
+	Bundles int32 `json:"bundles"`
+	// Gone of them.
+	Gone int32 `json:"gone"`
 }
 
 // ClusterProperty is one property; KEP-2149's name and value.

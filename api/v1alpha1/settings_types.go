@@ -52,7 +52,22 @@ type HubSettingsSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	PlacementProperties []string `json:"placementProperties,omitempty"`
+	// ClusterProfiles says whether the accepted clusters are published as ClusterProfiles
+	// (multicluster.x-k8s.io) in the namespace atoll-inventory, where other tools find them:
+	// one object of about 2 kB for each. None takes them away again. Default Publish.
+	// +optional
+	ClusterProfiles ClusterProfilesPolicy `json:"clusterProfiles,omitempty"`
 }
+
+// ClusterProfilesPolicy says whether clusters are published.
+// +kubebuilder:validation:Enum=Publish;None
+type ClusterProfilesPolicy string
+
+// What becomes of ClusterProfiles.
+const (
+	ProfilesPublish ClusterProfilesPolicy = "Publish"
+	ProfilesNone    ClusterProfilesPolicy = "None"
+)
 
 // HubSettingsList is a list of HubSettings.
 //

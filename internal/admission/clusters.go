@@ -41,14 +41,31 @@ func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) er
 	if err := p.validateMembership(ctx, a, now, before); err != nil {
 		return err
 	}
+	if err := p.validateRemoval(ctx, a, now, before); err != nil {
+		return err
+	}
 	if !now.Spec.Accepted || before != nil && before.Spec.Accepted {
 		return nil
 	}
-	clusters := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters"}
 	if p.allowed(ctx, a.GetUserInfo(), "accept", access{resource: clusters, name: a.GetName()}) {
 		return nil
 	}
 	return admission.NewForbidden(a, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
+}
+
+var clusters = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters"}
+
+// validateRemoval refuses a removal from the fleet by who may not delete the Cluster, which
+// is what it comes to. Whoever may update it may take a removal back.
+func (p *Plugin) validateRemoval(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
+	is := now.Spec.Removal
+	if is == nil || before != nil && before.Spec.Removal != nil && *before.Spec.Removal == *is {
+		return nil
+	}
+	if p.allowed(ctx, a.GetUserInfo(), "delete", access{resource: clusters, name: a.GetName()}) {
+		return nil
+	}
+	return admission.NewForbidden(a, fmt.Errorf("spec.removal: %q may not remove clusters: the verb delete on %s is needed", a.GetUserInfo().GetName(), clusters))
 }
 
 // taintTimes notes since when NoExecute taints are there, from which tolerations

@@ -254,6 +254,10 @@ type Manifest struct {
 	// Remove: the row is Removing. Items are then empty; everything that the
 	// member holds of the Bundle goes (Removal says how).
 	Remove bool `json:"remove,omitempty"`
+	// LeftBehind, with Remove and RemoveOrphan: the cluster leaves the fleet. What Atoll
+	// made keeps a note of its template, by which it is taken up again when the cluster
+	// comes back.
+	LeftBehind bool `json:"leftBehind,omitempty"`
 	// DeletedNamespaces are hub namespaces whose tombstone lets the agent remove a
 	// namespace that it made, once nothing foreign is in it.
 	DeletedNamespaces []string `json:"deletedNamespaces,omitempty"`

@@ -71,6 +71,10 @@ const (
 	// the agent's state.
 	SystemNamespace = "atoll-system"
 
+	// LabelRemoved is on the ConfigMaps of the hub's SystemNamespace that say what was left
+	// behind in clusters that are gone: the cluster's name.
+	LabelRemoved = "atoll.dev/removed-cluster"
+
 	// LabelBundleUID is on every object that the agent applied in a member (never
 	// in pod templates): the UID of the Bundle that owns it there.
 	LabelBundleUID = "atoll.dev/bundle-uid"
@@ -80,6 +84,10 @@ const (
 	// UserClusterPrefix and the Cluster's UID make the certificate's common name.
 	UserClusterPrefix = "atoll:cluster:"
 )
+
+// RemovedRecord is the name of the ConfigMap that says what was left behind in a cluster of
+// that name.
+func RemovedRecord(cluster string) string { return "removed-" + cluster }
 
 // RevisionName of a Bundle's Revision by its number and the hash of its content.
 func RevisionName(bundle string, number int64, hash string) string {

@@ -7,16 +7,19 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
+	multicluster "atoll.dev/atoll/api/multicluster/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
 // OwnKind tells of the kinds that are about the hub itself, and that no policy and no
-// annotation can place: Atoll's, and those of other systems that the hub takes for a dialect
-// of its own.
+// annotation can place: Atoll's, those of other systems that the hub takes for a dialect
+// of its own, and the cluster inventory that it publishes.
 func OwnKind(gk schema.GroupKind) bool {
 	switch gk.Group {
 	case v1alpha1.GroupVersion.Group, enginev1.GroupVersion.Group:
 		return true
+	case multicluster.GroupVersion.Group:
+		return gk.Kind == "ClusterProfile"
 	case karmada.GroupVersion.Group:
 		return gk.Kind == karmada.CustomizationKind
 	}

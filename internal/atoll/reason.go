@@ -25,6 +25,8 @@ const (
 	RowRebalanced = "Rebalanced"
 	// RowEvicted: a NoExecute taint is not tolerated, or not any more.
 	RowEvicted = "Evicted"
+	// RowClusterRemoved: the cluster is being removed from the fleet.
+	RowClusterRemoved = "ClusterRemoved"
 	// RowBundleDeleted: the Bundle, or the namespace of its templates, is deleted.
 	RowBundleDeleted = "BundleDeleted"
 	// RowRemovalHeld: a removal over the budget waits for `atoll confirm`; the

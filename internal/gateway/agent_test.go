@@ -66,6 +66,7 @@ type testAgent struct {
 	frames  map[string]int // by kind, since the last connect
 	bytes   int            // of Upserts and Objects, since the last connect
 	refused *pb.Refused
+	leave   *pb.Leave
 	welcome *pb.Welcome
 	renewed *pb.Renewed
 	sendAPI bool
@@ -78,7 +79,7 @@ type testAgent struct {
 func (h *testHub) agent(id tls.Certificate, instance string) *testAgent {
 	a := &testAgent{h: h, id: id, stored: map[string]atoll.Manifest{}, objects: map[string]json.RawMessage{}}
 	a.key = id.PrivateKey.(crypto.Signer)
-	a.core = session.NewAgent(session.AgentOptions{Version: "test", Instance: instance, Object: a.object, Tunnels: true}, session.Memory{})
+	a.core = session.NewAgent(session.AgentOptions{Version: "test", Instance: instance, Object: a.object, Tunnels: true, Leaves: true}, session.Memory{})
 	return a
 }
 
@@ -113,7 +114,7 @@ func (a *testAgent) connect() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stop, a.stream, a.closed, a.conn = cancel, stream, make(chan struct{}), conn
-	a.frames, a.bytes, a.refused, a.welcome, a.err = map[string]int{}, 0, nil, nil, nil
+	a.frames, a.bytes, a.refused, a.leave, a.welcome, a.err = map[string]int{}, 0, nil, nil, nil, nil
 	if err := stream.Send(a.core.Hello()); err != nil {
 		a.h.t.Logf("send Hello: %v", err)
 	}
@@ -155,6 +156,9 @@ func (a *testAgent) count(f *pb.FromHub) {
 func (a *testAgent) apply(stream pb.Session_ConnectClient, out session.AgentOutput) {
 	if out.Refused != nil {
 		a.refused = out.Refused
+	}
+	if out.Leave != nil {
+		a.leave = out.Leave
 	}
 	if out.Welcome != nil {
 		a.welcome = out.Welcome

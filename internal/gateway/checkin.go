@@ -44,11 +44,12 @@ func (s *stream) promised() uint32 {
 	return every
 }
 
-// reconsider has the agent told if it is to check in otherwise than it knows.
+// reconsider has the agent told if it is to check in otherwise than it knows, or to leave.
 func (s *stream) reconsider() {
 	every := s.checkIn()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reconsiderLeaving()
 	if every != s.visit.every && s.core != nil {
 		s.poke()
 	}
@@ -71,7 +72,7 @@ func (s *stream) looked() {
 // agent how it is to keep in touch where that changed. It is asked when nothing else
 // is to be sent. The caller holds the lock.
 func (s *stream) nothingMore() (task, bool) {
-	if s.core == nil || !s.core.Synced() || s.asked || !s.visit.inventoried || s.postponed() {
+	if s.core == nil || !s.core.Synced() || s.asked || !s.visit.inventoried || s.postponed() || s.leaving.told {
 		return task{}, false
 	}
 	every := s.checkIn()

@@ -349,3 +349,9 @@ func (f *follow) see(obj client.Object) {
 		f.clusters.put(c.DeepCopy())
 	}
 }
+
+// onLeft forgets a Cluster whose agent has left, and tells what it left behind.
+func (h *testHub) onLeft(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
+	h.departed <- c.Name + " " + strings.Join(behind, ",")
+	return h.client.Delete(ctx, c)
+}

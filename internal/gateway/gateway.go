@@ -120,6 +120,11 @@ type Options struct {
 	// Plain is where load balancers that speak HTTP without TLS reach the gateway, which
 	// closes it; nil: nowhere.
 	Plain net.Listener
+	// OnLeft is told that the agent of a cluster that leaves the fleet holds nothing any
+	// more, and what stays there although it should have gone. It forgets the Cluster, if
+	// that is still as it is given. It may block.
+	OnLeft func(ctx context.Context, c *v1alpha1.Cluster, behind []string) error
+
 	// Several hubs' gateways serve; default: this one only.
 	Several Several
 	// Version of the hub.
@@ -151,7 +156,7 @@ func (o *Options) complete() error {
 		"Clusters": o.Clusters == nil, "Rows": o.Rows == nil, "Inventory": o.Inventory == nil, "Render": o.Render == nil,
 		"Client": o.Client == nil, "Requests": o.Requests == nil, "Trust": o.Trust == nil || !o.Trust().complete(), "HubKey": len(o.HubKey) == 0, "Position": o.Position == nil,
 		"HubState": o.HubState == nil, "OnRewind": o.OnRewind == nil, "OnAhead": o.OnAhead == nil,
-		"Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
+		"OnLeft": o.OnLeft == nil, "Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
 	} {
 		if missing {
 			return fmt.Errorf("gateway: option %s is missing", name)

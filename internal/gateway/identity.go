@@ -164,7 +164,7 @@ func (g *Gateway) admit(id identity) (*v1alpha1.Cluster, *pb.Refused) {
 	if !ok {
 		return nil, &pb.Refused{
 			Reason:  "Unknown",
-			Message: "the hub has no Cluster of this identity; if it was removed on purpose, uninstall the agent or join anew",
+			Message: "this cluster was removed from the hub, and what runs in it stays as it is; uninstall the agent, or let it join anew with a new token",
 		}
 	}
 	if !c.Spec.Accepted {

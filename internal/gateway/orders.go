@@ -24,6 +24,9 @@ func (s *stream) sendAll() (over bool, err error) {
 		}
 		s.settleTouched()
 		t, ok := s.queue.next(holding)
+		if !ok && !holding {
+			t, ok = s.lastOrder()
+		}
 		if !ok {
 			t, ok = s.nothingMore()
 		}

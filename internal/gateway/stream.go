@@ -62,6 +62,7 @@ type stream struct {
 	complains int
 	renewed   time.Time
 	visit     visit
+	leaving   leaving
 	tunnels   tunnels
 
 	// What is known of the agent's certificate, and the stream's place among those that
@@ -97,7 +98,7 @@ func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 		return err
 	}
 	s.instance = hello.GetInstance()
-	s.tunnels.can = hello.GetTunnels()
+	s.tunnels.can, s.leaving.can = hello.GetTunnels(), hello.GetLeaves()
 	g.catchUp(rpc.Context(), hello.GetPosition())
 	g.enter(s)
 	defer g.leave(s)
@@ -282,6 +283,9 @@ func (s *stream) hand(out session.HubOutput) {
 	}
 	if out.Remembered != nil {
 		s.remembered(out.Remembered)
+	}
+	if out.Left != nil {
+		s.left(out.Left)
 	}
 }
 

@@ -172,12 +172,15 @@ func (r rowRenderer) here(bundle, cluster string) bool {
 	return ok && row.Spec.Phase != atoll.RowRemoving
 }
 
-// salt names what manifest looks at besides the row: whether the namespace is doomed, which
-// of the Bundles that took items over are in the cluster, and what is held back.
+// salt names what manifest looks at besides the row: whether the namespace is doomed, whether
+// the row's cluster leaves the fleet, which of the Bundles that took items over are in the cluster, and what is held back.
 func (r rowRenderer) salt(row state.Row) string {
 	var parts []any
 	if ns := row.Bundle.Namespace; ns != "" {
 		parts = append(parts, r.doomed(ns))
+	}
+	if render.LeftBehind(row.Spec) {
+		parts = append(parts, "left behind")
 	}
 	content, err := r.content(r.ctx, row)
 	if err != nil {

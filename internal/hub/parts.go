@@ -25,6 +25,8 @@ import (
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/hub/push"
 	"atoll.dev/atoll/internal/inventory"
+	"atoll.dev/atoll/internal/inventory/profiles"
+	"atoll.dev/atoll/internal/leave"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/place/decisions"
 	"atoll.dev/atoll/internal/render"
@@ -44,6 +46,8 @@ type parts struct {
 	summarise *summarise.Reconciler
 	recorder  *summarise.Recorder
 	inventory *inventory.Reconciler
+	leave     *leave.Reconciler
+	profiles  *profiles.Publisher
 	rewinds   *rewinds
 	gateway   *gateway.Gateway
 	push      *push.Supervisor
@@ -98,6 +102,14 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 		Namespaces: st.Namespaces, Hub: st.Hub, Intent: summarise.Stated(defaults(st), p.prints.Of), Events: p.recorder,
 		Writer: &summarise.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Log:    h.log.With("component", "summarise"),
+	})
+	p.leave = leave.New(leave.Config{
+		Clusters: st.Clusters, Rows: st.Rows, Revisions: st.Revisions, Hub: st.Hub, Client: st.Client, Serving: p.serving,
+		Log: h.log.With("component", "leave"),
+	})
+	p.profiles = profiles.New(profiles.Config{
+		Clusters: st.Clusters, Settings: st.Settings, Client: st.Client,
+		Hub: profiles.Hub{Address: h.server.Address(), CA: h.server.Keys().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
 	})
 	observed := inventory.Options{
 		Clusters: st.Clusters, Client: p.serving, Logger: h.log.With("component", "inventory"),
@@ -201,7 +213,7 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Plain: p.door.plain, Trust: p.door.credentials.now.Load, CertificateLifetime: o.AgentCertificateLifetime, Tell: p.tell,
 		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.hubState,
 		OnRewind: p.rewinds.onRewind, OnAhead: p.ahead,
-		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered,
+		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered, OnLeft: p.leave.Left,
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
 	}
 	if p.peers != nil {
@@ -262,6 +274,6 @@ func (p *parts) decide(ctx context.Context) error {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.recorder.Run, p.rewinds.recall, p.push.Run,
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.leave.Run, p.profiles.Run, p.recorder.Run, p.rewinds.recall, p.push.Run,
 		func(ctx context.Context) error { return p.door.credentials.warn(ctx, p) })
 }

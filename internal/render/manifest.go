@@ -48,6 +48,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		m.Remove, m.Items = true, nil
 		if in.Row.Orphan {
 			m.Removal = v1alpha1.RemoveOrphan
+			m.LeftBehind = LeftBehind(in.Row)
 		}
 	} else {
 		m.Namespaces = needed(in)
@@ -67,6 +68,12 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 	}
 	m.Content = contentHash(in.Key, m)
 	return m
+}
+
+// LeftBehind tells whether a row is orphaned since its cluster leaves the fleet, and not
+// because a policy says so.
+func LeftBehind(row atoll.RowSpec) bool {
+	return row.Phase == atoll.RowRemoving && row.Orphan && atoll.ParseRowReason(row.Reason).Word == atoll.RowClusterRemoved
 }
 
 // keptOut gives the tombstones of items that the rules keep out of the cluster. What is

@@ -272,15 +272,17 @@ func (s *step) sort() {
 	}
 }
 
-// removing spares what is not removed yet, when the mode was changed to Orphan
-// meanwhile. The other way round, what was to be left is left. A row that was
+// removing spares what is not removed yet, when the mode, or that of the cluster's own
+// removal, was changed to Orphan meanwhile. The other way round, what was to be left is left. A row that was
 // recalled and is not wanted any more goes like any other.
 func (s *step) removing(c string, row Row) {
 	spec := row.Spec
 	if spec.Recall != nil {
 		spec.Recall, spec.Reason = nil, s.cause(c).String()
 	}
-	spec.Orphan = spec.Orphan || s.Removal == v1alpha1.RemoveOrphan
+	v, _ := s.Decision.Verdict(c)
+	spared := v.Orphan && atoll.ParseRowReason(spec.Reason).Word == atoll.RowClusterRemoved
+	spec.Orphan = spec.Orphan || spared || s.Removal == v1alpha1.RemoveOrphan
 	if spec.Orphan != row.Spec.Orphan || !spec.Recall.Equal(row.Spec.Recall) {
 		s.next[c] = &spec
 	}

@@ -228,7 +228,8 @@ func (g *gate) keepers(c string, spec atoll.RowSpec) *crowd {
 func (s *step) remove(c, reason string) {
 	spec := s.Rows[c].Spec
 	spec.Phase, spec.Since, spec.Reason = atoll.RowRemoving, s.now, reason
-	spec.Orphan = s.orphans()
+	v, _ := s.Decision.Verdict(c)
+	spec.Orphan = s.orphans() || v.Orphan
 	spec.Grown, spec.Moving, spec.Home, spec.Due = 0, 0, nil, nil
 	s.next[c] = &spec
 }

@@ -329,7 +329,7 @@ func (f *Filter) admitsHealthy(in *Input) bool {
 // this one too, leaves where its own would keep it: that group is not in use any more.
 func (f *Filter) judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	v := f.judgeAlone(c, row, unfit, now)
-	if row == nil || f.term == "" || v.Outcome == Placed || v.Outcome == Gone {
+	if row == nil || f.term == "" || v.Outcome == Placed || v.Outcome == Gone || v.Filter == FilterRemoval {
 		return v
 	}
 	home := f.byName(rememberedGroup(row.Placement))
@@ -369,7 +369,7 @@ func (f *Filter) other(c *Cluster) *Filter {
 // none by the first in which it fits; a newcomer by all.
 func (f *Filter) judgeByHome(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) (v Verdict) {
 	if row == nil {
-		v = Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed}
+		v = Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed, Orphan: c.Removal == v1alpha1.ClusterOrphan}
 		if r, refused := f.inNoGroup(c); refused {
 			v.Outcome, v.Filter, v.Reason = Out, r.filter, r.reason
 		}

@@ -179,6 +179,7 @@ func TestClusterFields(t *testing.T) {
 		want             string // of the newcomer
 	}{
 		{"spec.accepted", "{}", func(s *v1alpha1.ClusterSpec) { s.Accepted = false }, "Out accepted"},
+		{"spec.removal.mode", "{}", func(s *v1alpha1.ClusterSpec) { s.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean} }, "Out removal"},
 		{"spec.region", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}}", func(s *v1alpha1.ClusterSpec) { s.Region = "us" }, "Out fieldSelector"},
 		{"spec.zone", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: zone, operator: In, values: [z]}]}}", func(s *v1alpha1.ClusterSpec) { s.Zone = "y" }, "Out fieldSelector"},
 		{"spec.provider", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: provider, operator: In, values: [p]}]}}", func(s *v1alpha1.ClusterSpec) { s.Provider = "q" }, "Out fieldSelector"},

@@ -20,7 +20,9 @@ type Cluster struct {
 	UID      string
 	Accepted bool
 	Deleting bool
-	Taints   []v1alpha1.Taint
+	// Removal of the cluster from the fleet; empty: it stays.
+	Removal v1alpha1.ClusterRemovalMode
+	Taints  []v1alpha1.Taint
 	// Resources that its agent reported, by name. Only scores look at them.
 	Resources []Amount
 	// APIs that it serves; nil: not known.
@@ -32,17 +34,22 @@ type Cluster struct {
 // ClusterOf an API object; shares memory with it. Sets, APIs and properties, which the
 // object alone does not tell, are the caller's to add.
 func ClusterOf(c *v1alpha1.Cluster) Cluster {
-	return Cluster{
+	out := Cluster{
 		ClusterView: atoll.ViewOf(c), UID: string(c.UID),
 		Accepted: c.Spec.Accepted, Deleting: c.DeletionTimestamp != nil, Taints: c.Spec.Taints,
 		Resources: AmountsOf(&c.Status.Resources), Capacity: CapacityOf(c.Spec.Capacity),
 	}
+	if r := c.Spec.Removal; r != nil {
+		out.Removal = r.Mode
+	}
+	return out
 }
 
 // The filters, in the order in which they are asked.
 const (
 	FilterAccepted = "accepted"
 	FilterDeleting = "deleting"
+	FilterRemoval  = "removal"
 	FilterExclude  = "exclude"
 	FilterNames    = "clusterNames"
 	FilterBound    = "NotInBoundSet"
@@ -357,6 +364,9 @@ func (f *Filter) refusals(c *Cluster) (out []refusal) {
 	return out
 }
 
+// reasonRemoval of a cluster that leaves the fleet.
+const reasonRemoval = "the cluster is being removed from the fleet"
+
 func (f *Filter) admitted(c *Cluster, say bool) (refusal, bool) {
 	switch {
 	case !c.Accepted:
@@ -367,6 +377,8 @@ func (f *Filter) admitted(c *Cluster, say bool) (refusal, bool) {
 		return r, true
 	case c.Deleting:
 		return refusal{filter: FilterDeleting, reason: "the Cluster is being deleted"}, true
+	case c.Removal != "":
+		return refusal{filter: FilterRemoval, reason: reasonRemoval}, true
 	}
 	return refusal{}, false
 }

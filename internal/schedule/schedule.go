@@ -119,6 +119,8 @@ type Verdict struct {
 	Reason string
 	// Word of the row's reason for Kept and Leaves: one of atoll.RowUnfit and so on.
 	Word string
+	// Orphan: the cluster leaves the fleet, and what it has stays there.
+	Orphan bool
 	// Placement fingerprint that the row is to remember.
 	Placement string
 	// EvictAt is when a NoExecute taint will take the Bundle out; zero: never.
@@ -333,7 +335,9 @@ func (d *Decision) gone(in Input) {
 // keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
 // wish.
 func (d *Decision) keepAll(part func(*Verdict, *Cluster), in Input) {
-	if !slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == Leaves }) {
+	// That a cluster leaves the fleet is no slip.
+	slips := func(v Verdict) bool { return v.Outcome == Leaves && v.Filter != FilterRemoval }
+	if !slices.ContainsFunc(d.Verdicts, slips) {
 		return
 	}
 	byName := make(map[string]*Cluster, len(in.Rows))
@@ -343,7 +347,7 @@ func (d *Decision) keepAll(part func(*Verdict, *Cluster), in Input) {
 		}
 	}
 	for i, v := range d.Verdicts {
-		if v.Outcome == Leaves {
+		if slips(v) {
 			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
 			v.Placement = in.Rows[v.Cluster].Placement
 			part(&v, byName[v.Cluster])
@@ -377,10 +381,16 @@ func (f *Filter) judgeAlone(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenU
 			r = f.notInUse(c, r)
 		}
 		v.Filter, v.Reason = r.filter, r.reason
+		v.Orphan = c.Removal == v1alpha1.ClusterOrphan
 		return v
 	}
 	if c.Deleting {
 		v.Outcome, v.Filter, v.Reason = Gone, FilterDeleting, "the Cluster is being deleted"
+		return v
+	}
+	if c.Removal != "" {
+		v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowClusterRemoved, FilterRemoval, reasonRemoval
+		v.Orphan = c.Removal == v1alpha1.ClusterOrphan
 		return v
 	}
 	rs := f.refusals(c)

@@ -35,6 +35,8 @@ type AgentOptions struct {
 	Object func(bundle, hash string) (json.RawMessage, bool)
 	// Tunnels: the agent's shell opens a tunnel when the hub dials.
 	Tunnels bool
+	// Leaves: the agent's shell lets go of the member when the hub tells it to.
+	Leaves bool
 }
 
 // Memory is what an agent process finds in the member when it starts.
@@ -98,6 +100,9 @@ type AgentOutput struct {
 	Move    *pb.Move
 	// Dial: open a tunnel of that id.
 	Dial *pb.Dial
+	// Leave: let go of all that is held, and answer with Left. What the core knows is of no
+	// use then: the next session begins with a new one.
+	Leave *pb.Leave
 	// Rejected frames of the hub, to be logged.
 	Rejected []error
 }
@@ -136,7 +141,7 @@ func (a *Agent) Hello() *pb.FromAgent {
 	return &pb.FromAgent{Frame: &pb.FromAgent_Hello{Hello: &pb.Hello{
 		AgentVersion: a.options.Version, Protocol: ProtocolVersion, Instance: a.options.Instance,
 		Digest: a.tree.Digest(), Held: uint32(a.tree.Len()), Position: a.position, Highest: highest,
-		Tunnels: a.options.Tunnels,
+		Tunnels: a.options.Tunnels, Leaves: a.options.Leaves,
 	}}}
 }
 
@@ -171,6 +176,10 @@ func (a *Agent) Frame(f *pb.FromHub) AgentOutput {
 	case *pb.FromHub_Dial:
 		if a.options.Tunnels && v.Dial.GetId() != "" {
 			out.Dial = v.Dial
+		}
+	case *pb.FromHub_Leave:
+		if a.options.Leaves {
+			out.Leave = v.Leave
 		}
 	}
 	return out

@@ -51,10 +51,11 @@ type HubOutput struct {
 	// agent holds.
 	Synced    bool
 	Unclaimed []Entry
-	// Inventory, Renew, Remembered as received.
+	// Inventory, Renew, Remembered, Left as received.
 	Inventory  *pb.Inventory
 	Renew      *pb.Renew
 	Remembered *pb.Remembered
+	Left       *pb.Left
 	// Refused: send the frame and end the session.
 	Refused *pb.Refused
 }
@@ -139,6 +140,8 @@ func (h *Hub) Frame(f *pb.FromAgent) HubOutput {
 		out.Renew = v.Renew
 	case *pb.FromAgent_Remembered:
 		out.Remembered = v.Remembered
+	case *pb.FromAgent_Left:
+		out.Left = v.Left
 	}
 	return out
 }

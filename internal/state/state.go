@@ -30,6 +30,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
+	multicluster "atoll.dev/atoll/api/multicluster/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
@@ -38,6 +39,7 @@ type State struct {
 	Client     client.Client
 	Clusters   *Clusters
 	Views      *Views
+	Settings   *Settings
 	Bundles    *Bundles
 	Rows       *Rows
 	Revisions  *Revisions
@@ -62,7 +64,7 @@ type State struct {
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, enginev1.AddToScheme, karmada.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, enginev1.AddToScheme, karmada.AddToScheme, multicluster.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("state: the scheme is built of linked types: %v", err))
@@ -119,6 +121,7 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 	s.Client, s.cache, s.Revisions = c, ch, revisions
 	s.Clusters, s.Bundles, s.Rows, s.Templates = newClusters(), newBundles(), newRows(c), newTemplates(dyn, disco)
 	s.Views, s.Sets = newViews(s.Clusters), newSets(s.Clusters)
+	s.Settings = newSettings(s.Views)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
 	s.Scores, s.Hub, s.Customizations = newScores(), &Hub{}, newCustomizations()
 	return s, nil
@@ -136,7 +139,7 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&enginev1.Revision{}, s.Revisions},
 		{&enginev1.HubState{}, s.Hub},
 		{&enginev1.APISet{}, s.Views},
-		{&v1alpha1.HubSettings{}, s.Views},
+		{&v1alpha1.HubSettings{}, s.Settings},
 		{&corev1.Namespace{}, s.Namespaces},
 		{&v1alpha1.PropagationPolicy{}, s.Policies},
 		{&v1alpha1.ClusterPropagationPolicy{}, s.Policies},

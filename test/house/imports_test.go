@@ -64,7 +64,7 @@ var layers = []layer{
 	{
 		name: "reconcilers",
 		packages: []string{
-			"internal/inventory/...", "internal/bind/...", "internal/place/...", "internal/summarise/...",
+			"internal/inventory/...", "internal/bind/...", "internal/place/...", "internal/summarise/...", "internal/leave",
 		},
 		below: []string{"api", "vocabulary", "wire", "cores", "claim", "state", "explain"},
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -54,14 +55,14 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	if r.UID == "" {
 		live, err := e.o.Client.Meta(ctx, res, "", ns)
 		switch {
-		case err == nil && live.Labels[claims.LabelTemplateUID] != implicitTemplate:
+		case err == nil && live.Labels[claims.LabelTemplateUID] != implicitTemplate && live.Annotations[claims.AnnotationLeftBehind] != implicitTemplate:
 			e.mu.Lock()
 			e.book.ForeignNamespace(ns)
 			e.foreign[ns] = true
 			e.mu.Unlock()
 			return nil
 		case err == nil:
-			owner = live.Labels[atoll.LabelBundleUID]
+			owner = cmp.Or(live.Labels[atoll.LabelBundleUID], owner)
 		case !apierrors.IsNotFound(err):
 			return explain(err, key)
 		}

@@ -54,10 +54,50 @@ func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failu
 	if v.Deleting {
 		return terminating(v)
 	}
-	if claims.TakesUp(p.Key, live.GetAnnotations()[claims.AnnotationLeftBehind], p.Item.UID) {
-		return e.send(ctx, p, res, sending{uid: v.UID, force: true, left: p.Item.Leave})
+	note := live.GetAnnotations()[claims.AnnotationLeftBehind]
+	if note == "" && v.Owned != "" && !v.Controlled && !e.holds(v.Label) {
+		note = v.Template // of a hub of which the agent knows nothing
+	}
+	if note != "" {
+		return e.takeUp(ctx, p, res, live, note)
 	}
 	return e.resolve(ctx, p, res, live)
+}
+
+func (e *Engine) holds(bundle string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.Holding(bundle) != nil
+}
+
+// takeUp an object that some Atoll made and left behind, which the note tells of: one that
+// was made for another template, as another hub's, where it is what is asked for, and
+// else as anybody's.
+func (e *Engine) takeUp(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured, note string) *Failure {
+	if !claims.TakesUp(p.Key, note, p.Item.UID) {
+		if claims.HoldsMore(p.Key) {
+			return e.resolve(ctx, p, res, live)
+		}
+		if diff, failure := e.differs(ctx, p, res, live); failure != nil {
+			return failure
+		} else if len(diff) > 0 {
+			return e.resolve(ctx, p, res, live)
+		}
+	}
+	adopted := live.GetLabels()[claims.LabelAdopted] != ""
+	if failure := e.send(ctx, p, res, sending{uid: string(live.GetUID()), force: true, adopt: adopted, left: p.Item.Leave}); failure != nil {
+		return failure
+	}
+	if live.GetAnnotations()[claims.AnnotationLeftBehind] == "" {
+		return nil
+	}
+	// The note is of no use any more. Where it stays it is read by nobody before the object
+	// is let go again, and then written anew.
+	patch := []byte(`{"metadata":{"annotations":{"` + claims.AnnotationLeftBehind + `":null}}}`)
+	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
+		e.o.Log.Info("the note of an object that is taken up again stays on it", "object", p.Key, "err", err)
+	}
+	return nil
 }
 
 // resolve decides about an object that exists and is not ours.

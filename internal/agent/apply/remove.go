@@ -106,6 +106,11 @@ func (e *Engine) release(ctx context.Context, p plan) *Failure {
 		}
 		return failure
 	}
+	return e.releaseAs(ctx, p, res)
+}
+
+// releaseAs is release of an object of a resource that is known.
+func (e *Engine) releaseAs(ctx context.Context, p plan, res member.Resource) *Failure {
 	live, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
 	if apierrors.IsNotFound(err) || err == nil && string(live.UID) != p.Record.UID {
 		e.gone(p)

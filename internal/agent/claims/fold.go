@@ -86,6 +86,7 @@ func (b *Book) want(nb *bundle, key atoll.ItemKey, state State) {
 		it = nb.content[key]
 	}
 	r, uid := b.ensure(key), nb.holding.Manifest.Bundle
+	b.succeed(r, it.UID)
 	old, had := r.Claims[uid]
 	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency}
 	b.choose(r, uid, !now.Dependency, had && !old.Dependency)
@@ -93,6 +94,23 @@ func (b *Book) want(nb *bundle, key atoll.ItemKey, state State) {
 		b.setClaim(r, uid, &now)
 	}
 	b.undoom(key)
+}
+
+// succeed ends the claims of Bundles of which nothing is known but that objects carry their
+// labels: they are of another hub, or of another time. Where the object was made for
+// another template than the one that is asked for, whether it may be taken is decided as for
+// any object that is there already.
+func (b *Book) succeed(r *Record, template string) {
+	for _, other := range slices.Sorted(maps.Keys(r.Claims)) {
+		if c := r.Claims[other]; b.bundles[other] != nil || c.State != Kept {
+			continue
+		}
+		b.setClaim(r, other, nil)
+		if r.Template != template {
+			r.UID, r.Template, r.Applied, r.Label, r.Owned, r.Ran, r.RanHash = "", "", "", "", "", "", ""
+			r.Left, r.Adopted = nil, false
+		}
+	}
 }
 
 // choose keeps Record.Chosen: it follows what Bundles say while they claim, and
@@ -133,13 +151,14 @@ func (b *Book) leave(nb *bundle, key atoll.ItemKey) {
 	t, dead := nb.tombstone(key, old.Template)
 	switch {
 	case dead:
-		now.State, now.MovedTo, now.Orphan = Leaving, nil, t.Orphan
+		now.State, now.MovedTo, now.Orphan, now.Noted = Leaving, nil, t.Orphan, false
 		if len(t.MovedTo) > 0 {
 			now.State, now.MovedTo = Parked, t.MovedTo
 		}
 	case nb.holding.Manifest.Remove:
 		now.State, now.MovedTo = Leaving, nil
 		now.Orphan = nb.holding.Manifest.Removal == v1alpha1.RemoveOrphan
+		now.Noted = now.Orphan && nb.holding.Manifest.LeftBehind
 	case old.live():
 		now.State = Kept
 	}
@@ -161,5 +180,5 @@ func (nb *bundle) tombstone(key atoll.ItemKey, template string) (atoll.Tombstone
 
 func sameClaim(x, y Claim) bool {
 	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency &&
-		x.Orphan == y.Orphan && slices.Equal(x.MovedTo, y.MovedTo)
+		x.Orphan == y.Orphan && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
 }

@@ -100,7 +100,7 @@ func (r *Record) replaces(c Claim) bool {
 	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted || r.parked(r.Template) {
 		return false
 	}
-	return !IsNamespace(r.Key) && !IsCRD(r.Key) && (r.Chosen || !holdsMore(r.Key))
+	return !IsNamespace(r.Key) && !IsCRD(r.Key) && (r.Chosen || !HoldsMore(r.Key))
 }
 
 // parked tells whether the object of that template is kept for another Bundle.
@@ -115,7 +115,7 @@ func (r *Record) parked(template string) bool {
 
 // mustStay tells whether the object outlives its last claim.
 func (r *Record) mustStay() bool {
-	if r.Adopted || !r.Chosen && holdsMore(r.Key) {
+	if r.Adopted || !r.Chosen && HoldsMore(r.Key) {
 		return true
 	}
 	for _, c := range r.Claims {
@@ -188,6 +188,30 @@ func (b *Book) MadeNamespace(name string, f Fact) {
 	r := b.ensure(Namespace(name))
 	r.UID, r.Label, r.Applied, r.Owned, r.Implicit = f.UID, f.Label, f.Hash, f.Owned, true
 	b.soil(r.Key)
+}
+
+// Doom a namespace that the agent made: it goes once nothing is in it.
+func (b *Book) Doom(name string) {
+	if r := b.records[Namespace(name)]; r != nil && r.Implicit && !r.Doomed {
+		r.Doomed = true
+		b.soil(r.Key)
+	}
+}
+
+// Spare a namespace that was doomed.
+func (b *Book) Spare(name string) {
+	if r := b.records[Namespace(name)]; r != nil && r.Doomed {
+		r.Doomed = false
+		b.soil(r.Key)
+	}
+}
+
+// ForgetNamespace drops the record of a namespace that the agent made and that was let go.
+func (b *Book) ForgetNamespace(name string) {
+	if r := b.records[Namespace(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
+		r.Implicit, r.Doomed, r.UID = false, false, ""
+		b.settle(r.Key)
+	}
 }
 
 // ForeignNamespace records that a namespace was there already.

@@ -37,6 +37,8 @@ type Claim struct {
 	MovedTo []string `json:"m,omitempty"`
 	// Orphan, when Leaving: forget the object instead of deleting it.
 	Orphan bool `json:"o,omitempty"`
+	// Noted, with Orphan: the object is to be known when it comes back.
+	Noted bool `json:"b,omitempty"`
 }
 
 func (c Claim) live() bool { return c.State == Wanted || c.State == Kept }
@@ -97,8 +99,9 @@ const LabelAdopted = "atoll.dev/adopted"
 
 // AnnotationLeftBehind is on an object that Atoll made and left in the member because
 // nobody asked for its deletion (a volume claim, a definition or a namespace that was
-// only a dependency): the UID of the template that it was made for. When the same
-// comes back, it is known for ours and taken up again with what is in it.
+// only a dependency), or because the cluster left the fleet: the UID of the template that
+// it was made for. When the same comes back, it is known for ours and taken up again with
+// what is in it; for another template, only if it is what that asks for.
 const AnnotationLeftBehind = "atoll.dev/left-behind"
 
 // TakesUp tells whether an object that was left behind for a template is what an item
@@ -112,7 +115,7 @@ func TakesUp(key atoll.ItemKey, leftBehind, template string) bool {
 // kept: not one that was there before, or that users orphaned.
 func (r *Record) LeavesBehind() bool {
 	for _, c := range r.Claims {
-		if c.Orphan {
+		if c.Orphan && !c.Noted {
 			return false
 		}
 	}
@@ -147,9 +150,9 @@ func IsCRD(key atoll.ItemKey) bool {
 	return key.Group == "apiextensions.k8s.io" && key.Kind == "CustomResourceDefinition"
 }
 
-// holdsMore tells whether deleting an object of the key's kind takes data or
+// HoldsMore tells whether deleting an object of the key's kind takes data or
 // other objects along, so that it never goes as a mere dependency.
-func holdsMore(key atoll.ItemKey) bool {
+func HoldsMore(key atoll.ItemKey) bool {
 	volume := key.Group == "" && (key.Kind == "PersistentVolumeClaim" || key.Kind == "PersistentVolume")
 	return volume || IsNamespace(key) || IsCRD(key)
 }

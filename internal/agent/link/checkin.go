@@ -45,7 +45,7 @@ func (r *rhythm) turn(now time.Time) {
 }
 
 // visit is one session, as far as its end is concerned. Link.mu guards idle,
-// renewing and over.
+// renewing, over and leaving.
 type visit struct {
 	out      *outbox
 	idle     time.Time // when the hub said first that it has nothing more
@@ -53,6 +53,7 @@ type visit struct {
 	over     bool
 	news     chan struct{} // capacity 1: a frame came or went
 	tunnels  tunnels
+	leaving  chan struct{} // closed when letting go is over; nil: nobody asked for it
 }
 
 // follow takes the interval that the hub gave. The caller holds mu.
@@ -100,7 +101,7 @@ func (l *Link) leave(ctx context.Context, v *visit) bool {
 func (l *Link) isOver(v *visit, now time.Time) (over bool, again time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rhythm.Interval == 0 {
+	if l.rhythm.Interval == 0 || v.leaving != nil {
 		return false, 0
 	}
 	e := session.Errand{Idle: v.idle, Active: v.out.lastActive(), Renewing: v.renewing}

@@ -80,6 +80,7 @@ func (m *member) Object(string) (json.RawMessage, bool)           { return nil, 
 func (m *member) CarriedOut(string) []atoll.Tombstone             { return nil }
 func (m *member) Held() []apply.Held                              { return nil }
 func (m *member) Holds(string, *atoll.Tombstone) bool             { return false }
+func (m *member) Leave(context.Context, bool) ([]string, error)   { return nil, nil }
 
 func (m *member) Status(bundle string, _ *atoll.RowStatus, _ time.Time) (atoll.RowStatus, bool) {
 	m.mu.Lock()

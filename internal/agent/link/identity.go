@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -81,6 +82,9 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 		KeyPEM: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 		Hub:    l.o.Hub, CAHash: l.o.CAHash,
 	}}
+	if stored != nil {
+		id.Former = cmp.Or(stored.ClusterUID, stored.Former)
+	}
 	return id, l.o.Store.PutIdentity(ctx, id.Identity)
 }
 
@@ -167,6 +171,9 @@ func (l *Link) join(ctx context.Context) error {
 			return ctx.Err()
 		case err == nil && reply.GetState() == "Accepted":
 			l.id.ClusterUID, l.id.ClusterName = reply.GetClusterUid(), reply.GetClusterName()
+			if l.id.Former == l.id.ClusterUID {
+				l.id.Former = "" // the same hub, by another CA
+			}
 			if !l.id.known {
 				l.id.TokenID = tokenID(l.o.Token)
 			}

@@ -34,6 +34,9 @@ const (
 	// the same key took over. Two on the same member are kept apart by its lease
 	// already; this is for members that are copies of each other.
 	SupersededPause = time.Minute
+	// unknownFirst is the first pause after a hub said that it does not know the cluster; each
+	// further one is twice as long, up to RefusedPause.
+	unknownFirst = 5 * time.Second
 	// steady is how long a session lasts that shows that the link works.
 	steady = 10 * time.Second
 )
@@ -55,6 +58,7 @@ type Engine interface {
 	CarriedOut(bundle string) []atoll.Tombstone
 	Held() []apply.Held
 	Holds(bundle string, t *atoll.Tombstone) bool
+	Leave(ctx context.Context, clean bool) (left []string, err error)
 }
 
 // Options of a Link. Those without a default are required.
@@ -86,9 +90,11 @@ type Link struct {
 	engine Engine
 	id     *identity
 	hubs   []string
-	at     int             // of hubs; only the goroutine of Run uses it
-	ways   map[string]*way // by address; likewise
-	ticket trust.Ticket
+	at     int             // of hubs; only the goroutine of Run uses it, ways and unknown
+	ways   map[string]*way // by address
+	// unknown is the last pause since the hub does not know the cluster; 0: it does.
+	unknown time.Duration
+	ticket  trust.Ticket
 
 	manifests chan struct{} // capacity 1: there are manifests to store
 	changed   chan struct{} // capacity 1: there are statuses to report
@@ -186,7 +192,7 @@ func (l *Link) begin() {
 		memory.Position = &pb.Position{ChainId: p.Chain, Revision: p.Revision, Issued: p.Issued, Mac: p.MAC}
 	}
 	l.core = session.NewAgent(session.AgentOptions{
-		Version: l.o.Version, Instance: rand.Text(), Object: l.object, Tunnels: l.o.Tunnel != nil,
+		Version: l.o.Version, Instance: rand.Text(), Object: l.object, Tunnels: l.o.Tunnel != nil, Leaves: true,
 	}, memory)
 	signal(l.changed)
 }
@@ -215,6 +221,15 @@ func (l *Link) connectLoop(ctx context.Context) {
 				continue
 			}
 		}
+		if l.id.Former != "" {
+			if err := l.leaveFormer(ctx); err != nil {
+				if ctx.Err() == nil {
+					l.o.Log.Warn("what another hub placed here cannot be let go of yet; trying on", "err", err)
+					pause.For(ctx, wait.next(session.CheckIn{}))
+				}
+				continue
+			}
+		}
 		begin := time.Now()
 		err := l.session(ctx)
 		if ctx.Err() != nil {
@@ -230,6 +245,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 		rhythm := l.rhythm.CheckIn
 		l.mu.Unlock()
 		if rhythm.Lasted(time.Since(begin), steady) {
+			l.unknown = 0
 			wait.reset()
 			told = ""
 		}
@@ -287,6 +303,11 @@ func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
 	switch {
 	case r.final:
 		d = l.o.RefusedPause
+	case r.reason == "Unknown":
+		// As a rule it was removed, and somebody is to uninstall this agent; but a hub may
+		// know later what it does not know yet.
+		d = min(max(2*l.unknown, unknownFirst), l.o.RefusedPause)
+		l.unknown = d
 	case r.reason == "Superseded":
 		d = SupersededPause
 	default:

@@ -98,6 +98,7 @@ func (l *Link) session(ctx context.Context) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	defer v.tunnels.running.Wait()
+	defer l.departed(v)
 	defer cancel()
 	sending.Go(func() { l.send(ctx, stream, v) })
 	sending.Go(func() { l.renew(ctx, out) })
@@ -221,6 +222,9 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 	}
 	if len(result.Forget) > 0 {
 		l.forget(ctx, result.Forget)
+	}
+	if r := result.Leave; r != nil {
+		l.leaves(ctx, v, r.GetClean())
 	}
 	if d := result.Dial; d != nil {
 		v.tunnels.open(ctx, d.GetId())

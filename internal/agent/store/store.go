@@ -85,6 +85,9 @@ type Identity struct {
 	// Hub and CAHash that the identity is for.
 	Hub    string `json:"hub"`
 	CAHash string `json:"caHash"`
+	// Former is the cluster that this member was of another hub, whose Bundles are let go of
+	// once this hub has accepted it; "" when there is nothing to let go of.
+	Former string `json:"former,omitempty"`
 }
 
 // Contents is all that is stored.

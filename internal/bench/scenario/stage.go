@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -177,10 +179,30 @@ func (s *stage) start(ctx context.Context, h *hub) (time.Duration, error) {
 		return 0, err
 	}
 	took := time.Since(begin)
+	if was == nil {
+		if err := unpublished(ctx, h.kube); err != nil {
+			return 0, err
+		}
+	}
 	if s.kube == was && h.kube != was { // the user's, or the first of all
 		return took, s.use(h)
 	}
 	return took, nil
+}
+
+// unpublished has the hub publish no ClusterProfiles: they are two more writes for each
+// cluster, some time after it joined, which is not what the scenarios count.
+func unpublished(ctx context.Context, kube kubernetes.Interface) error {
+	const settings = `{"apiVersion":"atoll.dev/v1alpha1","kind":"HubSettings","metadata":{"name":"hub"},"spec":{"clusterProfiles":"None"}}`
+	last := error(nil)
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, hubPatience, true, func(ctx context.Context) (bool, error) {
+		last = kube.Discovery().RESTClient().Post().AbsPath("/apis/atoll.dev/v1alpha1/hubsettings").Body([]byte(settings)).SetHeader("Content-Type", "application/json").Do(ctx).Error()
+		return last == nil || apierrors.IsAlreadyExists(last), nil // the kind may not be served yet
+	})
+	if err != nil {
+		return fmt.Errorf("turn the hub's ClusterProfiles off: %w (last: %v)", err, last)
+	}
+	return nil
 }
 
 // publish a kubeconfig where the simulator and people look for it.

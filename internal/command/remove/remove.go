@@ -1,21 +1,23 @@
-// Package remove is the command `atoll remove`, which gives up a cluster that does
-// not come back.
+// Package remove is the command `atoll remove`, which takes a cluster out of the fleet.
 //
-// Contract: it deletes exactly the Cluster that it looked at (by UID), after it
-// read what the hub believes to be in it; nothing is deleted in the member.
+// Contract: it states the removal on exactly the Cluster that it looked at (by UID), after
+// it read what the hub believes to be in it, and then only looks on: the hub goes on, and
+// may be asked again, whether or not the command lives. Without --clean, which has to be
+// confirmed, nothing is deleted in the member.
 package remove
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -23,22 +25,17 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-// left is an object that stays in the member with nobody to look after it.
-type left struct {
-	Group     string `json:"group,omitempty"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	Bundle    string `json:"bundle,omitempty"`
-	// State that the cluster last reported of the Bundle; "" if none ever.
-	State atoll.RowState `json:"state,omitempty"`
-}
-
 type options struct {
-	flags  *client.Flags
-	format output.Format
-	force  bool
-	dryRun bool
+	flags   *client.Flags
+	format  output.Format
+	orphan  bool
+	clean   bool
+	force   bool
+	cancel  bool
+	dryRun  bool
+	yes     bool
+	noWait  bool
+	timeout time.Duration
 }
 
 // NewCommand makes the command.
@@ -46,24 +43,40 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	o := &options{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "remove CLUSTER",
-		Short: "Give up a cluster that does not come back, and list what was left behind in it",
-		Long: `Give up a cluster that does not come back, and list what was left behind in it.
+		Short: "Take a cluster out of the fleet, and follow how far that is",
+		Long: `Take a cluster out of the fleet, and follow how far that is.
 
-The hub forgets the cluster: what waited for it goes on, and its agent is refused
-from then on. Nothing is deleted in the cluster. To empty a cluster that is
-there, move its applications away first: edit their placement, or taint it with
-NoExecute.`,
+Nothing new is placed there from then on. What is there goes once what replaces it in
+other clusters is healthy; then the agent lets go of the member, and the hub forgets
+the cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
+labels and ownership; with --clean it is removed, except what was there before Atoll
+and what policies orphan. The command waits; interrupted, it can be run again, and the
+hub goes on meanwhile. --cancel takes the removal back.
+
+A cluster that does not come back is given up by --force: it keeps what it has, and
+what that is, as far as the hub knows, is listed, and written to the ConfigMap
+removed-CLUSTER in the hub's namespace atoll-system. Without --orphan and --clean a
+cluster that is away is given up so.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	cmd.Flags().BoolVar(&o.force, "force", false, "also give up a cluster that is connected")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only list what would be left behind")
-	o.format.AddTo(cmd.Flags(), "json", "yaml")
+	f := cmd.Flags()
+	f.BoolVar(&o.orphan, "orphan", false, "leave what Atoll applied where it is, and let go of it")
+	f.BoolVar(&o.clean, "clean", false, "remove what Atoll applied")
+	f.BoolVar(&o.force, "force", false, "give the cluster up at once, also one that is connected; nothing is removed there")
+	f.BoolVar(&o.cancel, "cancel", false, "take back a removal that has not come to its end")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only list what is in the cluster")
+	f.BoolVarP(&o.yes, "yes", "y", false, "with --clean: remove what is listed")
+	f.BoolVar(&o.noWait, "no-wait", false, "do not wait for the end")
+	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait; 0: until the end")
+	cmd.MarkFlagsMutuallyExclusive("orphan", "clean", "cancel")
+	cmd.MarkFlagsMutuallyExclusive("force", "cancel")
+	o.format.AddTo(f, "json", "yaml")
 	return cmd
 }
 
 func (o *options) run(cmd *cobra.Command, name string) error {
-	ctx := cmd.Context()
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	c, err := o.flags.Connect()
 	if err != nil {
 		return err
@@ -72,83 +85,167 @@ func (o *options) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	if meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterReady) && !o.force && !o.dryRun {
-		return fmt.Errorf("cluster %s is connected: move its applications away first (edit their placement, or taint it with NoExecute), or give it up with all that runs there by --force", name)
+	if o.cancel {
+		return o.takeBack(ctx, c, cluster, out)
 	}
-	behind, err := leftBehind(ctx, c, string(cluster.UID))
+	want, err := o.want(cluster)
 	if err != nil {
 		return err
 	}
-	if !o.dryRun {
-		err := c.Dynamic.Resource(client.Clusters).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(cluster.UID)}})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return c.Explain(err)
-		}
-	}
-	if done, err := o.format.Structured(cmd.OutOrStdout(), behind); done {
+	found, err := contents(ctx, c, cluster)
+	if err != nil {
 		return err
 	}
-	return o.print(cmd.OutOrStdout(), name, behind)
-}
-
-// leftBehind lists the items of all rows of the cluster. A revision that is gone
-// already held nothing that a row still names.
-func leftBehind(ctx context.Context, c *client.Cluster, uid string) ([]left, error) {
-	rows, err := client.Rows(ctx, c, func(r client.Row) bool { return r.Spec.UID == uid })
-	if err != nil {
-		return nil, err
-	}
-	behind := []left{}
-	for _, r := range rows {
-		if r.Bundle == "" { // no Bundle's: an empty namespace
-			behind = append(behind, left{Kind: "Namespace", Name: r.Namespace})
-			continue
+	structured := false
+	if o.dryRun || o.clean || want.Force {
+		if structured, err = o.format.Structured(out, found); err != nil {
+			return err
 		}
-		keys, err := client.ItemKeys(ctx, c, r.Spec.Revision)
-		var status apierrors.APIStatus
-		if errors.As(err, &status) && apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, k := range keys {
-			l := left{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Bundle: bundleName(r)}
-			if r.Status != nil {
-				l.State = r.Status.State
-			}
-			if l.State != atoll.RowRemoved {
-				behind = append(behind, l)
+		if !structured {
+			if err := show(out, o.headline(name, want, len(found)), found); err != nil {
+				return err
 			}
 		}
 	}
-	return behind, nil
-}
-
-func bundleName(r client.Row) string {
-	if r.Namespace == "" {
-		return r.Bundle
-	}
-	return r.Namespace + "/" + r.Bundle
-}
-
-func (o *options) print(out io.Writer, name string, behind []left) error {
-	done := fmt.Sprintf("cluster %s is given up", name)
 	if o.dryRun {
-		done = fmt.Sprintf("cluster %s would be given up", name)
+		return nil
 	}
-	if len(behind) == 0 {
-		_, err := fmt.Fprintf(out, "%s; nothing is left behind in it\n", done)
+	if o.clean && !o.yes && len(found) > 0 && !under(cluster, *want) {
+		return fmt.Errorf("nothing is done yet: run it again with --yes to remove these %d objects from cluster %s", len(found), name)
+	}
+	if !under(cluster, *want) {
+		if err := state(ctx, c, cluster, want); err != nil {
+			return err
+		}
+	}
+	if o.noWait {
+		return nil
+	}
+	if structured {
+		out = io.Discard
+	}
+	return o.follow(ctx, c, cluster, *want, out)
+}
+
+// want gives the removal that the flags ask for of the cluster.
+func (o *options) want(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, error) {
+	now := cluster.Spec.Removal
+	r := &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: o.force}
+	switch {
+	case o.clean:
+		r.Mode = v1alpha1.ClusterClean
+	case o.orphan:
+	case now != nil:
+		r.Mode = now.Mode
+	case meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterReady) && !o.force && !o.dryRun:
+		return nil, fmt.Errorf("cluster %s is connected: say what is to become of what Atoll applied there: --orphan leaves it, --clean removes it; --force gives the cluster up as it is", cluster.Name)
+	default:
+		r.Force = true
+	}
+	return r, nil
+}
+
+// under tells whether the removal is under way already.
+func under(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
+	return cluster.Spec.Removal != nil && *cluster.Spec.Removal == want
+}
+
+// state the removal; nil takes it back.
+func state(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, removal *v1alpha1.ClusterRemoval) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": cluster.UID},
+		"spec":     map[string]any{"removal": removal},
+	})
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s; left behind in it, as far as the hub knows:\n\n", done)
-	table := output.NewTable(out, "KIND", "NAMESPACE", "NAME", "BUNDLE", "LAST STATE")
-	for _, l := range behind {
-		kind := l.Kind
-		if l.Group != "" {
-			kind += "." + l.Group
-		}
-		table.Row(kind, l.Namespace, l.Name, l.Bundle, string(l.State))
+	_, err = c.Dynamic.Resource(client.Clusters).Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
+	if err != nil {
+		return c.Explain(err)
 	}
-	return table.Flush()
+	return nil
+}
+
+func (o *options) takeBack(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, out io.Writer) error {
+	if cluster.Spec.Removal == nil {
+		_, err := fmt.Fprintf(out, "cluster %s is not being removed\n", cluster.Name)
+		return err
+	}
+	if err := state(ctx, c, cluster, nil); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "cluster %s stays; its placements are decided anew\n", cluster.Name)
+	return err
+}
+
+// headline over what is in the cluster.
+func (o *options) headline(name string, want *v1alpha1.ClusterRemoval, found int) string {
+	would := ""
+	if o.dryRun {
+		would = "would be "
+	} else if want.Force {
+		would = "is "
+	}
+	switch {
+	case want.Force && found == 0:
+		return fmt.Sprintf("cluster %s %sgiven up; nothing is left behind in it", name, would)
+	case want.Force:
+		return fmt.Sprintf("cluster %s %sgiven up; left behind in it, as far as the hub knows:", name, would)
+	case found == 0:
+		return fmt.Sprintf("nothing that Atoll applied is in cluster %s", name)
+	case want.Mode == v1alpha1.ClusterClean:
+		return fmt.Sprintf("these %d objects are removed from cluster %s:", found, name)
+	}
+	return fmt.Sprintf("these %d objects stay in cluster %s, and Atoll lets go of them:", found, name)
+}
+
+// followEvery is how often the hub is asked how far it is.
+const followEvery = 500 * time.Millisecond
+
+// follow the removal to its end, and print what it waits for whenever that is another.
+func (o *options) follow(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval, out io.Writer) error {
+	end := time.Time{}
+	if o.timeout > 0 {
+		end = time.Now().Add(o.timeout)
+	}
+	told := ""
+	for ticker := time.NewTicker(followEvery); ; {
+		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
+		switch {
+		case apierrors.IsNotFound(err) && !client.NoHub(err), err == nil && now.UID != cluster.UID:
+			return o.ended(ctx, c, cluster.Name, want, out)
+		case apierrors.IsForbidden(err):
+			return err
+		case err == nil && now.Spec.Removal == nil:
+			return fmt.Errorf("the removal of cluster %s was taken back", cluster.Name)
+		case err == nil:
+			if cond := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving); cond != nil && cond.Message != told && !want.Force {
+				told = cond.Message
+				fmt.Fprintln(out, told)
+			}
+		}
+		if !end.IsZero() && time.Now().After(end) {
+			return fmt.Errorf("cluster %s has not left the fleet within %s, and the hub goes on: %s", cluster.Name, o.timeout, told)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// ended tells what is left to do for people.
+func (o *options) ended(ctx context.Context, c *client.Cluster, name string, want v1alpha1.ClusterRemoval, out io.Writer) error {
+	if !want.Force {
+		fmt.Fprintf(out, "cluster %s has left the fleet\n", name)
+	}
+	_, err := c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, atoll.RemovedRecord(name), metav1.GetOptions{})
+	if err == nil {
+		fmt.Fprintf(out, "what is left behind is written down on the hub: kubectl get configmap -n %s %s -o yaml\n", atoll.SystemNamespace, atoll.RemovedRecord(name))
+	}
+	if !want.Force {
+		fmt.Fprintln(out, "to uninstall the agent, in the member: kubectl delete namespace atoll-system; kubectl delete clusterrole,clusterrolebinding atoll-agent")
+	}
+	return nil
 }

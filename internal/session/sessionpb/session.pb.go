@@ -30,6 +30,8 @@
 //	hub    ReportStored  the status is in the hub's store
 //	hub    Idle          only to agents that check in: that is all for now
 //	hub    Dial          whenever somebody wants to talk to the member's API
+//	hub    Leave         once nothing is ordered any more, where the cluster leaves the fleet
+//	agent  Left          nothing is held any more
 
 package sessionpb
 
@@ -221,6 +223,7 @@ type FromAgent struct {
 	//	*FromAgent_Stored
 	//	*FromAgent_Renew
 	//	*FromAgent_Remembered
+	//	*FromAgent_Left
 	Frame         isFromAgent_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -335,6 +338,15 @@ func (x *FromAgent) GetRemembered() *Remembered {
 	return nil
 }
 
+func (x *FromAgent) GetLeft() *Left {
+	if x != nil {
+		if x, ok := x.Frame.(*FromAgent_Left); ok {
+			return x.Left
+		}
+	}
+	return nil
+}
+
 type isFromAgent_Frame interface {
 	isFromAgent_Frame()
 }
@@ -371,6 +383,10 @@ type FromAgent_Remembered struct {
 	Remembered *Remembered `protobuf:"bytes,8,opt,name=remembered,proto3,oneof"`
 }
 
+type FromAgent_Left struct {
+	Left *Left `protobuf:"bytes,20,opt,name=left,proto3,oneof"`
+}
+
 func (*FromAgent_Hello) isFromAgent_Frame() {}
 
 func (*FromAgent_Digest) isFromAgent_Frame() {}
@@ -386,6 +402,8 @@ func (*FromAgent_Stored) isFromAgent_Frame() {}
 func (*FromAgent_Renew) isFromAgent_Frame() {}
 
 func (*FromAgent_Remembered) isFromAgent_Frame() {}
+
+func (*FromAgent_Left) isFromAgent_Frame() {}
 
 type FromHub struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -403,6 +421,7 @@ type FromHub struct {
 	//	*FromHub_Idle
 	//	*FromHub_Move
 	//	*FromHub_Dial
+	//	*FromHub_Leave
 	Frame         isFromHub_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -553,6 +572,15 @@ func (x *FromHub) GetDial() *Dial {
 	return nil
 }
 
+func (x *FromHub) GetLeave() *Leave {
+	if x != nil {
+		if x, ok := x.Frame.(*FromHub_Leave); ok {
+			return x.Leave
+		}
+	}
+	return nil
+}
+
 type isFromHub_Frame interface {
 	isFromHub_Frame()
 }
@@ -605,6 +633,10 @@ type FromHub_Dial struct {
 	Dial *Dial `protobuf:"bytes,12,opt,name=dial,proto3,oneof"`
 }
 
+type FromHub_Leave struct {
+	Leave *Leave `protobuf:"bytes,20,opt,name=leave,proto3,oneof"`
+}
+
 func (*FromHub_Welcome) isFromHub_Frame() {}
 
 func (*FromHub_DigestQuery) isFromHub_Frame() {}
@@ -629,6 +661,8 @@ func (*FromHub_Move) isFromHub_Frame() {}
 
 func (*FromHub_Dial) isFromHub_Frame() {}
 
+func (*FromHub_Leave) isFromHub_Frame() {}
+
 type Hello struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	AgentVersion string                 `protobuf:"bytes,1,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
@@ -646,7 +680,9 @@ type Hello struct {
 	// held.
 	Highest int64 `protobuf:"varint,7,opt,name=highest,proto3" json:"highest,omitempty"`
 	// The agent answers Dial.
-	Tunnels       bool `protobuf:"varint,8,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
+	Tunnels bool `protobuf:"varint,8,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
+	// The agent answers Leave.
+	Leaves        bool `protobuf:"varint,20,opt,name=leaves,proto3" json:"leaves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -733,6 +769,13 @@ func (x *Hello) GetHighest() int64 {
 func (x *Hello) GetTunnels() bool {
 	if x != nil {
 		return x.Tunnels
+	}
+	return false
+}
+
+func (x *Hello) GetLeaves() bool {
+	if x != nil {
+		return x.Leaves
 	}
 	return false
 }
@@ -2000,6 +2043,102 @@ func (x *Dial) GetId() string {
 	return ""
 }
 
+// Leave tells that the cluster leaves the fleet: the agent lets go of whatever it still
+// holds, which no row asks for, forgets it, and answers with Left. It is sent again in each
+// session until the hub has forgotten the cluster, or keeps it after all.
+type Leave struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespaces that the agent made are removed, where nothing but what Atoll made is in
+	// them; otherwise they stay.
+	Clean         bool `protobuf:"varint,1,opt,name=clean,proto3" json:"clean,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leave) Reset() {
+	*x = Leave{}
+	mi := &file_session_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leave) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leave) ProtoMessage() {}
+
+func (x *Leave) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leave.ProtoReflect.Descriptor instead.
+func (*Leave) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Leave) GetClean() bool {
+	if x != nil {
+		return x.Clean
+	}
+	return false
+}
+
+// Left answers Leave: the agent holds nothing. The hub then forgets the cluster, and the
+// session ends with Refused.
+type Left struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What should have gone and stays, with the reason, for people. At most 100.
+	Behind        []string `protobuf:"bytes,1,rep,name=behind,proto3" json:"behind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Left) Reset() {
+	*x = Left{}
+	mi := &file_session_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Left) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Left) ProtoMessage() {}
+
+func (x *Left) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Left.ProtoReflect.Descriptor instead.
+func (*Left) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Left) GetBehind() []string {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
 // Ask wants things again that the agent has sent before or thinks known.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2013,7 +2152,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2164,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2177,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ask) GetReports() []string {
@@ -2065,7 +2204,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2216,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2229,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -2105,7 +2244,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2256,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2269,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -2161,7 +2300,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2312,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2325,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -2234,7 +2373,7 @@ const file_session_proto_rawDesc = "" +
 	"clusterUid\x12!\n" +
 	"\fcluster_name\x18\x04 \x01(\tR\vclusterName\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x15\n" +
-	"\x06hub_ca\x18\x06 \x01(\fR\x05hubCa\"\xbd\x03\n" +
+	"\x06hub_ca\x18\x06 \x01(\fR\x05hubCa\"\xeb\x03\n" +
 	"\tFromAgent\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.atoll.session.v1.HelloH\x00R\x05hello\x122\n" +
 	"\x06digest\x18\x02 \x01(\v2\x18.atoll.session.v1.DigestH\x00R\x06digest\x12,\n" +
@@ -2245,8 +2384,9 @@ const file_session_proto_rawDesc = "" +
 	"\x05renew\x18\a \x01(\v2\x17.atoll.session.v1.RenewH\x00R\x05renew\x12>\n" +
 	"\n" +
 	"remembered\x18\b \x01(\v2\x1c.atoll.session.v1.RememberedH\x00R\n" +
-	"rememberedB\a\n" +
-	"\x05frame\"\x96\x05\n" +
+	"remembered\x12,\n" +
+	"\x04left\x18\x14 \x01(\v2\x16.atoll.session.v1.LeftH\x00R\x04leftB\a\n" +
+	"\x05frame\"\xc7\x05\n" +
 	"\aFromHub\x125\n" +
 	"\awelcome\x18\x01 \x01(\v2\x19.atoll.session.v1.WelcomeH\x00R\awelcome\x12B\n" +
 	"\fdigest_query\x18\x02 \x01(\v2\x1d.atoll.session.v1.DigestQueryH\x00R\vdigestQuery\x122\n" +
@@ -2260,8 +2400,9 @@ const file_session_proto_rawDesc = "" +
 	"\x04idle\x18\n" +
 	" \x01(\v2\x16.atoll.session.v1.IdleH\x00R\x04idle\x12,\n" +
 	"\x04move\x18\v \x01(\v2\x16.atoll.session.v1.MoveH\x00R\x04move\x12,\n" +
-	"\x04dial\x18\f \x01(\v2\x16.atoll.session.v1.DialH\x00R\x04dialB\a\n" +
-	"\x05frame\"\xfc\x01\n" +
+	"\x04dial\x18\f \x01(\v2\x16.atoll.session.v1.DialH\x00R\x04dial\x12/\n" +
+	"\x05leave\x18\x14 \x01(\v2\x17.atoll.session.v1.LeaveH\x00R\x05leaveB\a\n" +
+	"\x05frame\"\x94\x02\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\rR\bprotocol\x12\x16\n" +
@@ -2270,7 +2411,8 @@ const file_session_proto_rawDesc = "" +
 	"\bposition\x18\x05 \x01(\v2\x1a.atoll.session.v1.PositionR\bposition\x12\x1a\n" +
 	"\binstance\x18\x06 \x01(\tR\binstance\x12\x18\n" +
 	"\ahighest\x18\a \x01(\x03R\ahighest\x12\x18\n" +
-	"\atunnels\x18\b \x01(\bR\atunnels\"k\n" +
+	"\atunnels\x18\b \x01(\bR\atunnels\x12\x16\n" +
+	"\x06leaves\x18\x14 \x01(\bR\x06leaves\"k\n" +
 	"\bPosition\x12\x19\n" +
 	"\bchain_id\x18\x01 \x01(\tR\achainId\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x10\n" +
@@ -2378,7 +2520,11 @@ const file_session_proto_rawDesc = "" +
 	"\x04Move\x12\x10\n" +
 	"\x03hub\x18\x01 \x01(\tR\x03hub\"\x16\n" +
 	"\x04Dial\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"3\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x1d\n" +
+	"\x05Leave\x12\x14\n" +
+	"\x05clean\x18\x01 \x01(\bR\x05clean\"\x1e\n" +
+	"\x04Left\x12\x16\n" +
+	"\x06behind\x18\x01 \x03(\tR\x06behind\"3\n" +
 	"\x03Ask\x12\x18\n" +
 	"\areports\x18\x01 \x03(\tR\areports\x12\x12\n" +
 	"\x04apis\x18\x02 \x01(\bR\x04apis\"\b\n" +
@@ -2415,7 +2561,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),           // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),             // 1: atoll.session.v1.JoinReply
@@ -2442,15 +2588,17 @@ var file_session_proto_goTypes = []any{
 	(*Refused)(nil),               // 22: atoll.session.v1.Refused
 	(*Move)(nil),                  // 23: atoll.session.v1.Move
 	(*Dial)(nil),                  // 24: atoll.session.v1.Dial
-	(*Ask)(nil),                   // 25: atoll.session.v1.Ask
-	(*Recall)(nil),                // 26: atoll.session.v1.Recall
-	(*Remembered)(nil),            // 27: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil),   // 28: atoll.session.v1.RememberedTombstone
-	nil,                           // 29: atoll.session.v1.Objects.ObjectsEntry
-	nil,                           // 30: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                           // 31: atoll.session.v1.Inventory.RequestedEntry
-	nil,                           // 32: atoll.session.v1.Inventory.PropertiesEntry
-	(*wrapperspb.BytesValue)(nil), // 33: google.protobuf.BytesValue
+	(*Leave)(nil),                 // 25: atoll.session.v1.Leave
+	(*Left)(nil),                  // 26: atoll.session.v1.Left
+	(*Ask)(nil),                   // 27: atoll.session.v1.Ask
+	(*Recall)(nil),                // 28: atoll.session.v1.Recall
+	(*Remembered)(nil),            // 29: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil),   // 30: atoll.session.v1.RememberedTombstone
+	nil,                           // 31: atoll.session.v1.Objects.ObjectsEntry
+	nil,                           // 32: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                           // 33: atoll.session.v1.Inventory.RequestedEntry
+	nil,                           // 34: atoll.session.v1.Inventory.PropertiesEntry
+	(*wrapperspb.BytesValue)(nil), // 35: google.protobuf.BytesValue
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
@@ -2460,41 +2608,43 @@ var file_session_proto_depIdxs = []int32{
 	18, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
 	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
 	20, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	27, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
-	6,  // 8: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
-	8,  // 9: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
-	12, // 10: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
-	14, // 11: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
-	17, // 12: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
-	21, // 13: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
-	22, // 14: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	25, // 15: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	26, // 16: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
-	7,  // 17: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
-	23, // 18: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
-	24, // 19: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
-	5,  // 20: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
-	5,  // 21: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
-	10, // 22: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
-	11, // 23: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
-	5,  // 24: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	29, // 25: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
-	30, // 26: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	31, // 27: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
-	19, // 28: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
-	32, // 29: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
-	28, // 30: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 31: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 32: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	33, // 33: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
-	3,  // 34: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 35: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	33, // 36: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
-	34, // [34:37] is the sub-list for method output_type
-	31, // [31:34] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	29, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	26, // 8: atoll.session.v1.FromAgent.left:type_name -> atoll.session.v1.Left
+	6,  // 9: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
+	8,  // 10: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
+	12, // 11: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
+	14, // 12: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
+	17, // 13: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
+	21, // 14: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
+	22, // 15: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
+	27, // 16: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	28, // 17: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	7,  // 18: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
+	23, // 19: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
+	24, // 20: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
+	25, // 21: atoll.session.v1.FromHub.leave:type_name -> atoll.session.v1.Leave
+	5,  // 22: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
+	5,  // 23: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
+	10, // 24: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
+	11, // 25: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
+	5,  // 26: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
+	31, // 27: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	32, // 28: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	33, // 29: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	19, // 30: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
+	34, // 31: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
+	30, // 32: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 33: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 34: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	35, // 35: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
+	3,  // 36: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 37: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	35, // 38: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
+	36, // [36:39] is the sub-list for method output_type
+	33, // [33:36] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2511,6 +2661,7 @@ func file_session_proto_init() {
 		(*FromAgent_Stored)(nil),
 		(*FromAgent_Renew)(nil),
 		(*FromAgent_Remembered)(nil),
+		(*FromAgent_Left)(nil),
 	}
 	file_session_proto_msgTypes[3].OneofWrappers = []any{
 		(*FromHub_Welcome)(nil),
@@ -2525,6 +2676,7 @@ func file_session_proto_init() {
 		(*FromHub_Idle)(nil),
 		(*FromHub_Move)(nil),
 		(*FromHub_Dial)(nil),
+		(*FromHub_Leave)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2532,7 +2684,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

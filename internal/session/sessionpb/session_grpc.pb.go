@@ -30,6 +30,8 @@
 //	hub    ReportStored  the status is in the hub's store
 //	hub    Idle          only to agents that check in: that is all for now
 //	hub    Dial          whenever somebody wants to talk to the member's API
+//	hub    Leave         once nothing is ordered any more, where the cluster leaves the fleet
+//	agent  Left          nothing is held any more
 
 package sessionpb
 

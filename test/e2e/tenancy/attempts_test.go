@@ -191,6 +191,7 @@ var outOfSets = []onField{
 	{"", attempt{"one's binding taken away", "mallory", "delete", bindTo("acme", "acme-set"), "forbidden"}},
 	{"ClusterSet.spec", attempt{"a set of all", "mallory", "create", set("mine", "{clusterSelector: {selectorType: LabelSelector, labelSelector: {}}, unboundNamespaces: Allow}"), "forbidden"}},
 	{"Cluster.spec", attempt{"a cluster of one's own making", "mallory", "create", clusterOf("mine", "}, spec: {accepted: true}"), "forbidden"}},
+	{"ClusterProfile.spec", attempt{"a cluster of one's own making in the inventory", "mallory", "create", "{apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {name: try, namespace: acme}, spec: {clusterManager: {name: atoll}}}", "forbidden"}},
 	{"", attempt{"a cluster brought into one's set", "mallory", "patch", clusterOf("rival-1", ", labels: {atoll.dev/set: acme-set}}"), "forbidden"}},
 	{"", attempt{"a neighbour's cluster by annotation", "mallory", "create", "{apiVersion: v1, kind: ConfigMap, metadata: {name: try, namespace: acme, annotations: {atoll.dev/clusters: 'acme-1,rival-1'}}}", `no cluster "rival-1"`}},
 	{"", attempt{"what is in no namespace, by annotation", "mallory", "create", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: try, annotations: {atoll.dev/clusters: '*'}}, value: 1}", "may not get"}},

@@ -55,6 +55,19 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-has
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: aiko}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-ursa}
+rules:
+- {apiGroups: [atoll.dev], resources: [clusters], verbs: [get, update, patch]}
+- {apiGroups: [atoll.dev], resources: [clustersets], resourceNames: [asia], verbs: [manage]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-ursa}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-ursa}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ursa}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: sam, namespace: shop}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
@@ -198,6 +211,12 @@ var writesOfClusters = []attempt{
 	{"a taint on one's own", "aiko", "patch", clusterOf("tokyo", "}, spec: {taints: [{key: a, effect: NoSchedule}]}"), ""},
 	{"a label on one's own", "aiko", "patch", clusterOf("tokyo", ", labels: {env: prod}}"), ""},
 	{"one's own deleted", "aiko", "delete", clusterOf("tokyo", "}"), ""},
+	{"one's own removed from the fleet", "aiko", "patch", clusterOf("tokyo", "}, spec: {removal: {mode: Clean}}"), ""},
+	{"another's removed from the fleet", "aiko", "patch", clusterOf("oslo", "}, spec: {removal: {mode: Orphan}}"), "in no set that"},
+	{"one's own removed by who may not delete it", "ursa", "patch", clusterOf("tokyo", "}, spec: {removal: {mode: Orphan}}"), "the verb delete on clusters.atoll.dev"},
+	{"one's own given up by who may not delete it", "ursa", "patch", clusterOf("tokyo", "}, spec: {removal: {mode: Orphan, force: true}}"), "the verb delete on clusters.atoll.dev"},
+	{"a label by who may not delete it", "ursa", "patch", clusterOf("tokyo", ", labels: {env: prod}}"), ""},
+	{"a removal that does not say how", "aiko", "patch", clusterOf("tokyo", "}, spec: {removal: {force: true}}"), "spec.removal.mode"},
 	{"another's taint", "aiko", "patch", clusterOf("oslo", "}, spec: {taints: [{key: a, effect: NoSchedule}]}"), "in no set that"},
 	{"another's cluster deleted", "aiko", "delete", clusterOf("oslo", "}"), "in no set that"},
 	{"all clusters deleted", "aiko", "deletecollection", clusterOf("any", "}"), "in no set that"},

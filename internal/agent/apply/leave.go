@@ -1,0 +1,159 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/pause"
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// leaveLook is how often Leave looks how far it is.
+const leaveLook = 100 * time.Millisecond
+
+// Leave lets go of all that is held, since the hub's cluster leaves the fleet, and forgets
+// it: what the hub ordered to be removed before goes on being removed, all else stays
+// where it is, with a note of its template. Namespaces that the agent made are removed
+// where clean says so and nothing is in them that Atoll did not make; else they stay, too.
+// left lists those, with the reason. It returns when nothing is held any more, or with
+// the error of ctx or of the member's store; called again it goes on.
+func (e *Engine) Leave(ctx context.Context, clean bool) (left []string, err error) {
+	for {
+		held := e.claiming()
+		if len(held) == 0 {
+			break
+		}
+		for _, bundle := range held {
+			if err := e.letGo(ctx, bundle); err != nil {
+				return nil, err
+			}
+			if err := e.Forget(ctx, bundle, time.Now()); err != nil {
+				return nil, err
+			}
+		}
+		if !pause.For(ctx, leaveLook) {
+			return nil, ctx.Err()
+		}
+	}
+	for _, ns := range e.madeNamespaces() {
+		why, err := e.leaveNamespace(ctx, ns, clean)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			left = append(left, why)
+		}
+	}
+	return left, e.flush(ctx)
+}
+
+// claiming lists the Bundles that are held, and those of which only claims are.
+func (e *Engine) claiming() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := map[string]bool{}
+	for _, uid := range e.book.Bundles() {
+		all[uid] = true
+	}
+	for _, key := range e.book.Keys() {
+		r, _ := e.book.Record(key)
+		for uid := range r.Claims {
+			all[uid] = true
+		}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// letGo of a Bundle that nobody ordered to be removed.
+func (e *Engine) letGo(ctx context.Context, bundle string) error {
+	e.mu.Lock()
+	m := atoll.Manifest{Bundle: bundle, Generation: 1}
+	if h := e.book.Holding(bundle); h != nil {
+		m = h.Manifest.Bare()
+	}
+	e.mu.Unlock()
+	if m.Remove {
+		return nil
+	}
+	m.Items, m.Remove, m.LeftBehind, m.Removal = nil, true, true, v1alpha1.RemoveOrphan
+	m.Interpreters, m.Namespaces, m.DeletedNamespaces = nil, nil, nil
+	m.Content = atoll.HashJSON(m)
+	return e.Upsert(ctx, m, store.Position{})
+}
+
+// madeNamespaces lists those that the agent made, sorted.
+func (e *Engine) madeNamespaces() (out []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, key := range e.book.Keys() {
+		if r, _ := e.book.Record(key); r.Implicit {
+			out = append(out, key.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// leaveNamespace removes or lets go of a namespace that the agent made; why it stays,
+// where it should have gone.
+func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool) (why string, err error) {
+	key := claims.Namespace(ns)
+	if clean {
+		e.mu.Lock()
+		e.book.Doom(ns)
+		e.due(key)
+		e.mu.Unlock()
+		e.nudge()
+		if why, err = e.awaitNamespace(ctx, key); err != nil || why == "" {
+			return "", err
+		}
+	}
+	res := member.Resource{Kind: key.Kind, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
+	e.mu.Lock()
+	e.book.Spare(ns)
+	p := plan{Step: claims.Step{Verb: claims.Release, Key: key}}
+	p.Record, _ = e.book.Record(key)
+	p.Record.Template = implicitTemplate // the note by which it is known again
+	e.mu.Unlock()
+	for p.Record.UID != "" {
+		failure := e.releaseAs(ctx, p, res)
+		if failure == nil {
+			break
+		}
+		if !pause.For(ctx, failure.delay(1)) {
+			return "", ctx.Err()
+		}
+	}
+	e.mu.Lock()
+	e.book.ForgetNamespace(ns)
+	e.mu.Unlock()
+	return why, nil
+}
+
+// awaitNamespace waits until it is gone, or until it is known why it stays.
+func (e *Engine) awaitNamespace(ctx context.Context, key atoll.ItemKey) (why string, err error) {
+	for {
+		e.mu.Lock()
+		_, known := e.book.Record(key)
+		t := e.tasks[key]
+		if known && t != nil && t.failure != nil && (t.failure.Reason == ReasonForeign || t.failure.Reason == ReasonSilent) {
+			why = t.failure.Message
+		}
+		e.mu.Unlock()
+		if !known || why != "" {
+			return why, nil
+		}
+		if !pause.For(ctx, leaveLook) {
+			return "", fmt.Errorf("wait for namespace %s to go: %w", key.Name, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+var webKey = atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}
+
+// in the test's namespace.
+func (w *world) own(k atoll.ItemKey) atoll.ItemKey {
+	k.Namespace = w.ns
+	return k
+}
+
+// orphaned as the hub says it of a cluster that leaves the fleet.
+func orphaned(bundle string, generation int64) atoll.Manifest {
+	m := remove(bundle, generation)
+	m.Removal, m.LeftBehind = v1alpha1.RemoveOrphan, true
+	return m
+}
+
+func TestTakenUpAgain(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		template, change string
+		taken            bool
+	}{
+		{"same", "t-web", "", true},
+		{"edited meanwhile", "t-web", "replicas: 3", true},
+		{"another hub", "t-other", "", true},
+		{"another hub differs", "t-other", "replicas: 3", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.upsert(manifest("b1", 1, w.item("t-web", deployment)))
+			w.ready("b1", 1)
+			uid := w.exists(w.own(webKey)).GetUID()
+			w.upsert(orphaned("b1", 2))
+			w.removed("b1")
+			live := w.exists(w.own(webKey))
+			for label := range live.GetLabels() {
+				if strings.Contains(label, "atoll.dev/") {
+					t.Errorf("label %s is left on it", label)
+				}
+			}
+			for _, f := range live.GetManagedFields() {
+				if f.Operation == "Apply" && strings.HasPrefix(f.Manager, atoll.FieldManager) {
+					t.Errorf("%s still owns fields of it", f.Manager)
+				}
+			}
+			if note := live.GetAnnotations()[claims.AnnotationLeftBehind]; note != "t-web" {
+				t.Errorf("its note is %q", note)
+			}
+			text := deployment
+			if c.change != "" {
+				text = strings.Replace(text, "replicas: 2", c.change, 1)
+				if text == deployment {
+					text = strings.Replace(text, "replicas: 1", c.change, 1)
+				}
+				if text == deployment {
+					t.Fatalf("the change is none: %s", deployment)
+				}
+			}
+			w.upsert(manifest("b2", 1, w.item(c.template, text)))
+			if !c.taken {
+				w.reason("b2", ReasonConflict)
+				return
+			}
+			w.ready("b2", 1)
+			live = w.exists(w.own(webKey))
+			if live.GetUID() != uid || live.GetLabels()[atoll.LabelBundleUID] != "b2" || live.GetLabels()[claims.LabelAdopted] != "" || live.GetAnnotations()[claims.AnnotationLeftBehind] != "" {
+				t.Errorf("taken up as %s, %v, %v; it was %s", live.GetUID(), live.GetLabels(), live.GetAnnotations(), uid)
+			}
+		})
+	}
+}
+
+// What policies orphan is let go of for good.
+func TestWhatAPolicyOrphansHasNoNote(t *testing.T) {
+	w := newWorld(t)
+	w.upsert(manifest("b1", 1, w.item("t-conf", configMap)))
+	w.ready("b1", 1)
+	m := remove("b1", 2)
+	m.Removal = v1alpha1.RemoveOrphan
+	w.upsert(m)
+	w.removed("b1")
+	if note := w.exists(w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})).GetAnnotations()[claims.AnnotationLeftBehind]; note != "" {
+		t.Errorf("its note is %q", note)
+	}
+}
+
+func TestLeaving(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		clean, foreign bool
+		namespace      bool // stays
+		behind         int
+	}{
+		{"orphan", false, false, true, 0},
+		{"clean", true, false, false, 0},
+		{"clean with others", true, true, true, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.upsert(manifest("b1", 1, w.item("t-conf", configMap)))
+			w.ready("b1", 1)
+			uid := w.exists(claims.Namespace(w.ns)).GetUID()
+			if c.foreign {
+				w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}")
+			}
+			if c.clean { // as the hub ordered before it says that the agent is to leave
+				w.upsert(remove("b1", 2))
+				w.removed("b1")
+			}
+			behind, err := w.Leave(t.Context(), c.clean)
+			if err != nil || len(behind) != c.behind {
+				t.Fatalf("left behind: %q, %v", behind, err)
+			}
+			if held := w.Held(); len(held) > 0 {
+				t.Errorf("still held: %v", held)
+			}
+			if !c.namespace {
+				w.absent(claims.Namespace(w.ns))
+				return
+			}
+			ns := w.exists(claims.Namespace(w.ns))
+			if ns.GetDeletionTimestamp() != nil || ns.GetLabels()[atoll.LabelBundleUID] != "" || ns.GetLabels()[claims.LabelTemplateUID] != "" {
+				t.Errorf("the namespace: %v", ns.Object["metadata"])
+			}
+			if !c.clean {
+				conf := w.exists(w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"}))
+				if conf.GetLabels()[atoll.LabelBundleUID] != "" {
+					t.Errorf("the agent still holds %v", conf.Object["metadata"])
+				}
+			}
+			// It comes back: the namespace is known for the agent's own.
+			w.upsert(manifest("b2", 9, w.item("t-conf", configMap)))
+			w.ready("b2", 9)
+			if ns := w.exists(claims.Namespace(w.ns)); ns.GetUID() != uid || ns.GetLabels()[atoll.LabelBundleUID] != "b2" {
+				t.Errorf("the namespace when it is needed again: %v", ns.Object["metadata"])
+			}
+		})
+	}
+}
+
+// An agent that is killed while it lets go goes on when it is asked again, also of what it
+// knows by labels alone.
+func TestLeavingGoesOnAfterAKill(t *testing.T) {
+	w := newWorld(t)
+	w.upsert(manifest("b1", 1, w.item("t-conf", configMap), w.item("t-web", deployment)))
+	w.ready("b1", 1)
+	if err := w.letGo(t.Context(), "b1"); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+	w.start()
+	if behind, err := w.Leave(t.Context(), true); err != nil || len(behind) == 0 {
+		t.Fatalf("left behind: %q, %v", behind, err) // its namespace, with what is orphaned in it
+	}
+	for _, key := range []atoll.ItemKey{w.own(webKey), w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})} {
+		if live := w.exists(key); live.GetLabels()[atoll.LabelBundleUID] != "" || live.GetDeletionTimestamp() != nil {
+			t.Errorf("%s: %v", key, live.Object["metadata"])
+		}
+	}
+	w.stop()
+	w.start()
+	if n := len(w.claiming()); n > 0 {
+		t.Errorf("%d bundles are still claimed after another start", n)
+	}
+}

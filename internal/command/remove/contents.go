@@ -1,0 +1,96 @@
+package remove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+// object that Atoll applied in the cluster, as far as the hub knows.
+type object struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Bundle    string `json:"bundle,omitempty"`
+	// State that the cluster last reported of the Bundle; "" if none ever.
+	State atoll.RowState `json:"state,omitempty"`
+	// Only: the Bundle is in no other cluster.
+	Only bool `json:"only,omitempty"`
+}
+
+// contents lists the items of all rows of the cluster. A revision that is gone
+// already held nothing that a row still names.
+func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster) ([]object, error) {
+	elsewhere := map[string]bool{} // by Bundle
+	uid := string(cluster.UID)
+	rows, err := client.Rows(ctx, c, func(r client.Row) bool {
+		if r.Spec.UID != uid && r.Spec.Phase == atoll.RowActive {
+			elsewhere[bundleName(r)] = true
+		}
+		return r.Spec.UID == uid
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := []object{}
+	for _, r := range rows {
+		if r.Bundle == "" { // no Bundle's: an empty namespace
+			found = append(found, object{Kind: "Namespace", Name: r.Namespace})
+			continue
+		}
+		keys, err := client.ItemKeys(ctx, c, r.Spec.Revision)
+		var status apierrors.APIStatus
+		if errors.As(err, &status) && apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			o := object{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Bundle: bundleName(r), Only: !elsewhere[bundleName(r)]}
+			if r.Status != nil {
+				o.State = r.Status.State
+			}
+			if o.State != atoll.RowRemoved {
+				found = append(found, o)
+			}
+		}
+	}
+	return found, nil
+}
+
+func bundleName(r client.Row) string {
+	if r.Namespace == "" {
+		return r.Bundle
+	}
+	return r.Namespace + "/" + r.Bundle
+}
+
+// show what was found under a headline.
+func show(out io.Writer, headline string, found []object) error {
+	if _, err := fmt.Fprintln(out, headline); err != nil || len(found) == 0 {
+		return err
+	}
+	fmt.Fprintln(out)
+	table := output.NewTable(out, "KIND", "NAMESPACE", "NAME", "BUNDLE", "LAST STATE", "ELSEWHERE")
+	for _, o := range found {
+		kind, elsewhere := o.Kind, "yes"
+		if o.Group != "" {
+			kind += "." + o.Group
+		}
+		if o.Only {
+			elsewhere = "no"
+		}
+		table.Row(kind, o.Namespace, o.Name, o.Bundle, string(o.State), elsewhere)
+	}
+	return table.Flush()
+}

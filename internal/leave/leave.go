@@ -1,0 +1,265 @@
+package leave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// gather is how long further changes of a cluster's rows may join one.
+const gather = 500 * time.Millisecond
+
+// Clusters is the table of members.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	List() []*v1alpha1.Cluster
+	Online(uid string) bool
+	Subscribe(fn func(name string))
+}
+
+// Rows is the table of rows.
+type Rows interface {
+	OfCluster(clusterUID string) []state.Row
+	Subscribe(fn func(bundleUID string, clusters []string))
+}
+
+// Revisions is the table of Revisions.
+type Revisions interface {
+	Content(ctx context.Context, name string) (*atoll.Content, error)
+}
+
+// Hub says whether the hub holds.
+type Hub interface {
+	Holding() (reason string, holding bool)
+	Subscribe(fn func())
+}
+
+// Config of a Reconciler. All but Log must be set.
+type Config struct {
+	Clusters  Clusters
+	Rows      Rows
+	Revisions Revisions
+	Hub       Hub
+	// Client writes what the leader decides; Serving, what any hub may that is in touch
+	// with the store. Neither reads from a cache.
+	Client, Serving client.Client
+	// Log; nil: slog's default.
+	Log *slog.Logger
+}
+
+// Reconciler of clusters that leave the fleet. Make it with New.
+type Reconciler struct {
+	Config
+
+	mu     sync.Mutex
+	queue  workqueue.TypedRateLimitingInterface[string] // nil before Run
+	leaves map[string]bool                              // by name: those that do
+}
+
+// New makes a Reconciler and subscribes it to the tables.
+func New(cfg Config) *Reconciler {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	r := &Reconciler{Config: cfg, leaves: map[string]bool{}}
+	cfg.Clusters.Subscribe(r.clusterChanged)
+	cfg.Rows.Subscribe(r.rowsChanged)
+	cfg.Hub.Subscribe(r.all)
+	return r
+}
+
+// Run until ctx ends. It is called once, when the tables are synced.
+func (r *Reconciler) Run(ctx context.Context) error {
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "leave"})
+	r.mu.Lock()
+	r.queue = queue
+	r.mu.Unlock()
+	for _, c := range r.Clusters.List() {
+		r.clusterChanged(c.Name)
+	}
+	var done sync.WaitGroup
+	done.Go(func() { r.work(ctx, queue) })
+	<-ctx.Done()
+	queue.ShutDown()
+	done.Wait()
+	return nil
+}
+
+// clusterChanged looks at a cluster that leaves, or has left off leaving.
+func (r *Reconciler) clusterChanged(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue == nil { // Run goes through all
+		return
+	}
+	c, ok := r.Clusters.Get(name)
+	if !ok || c.Spec.Removal == nil {
+		delete(r.leaves, name)
+	} else {
+		r.leaves[name] = true
+	}
+	if ok && (c.Spec.Removal != nil || said(c) != nil || c.Status.Removal != nil) {
+		r.queue.Add(name)
+	}
+}
+
+func said(c *v1alpha1.Cluster) *metav1.Condition {
+	return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterRemoving)
+}
+
+func (r *Reconciler) rowsChanged(_ string, clusters []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.leaves) == 0 || r.queue == nil {
+		return
+	}
+	for _, name := range clusters {
+		if r.leaves[name] {
+			r.queue.AddAfter(name, gather)
+		}
+	}
+}
+
+// all clusters that leave: whether the hub holds has changed.
+func (r *Reconciler) all() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.leaves {
+		r.queue.Add(name)
+	}
+}
+
+func (r *Reconciler) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
+	for {
+		name, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		switch err := r.reconcile(ctx, name); {
+		case err == nil:
+			queue.Forget(name)
+		case ctx.Err() != nil:
+		default:
+			if !apierrors.IsConflict(err) { // else the table is about to tell
+				r.Log.Warn("the removal of a cluster does not go on, trying again", "cluster", name, "err", err)
+			}
+			queue.AddRateLimited(name)
+		}
+		queue.Done(name)
+	}
+}
+
+// reconcile one Cluster.
+func (r *Reconciler) reconcile(ctx context.Context, name string) error {
+	c, ok := r.Clusters.Get(name)
+	switch {
+	case !ok || c.DeletionTimestamp != nil:
+		return nil
+	case c.Spec.Removal == nil:
+		return r.stays(ctx, c)
+	}
+	s := r.standing(c)
+	v := judge(s)
+	if v.forget {
+		behind, err := r.behind(ctx, s.rows)
+		if err != nil {
+			return err
+		}
+		r.Log.Info("a cluster is forgotten", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
+		return r.forget(ctx, r.Client, c, v.reason, behind)
+	}
+	return r.say(ctx, c, v)
+}
+
+// standing of a removal, as the tables have it.
+func (r *Reconciler) standing(c *v1alpha1.Cluster) standing {
+	uid := string(c.UID)
+	s := standing{
+		name: c.Name, removal: *c.Spec.Removal, before: c.Status.Removal, accepted: c.Spec.Accepted,
+		joined: meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined), online: r.Clusters.Online(uid),
+	}
+	s.joined = s.joined || s.online // its status may be about to say so
+	if why, holds := r.Hub.Holding(); holds {
+		s.holding = why
+	}
+	for _, row := range r.Rows.OfCluster(uid) {
+		s.joined = s.joined || row.Status != nil
+		if !row.Bundle.OfNamespace() {
+			s.rows = append(s.rows, row)
+		}
+	}
+	return s
+}
+
+// say how far a removal is, where that is news.
+func (r *Reconciler) say(ctx context.Context, c *v1alpha1.Cluster, v verdict) error {
+	write := c.DeepCopy()
+	write.Status.Removal = &v.status
+	changed := meta.SetStatusCondition(&write.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message, ObservedGeneration: c.Generation,
+	})
+	if !changed && c.Status.Removal != nil && *c.Status.Removal == v.status {
+		return nil
+	}
+	return r.write(ctx, write)
+}
+
+// stays: nothing is said any more of a removal that was taken back.
+func (r *Reconciler) stays(ctx context.Context, c *v1alpha1.Cluster) error {
+	if said(c) == nil && c.Status.Removal == nil {
+		return nil
+	}
+	write := c.DeepCopy()
+	write.Status.Removal = nil
+	meta.RemoveStatusCondition(&write.Status.Conditions, v1alpha1.ClusterRemoving)
+	return r.write(ctx, write)
+}
+
+func (r *Reconciler) write(ctx context.Context, c *v1alpha1.Cluster) error {
+	if err := r.Client.Status().Update(ctx, c); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("say how far the removal of cluster %s is: %w", c.Name, err)
+	}
+	return nil
+}
+
+// Left forgets a Cluster whose agent has let go of its member, if it is still as it is
+// given; behind is what the agent says stays there although it should have gone.
+func (r *Reconciler) Left(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
+	if c.Spec.Removal == nil {
+		return errors.New("its removal was taken back")
+	}
+	for i := range behind {
+		behind[i] = brief(behind[i])
+	}
+	r.Log.Info("a cluster has left the fleet", "cluster", c.Name, "uid", c.UID, "mode", c.Spec.Removal.Mode, "leftBehind", len(behind))
+	return r.forget(ctx, r.Serving, c, "Left", behind)
+}
+
+// forget the Cluster as it is given, after what is left behind is written down.
+func (r *Reconciler) forget(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why string, behind []string) error {
+	if len(behind) > 0 {
+		if err := record(ctx, w, c, why, behind, time.Now()); err != nil {
+			return err
+		}
+	}
+	err := w.Delete(ctx, &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c.Name}},
+		client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("forget cluster %s: %w", c.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package leave
+
+import (
+	"fmt"
+	"strings"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// standing is all that decides how a removal goes on.
+type standing struct {
+	name    string
+	removal v1alpha1.ClusterRemoval
+	// before is what was said last; nil: nothing yet.
+	before           *v1alpha1.ClusterRemovalStatus
+	accepted, joined bool
+	// online: the cluster can be counted on.
+	online bool
+	// holding says why the hub holds; "": it does not.
+	holding string
+	// rows of Bundles in the cluster.
+	rows []state.Row
+}
+
+// verdict on a removal.
+type verdict struct {
+	// forget the cluster now.
+	forget bool
+	// reason and message of the condition Removing, and status.removal.
+	reason, message string
+	status          v1alpha1.ClusterRemovalStatus
+}
+
+// Reasons of the condition Removing.
+const (
+	// ReasonForced: the cluster is given up as it is.
+	ReasonForced = "Forced"
+	// ReasonNeverJoined: no agent ever was there.
+	ReasonNeverJoined = "NeverJoined"
+	// ReasonHubHolds: the hub was set back and orders nothing.
+	ReasonHubHolds = "HubHolds"
+	// ReasonWaitsForConfirmation: removals are over the budget of their Bundles.
+	ReasonWaitsForConfirmation = "WaitsForConfirmation"
+	// ReasonWaitsForCluster: the cluster is away, or not accepted.
+	ReasonWaitsForCluster = "WaitsForCluster"
+	// ReasonWaitsForMember: the member keeps something from going.
+	ReasonWaitsForMember = "WaitsForMember"
+	// ReasonWaitsForReplacements: what replaces Bundles elsewhere is not healthy yet.
+	ReasonWaitsForReplacements = "WaitsForReplacements"
+	// ReasonRemoving: Bundles are on their way out.
+	ReasonRemoving = "BundlesLeave"
+	// ReasonAgentLeaves: no Bundle is left, and the agent lets go of the rest.
+	ReasonAgentLeaves = "AgentLeaves"
+)
+
+// judge a removal. It is a pure function.
+func judge(s standing) verdict {
+	left := int32(len(s.rows))
+	total := left
+	if s.before != nil {
+		total = max(left, s.before.Bundles)
+	}
+	v := verdict{status: v1alpha1.ClusterRemovalStatus{Bundles: total, Gone: total - left}}
+	give := fmt.Sprintf("`atoll remove %s --force` gives it up with what it holds", s.name)
+	switch {
+	case s.removal.Force:
+		v.forget, v.reason, v.message = true, ReasonForced, "the cluster is given up with what it holds"
+		return v
+	case !s.joined:
+		v.forget, v.reason, v.message = true, ReasonNeverJoined, "no agent has ever been there"
+		return v
+	case s.holding != "":
+		v.reason, v.message = ReasonHubHolds, "the hub was set back to an older state and orders nothing: `atoll restore accept`"
+		return v
+	case left == 0:
+		v.reason, v.message = s.last(give)
+		return v
+	}
+	v.reason, v.message = s.waits(give)
+	v.message = fmt.Sprintf("%d of %d bundles are gone; %s", v.status.Gone, total, v.message)
+	return v
+}
+
+// last says what is waited for when no row is left.
+func (s *standing) last(give string) (reason, message string) {
+	switch {
+	case !s.accepted:
+		return ReasonWaitsForCluster, "nothing is placed there any more; the cluster is not accepted, so that its agent cannot be told: `atoll accept " + s.name + "`, or " + give
+	case !s.online:
+		return ReasonWaitsForCluster, "nothing is placed there any more; the cluster is away, and its agent lets go of the member when it is back; " + give
+	}
+	return ReasonAgentLeaves, "nothing is placed there any more; the agent lets go of the member; an agent that is too old for that must be updated, or " + give
+}
+
+// waits says what the rows wait for: what somebody must do goes before what comes by
+// itself.
+func (s *standing) waits(give string) (reason, message string) {
+	var held, leaving, going []state.Row
+	begun := true
+	stuck := ""
+	for _, r := range s.rows {
+		switch r.Spec.Phase {
+		case atoll.RowRemoving:
+			going = append(going, r)
+			if why := keeps(r); why != "" && stuck == "" {
+				stuck = bundle(r) + " is kept from going: " + why
+			}
+		case atoll.RowHeld:
+			held = append(held, r)
+		default:
+			begun = begun && r.Spec.Phase == atoll.RowLeaving
+			if atoll.ParseRowReason(r.Spec.Reason).Plan != "" {
+				held = append(held, r)
+			} else {
+				leaving = append(leaving, r)
+			}
+		}
+	}
+	switch {
+	case len(held) > 0:
+		r := held[0]
+		return ReasonWaitsForConfirmation, fmt.Sprintf("%d wait for a confirmation, such as: %s", len(held), confirm(r))
+	case !s.accepted && len(going) > 0:
+		return ReasonWaitsForCluster, "the cluster is not accepted, so that its agent cannot be told: `atoll accept " + s.name + "`, or " + give
+	case !s.online && len(going) > 0:
+		return ReasonWaitsForCluster, fmt.Sprintf("%d wait for the cluster, which is away, to come back; %s", len(going), give)
+	case stuck != "":
+		return ReasonWaitsForMember, stuck
+	case len(leaving) > 0 && !begun:
+		return ReasonRemoving, fmt.Sprintf("%d are to leave", len(leaving))
+	case len(leaving) > 0:
+		r := leaving[0]
+		return ReasonWaitsForReplacements, fmt.Sprintf("%d wait for what replaces them elsewhere to become healthy, such as %s (`atoll explain %s`)", len(leaving), bundle(r), ref(r))
+	}
+	return ReasonRemoving, fmt.Sprintf("%d are on their way out, such as %s", len(going), bundle(going[0]))
+}
+
+// keeps tells what the agent says keeps a row from going, other than that it takes time.
+func keeps(r state.Row) string {
+	st := r.Status
+	if st == nil || st.Generation != r.Spec.Generation || st.State == atoll.RowRemoved {
+		return ""
+	}
+	for _, it := range st.Items {
+		if it.Message != "" && (it.Error || it.Reason == "Terminating" || it.Reason == "ForeignObjects") {
+			return brief(it.Key.Kind + " " + it.Key.Name + ": " + it.Message)
+		}
+	}
+	if st.State == atoll.RowFailed {
+		return brief(strings.TrimSpace(st.Reason + " " + st.Message))
+	}
+	return ""
+}
+
+// confirm is the command that releases a row that waits.
+func confirm(r state.Row) string {
+	if plan := atoll.ParseRowReason(r.Spec.Reason).Plan; plan != "" {
+		return fmt.Sprintf("`atoll confirm %s --plan %s`", ref(r), plan)
+	}
+	return fmt.Sprintf("`atoll confirm %s`", ref(r))
+}
+
+// ref of a row's Bundle, as commands take it.
+func ref(r state.Row) string {
+	if r.Bundle.Namespace == "" {
+		return "clusterbundle/" + r.Bundle.Name
+	}
+	return "bundle/" + r.Bundle.Name + " -n " + r.Bundle.Namespace
+}
+
+func bundle(r state.Row) string {
+	if r.Bundle.Namespace == "" {
+		return r.Bundle.Name
+	}
+	return r.Bundle.Namespace + "/" + r.Bundle.Name
+}
+
+// brief gives the beginning of a text that an agent wrote.
+func brief(text string) string {
+	const most = 300
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -1,0 +1,90 @@
+package leave
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+func row(name string, phase atoll.RowPhase, reason string, status *atoll.RowStatus) state.Row {
+	if status != nil {
+		status.Generation = 3
+	}
+	return state.Row{
+		Bundle: enginev1.BundleRef{Namespace: "shop", Name: name, UID: "b-" + name}, Cluster: "tokyo",
+		Spec: atoll.RowSpec{UID: "u", Generation: 3, Revision: "r", Phase: phase, Reason: reason}, Status: status,
+	}
+}
+
+func TestWhatARemovalWaitsFor(t *testing.T) {
+	clean := v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}
+	active, removing := row("web", atoll.RowActive, "", nil), row("api", atoll.RowRemoving, "", nil)
+	leaving := row("db", atoll.RowLeaving, "ClusterRemoved", nil)
+	held := row("mail", atoll.RowHeld, "RemovalHeld plan=0123456789abcdef: ClusterRemoved", nil)
+	unready := row("cache", atoll.RowLeaving, "ReplacementsNotReady plan=fedcba9876543210", nil)
+	stuck := row("disk", atoll.RowRemoving, "", &atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{
+		{Key: atoll.ItemKey{Kind: "PersistentVolumeClaim", Name: "data"}, Reason: "Terminating", Message: "its deletion waits for the finalizers a/b"},
+	}})
+	for _, tc := range []struct {
+		name     string
+		s        standing
+		forget   bool
+		reason   string
+		contains string
+	}{
+		{"forced", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: true}, joined: true, rows: []state.Row{active}, holding: "set back"}, true, ReasonForced, ""},
+		{"never joined", standing{removal: clean, rows: []state.Row{active}}, true, ReasonNeverJoined, ""},
+		{"the hub holds", standing{removal: clean, joined: true, accepted: true, online: true, holding: "set back"}, false, ReasonHubHolds, "atoll restore accept"},
+		{"just begun", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{active, leaving}}, false, ReasonRemoving, "0 of 2 bundles are gone; 2 are to leave"},
+		{"over a budget", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, held}}, false, ReasonWaitsForConfirmation, "`atoll confirm bundle/mail -n shop --plan 0123456789abcdef`"},
+		{"nothing replaces it", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{unready}}, false, ReasonWaitsForConfirmation, "bundle/cache -n shop --plan fedcba9876543210"},
+		{"waits for replacements", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{leaving}}, false, ReasonWaitsForReplacements, "atoll explain bundle/db -n shop"},
+		{"under way", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing}, before: &v1alpha1.ClusterRemovalStatus{Bundles: 40, Gone: 30}}, false, ReasonRemoving, "39 of 40 bundles are gone; 1 are on their way out, such as shop/api"},
+		{"away", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, stuck}}, false, ReasonWaitsForCluster, "`atoll remove tokyo --force`"},
+		{"denied", standing{removal: clean, joined: true, rows: []state.Row{removing}}, false, ReasonWaitsForCluster, "`atoll accept tokyo`"},
+		{"stuck", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing, stuck}}, false, ReasonWaitsForMember, "shop/disk is kept from going: PersistentVolumeClaim data: its deletion waits for the finalizers a/b"},
+		{"the agent lets go", standing{removal: clean, joined: true, accepted: true, online: true}, false, ReasonAgentLeaves, "the agent lets go"},
+		{"the agent is away", standing{removal: clean, joined: true, accepted: true}, false, ReasonWaitsForCluster, "when it is back"},
+		{"the agent is denied", standing{removal: clean, joined: true}, false, ReasonWaitsForCluster, "atoll accept tokyo"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.s.name = "tokyo"
+			v := judge(tc.s)
+			if v.forget != tc.forget || v.reason != tc.reason || !strings.Contains(v.message, tc.contains) {
+				t.Errorf("%+v, want forget %t, %s, …%s…", v, tc.forget, tc.reason, tc.contains)
+			}
+		})
+	}
+}
+
+// Of a cluster in which an agent ever was, nothing but force forgets anything here: the
+// agent's own word does. Counts never go back.
+func TestARemovalForgetsNothingByItself(t *testing.T) {
+	phases := []atoll.RowPhase{atoll.RowActive, atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving}
+	for seed := range uint64(2000) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		s := standing{name: "tokyo", removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, joined: true, accepted: rnd.IntN(2) == 0, online: rnd.IntN(2) == 0}
+		if rnd.IntN(4) == 0 {
+			s.holding = "set back"
+		}
+		for i := range rnd.IntN(4) {
+			s.rows = append(s.rows, row(fmt.Sprint(i), phases[rnd.IntN(len(phases))], "", nil))
+		}
+		before := v1alpha1.ClusterRemovalStatus{Bundles: rnd.Int32N(8)}
+		before.Gone = rnd.Int32N(before.Bundles + 1)
+		s.before = &before
+		v := judge(s)
+		if v.forget || v.reason == "" || v.message == "" {
+			t.Fatalf("seed %d: %+v of %+v", seed, v, s)
+		}
+		if v.status.Bundles < before.Bundles || v.status.Gone < 0 || v.status.Bundles-v.status.Gone != int32(len(s.rows)) {
+			t.Fatalf("seed %d: counts %+v after %+v with %d rows", seed, v.status, before, len(s.rows))
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// leaver is a member of its own, its agent, and what of it stays when it leaves.
+type leaver struct {
+	t          *testing.T
+	kubeconfig string
+	name       string
+	invitation
+	log  func() string
+	stop func()
+}
+
+func newLeaver(t *testing.T, name string) *leaver {
+	t.Helper()
+	l := &leaver{t: t, kubeconfig: stranger(t), name: name}
+	l.join(name, invite(t, "--auto-accept"))
+	return l
+}
+
+// join by a new agent process, which any earlier one gives way to.
+func (l *leaver) join(name string, i invitation) {
+	l.t.Helper()
+	if l.stop != nil {
+		l.stop()
+	}
+	l.name = name
+	l.t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(l.t.Context()), l.t, "delete", "cluster", name, "--ignore-not-found")
+	})
+	l.invitation = i
+	l.run()
+}
+
+// run its agent, by the token that it joined by.
+func (l *leaver) run() {
+	l.t.Helper()
+	l.log, l.stop = start(l.t, "atoll", "agent", "--name", l.name, "--hub", l.Hub, "--ca-hash", l.CAHash, "--token", l.Token, "--kubeconfig", l.kubeconfig)
+}
+
+// admit Bundles: nobody looks at who is let in by a token.
+func (l *leaver) admit() {
+	l.t.Helper()
+	eventually(l.t, converge, l.name+" is in", func(ctx context.Context) string {
+		if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", l.name, "Ready"); !strings.HasPrefix(c, "True") {
+			return c
+		}
+		return ""
+	})
+	patch(l.t, "atoll.dev/v1alpha1", "Cluster", "", l.name, `{"spec":{"taints":null}}`)
+}
+
+func (l *leaver) kubectl(args ...string) string {
+	l.t.Helper()
+	return binary(l.t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", l.kubeconfig}, args...)...)
+}
+
+// pods by UID, once there are two that run.
+func (l *leaver) pods(ns string) (uids string) {
+	l.t.Helper()
+	eventually(l.t, 2*converge, "two pods run in "+l.name, func(context.Context) string {
+		out := l.kubectl("get", "pods", "-n", ns, "-o", `jsonpath={range .items[?(@.status.phase=="Running")]}{.metadata.uid}{" "}{end}`)
+		if uids = strings.TrimSpace(out); len(strings.Fields(uids)) != 2 {
+			return fmt.Sprintf("pods that run: %q", out)
+		}
+		return ""
+	})
+	return uids
+}
+
+// holds checks the labels of the Deployment in the member.
+func (l *leaver) holds(ns string, want bool) func(context.Context) string {
+	return func(context.Context) string {
+		out := l.kubectl("get", "deployment", "web", "-n", ns, "--show-managed-fields", "-o", "json")
+		var d struct {
+			Metadata struct {
+				Labels        map[string]string
+				Finalizers    []string
+				ManagedFields []struct{ Manager, Operation string }
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &d); err != nil {
+			return out
+		}
+		applies := false
+		for _, f := range d.Metadata.ManagedFields {
+			applies = applies || f.Manager == "atoll" && f.Operation == "Apply"
+		}
+		labelled := d.Metadata.Labels["atoll.dev/bundle-uid"] != "" || d.Metadata.Labels["atoll.dev/template-uid"] != ""
+		if labelled != want || applies != want || len(d.Metadata.Finalizers) > 0 {
+			return fmt.Sprintf("labels %v, finalizers %v, managers %v", d.Metadata.Labels, d.Metadata.Finalizers, d.Metadata.ManagedFields)
+		}
+		return ""
+	}
+}
+
+// service is a Deployment of two pods with its ConfigMap, on whatever is labelled so.
+const service = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}, {apiVersion: v1, kind: ConfigMap, name: web}]
+  placement: {clusterAffinity: {clusterNames: [$CLUSTERS]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, namespace: $NS}
+data: {colour: blue}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: $NS}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "nginx:1"}]}
+`
+
+func gone(t *testing.T, cluster string) {
+	t.Helper()
+	eventually(t, converge, cluster+" is gone from the hub", func(ctx context.Context) string {
+		if o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", cluster); err != nil || o != nil {
+			return fmt.Sprintf("it is there (%v)", err)
+		}
+		return ""
+	})
+}
+
+// Orphaned, a cluster keeps all that ran there without Atoll's marks; joined again under
+// another name, it is taken up again, and no pod knows of any of it. Its agent is killed
+// meanwhile, and what was begun goes on.
+func TestAClusterIsOrphanedAndComesBackUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "orphan")
+	l := newLeaver(t, "orphan-1")
+	l.admit()
+	apply(t, ns, strings.Replace(service, "$CLUSTERS", "orphan-1, orphan-2", 1))
+	pods := l.pods(ns)
+	eventually(t, converge, "Atoll holds it", l.holds(ns, true))
+
+	l.stop()
+	out := cli(t, "remove", "orphan-1", "--orphan", "--timeout", "3s")
+	if !strings.Contains(out, "has not left the fleet within 3s") || !strings.Contains(out, "--force") {
+		t.Errorf("what a cluster that is away waits for is not said:\n%s", out)
+	}
+	l.run()
+	if out := cli(t, "remove", "orphan-1", "--timeout", "1m"); !strings.Contains(out, "cluster orphan-1 has left the fleet") {
+		t.Fatalf("followed again:\n%s", out)
+	}
+	gone(t, "orphan-1")
+	if why := l.holds(ns, false)(t.Context()); why != "" {
+		t.Errorf("Atoll's marks are left: %s", why)
+	}
+	if now := l.pods(ns); now != pods {
+		t.Errorf("pods are %s, were %s", now, pods)
+	}
+	eventually(t, converge, "its agent is told", says(l.log, "this cluster was removed from the hub"))
+
+	l.join("orphan-2", invite(t, "--auto-accept"))
+	l.admit()
+	eventually(t, converge, "Atoll holds it again", l.holds(ns, true))
+	eventually(t, converge, "and says so", wantPhases(t, ns, map[string]int{"Active": 1}))
+	if now := l.pods(ns); now != pods {
+		t.Errorf("pods are %s, were %s", now, pods)
+	}
+}
+
+// Cleaned, a cluster loses what Atoll applied, after a confirmation, and nothing else.
+func TestAClusterIsCleaned(t *testing.T) {
+	t.Parallel()
+	ns, shared := namespace(t, "clean"), namespace(t, "clean-shared")
+	l := newLeaver(t, "clean-1")
+	l.admit()
+	apply(t, ns, strings.Replace(service, "$CLUSTERS", "clean-1", 1))
+	apply(t, shared, strings.Replace(service, "$CLUSTERS", "clean-1", 1))
+	l.pods(ns)
+	l.pods(shared)
+	l.kubectl("create", "configmap", "foreign", "-n", shared, "--from-literal=a=b")
+
+	if out := cli(t, "remove", "clean-1"); !strings.Contains(out, "--orphan") || !strings.Contains(out, "--clean") {
+		t.Errorf("it is not asked what is to become of it:\n%s", out)
+	}
+	out := cli(t, "remove", "clean-1", "--clean")
+	if !strings.Contains(out, "these 4 objects are removed") || !strings.Contains(out, "run it again with --yes") || !strings.Contains(out, ns+"/web") {
+		t.Errorf("what would go is not listed:\n%s", out)
+	}
+	if o, err := get(t.Context(), "hub", "atoll.dev/v1alpha1", "Cluster", "", "clean-1"); err != nil || strings.Contains(fmt.Sprint(o.Object["spec"]), "removal") {
+		t.Fatalf("it was begun without a confirmation: %v, %v", o, err)
+	}
+	out = cli(t, "remove", "clean-1", "--clean", "--yes", "--timeout", "2m")
+	if !strings.Contains(out, "cluster clean-1 has left the fleet") || !strings.Contains(out, "removed-clean-1") {
+		t.Fatalf("cleaned:\n%s", out)
+	}
+	gone(t, "clean-1")
+	if out := l.kubectl("get", "namespace", ns); !strings.Contains(out, "NotFound") && !strings.Contains(out, "not found") {
+		t.Errorf("the namespace that the agent made is there:\n%s", out)
+	}
+	if out := l.kubectl("get", "deployment,configmap", "-n", shared, "-o", "name"); strings.Contains(out, "web") || !strings.Contains(out, "configmap/foreign") {
+		t.Errorf("where others have something:\n%s", out)
+	}
+	record, err := get(t.Context(), "hub", "v1", "ConfigMap", "atoll-system", "removed-clean-1")
+	if err != nil || record == nil || !strings.Contains(fmt.Sprint(record.Object["data"]), "Namespace "+shared+" is kept") {
+		t.Errorf("what stays is not written down: %v, %v", record, err)
+	}
+}
+
+// Given up while it is away, a cluster keeps all of it, and its agent hears so when it is
+// back. What it has is written down.
+func TestADeadClusterIsGivenUpAndComesBack(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "dead")
+	l := newLeaver(t, "dead-1")
+	l.admit()
+	apply(t, ns, strings.Replace(service, "$CLUSTERS", "dead-1", 1))
+	pods := l.pods(ns)
+	l.stop()
+	out := cli(t, "remove", "dead-1", "--force")
+	if !strings.Contains(out, "cluster dead-1 is given up") || !strings.Contains(out, "Deployment.apps") {
+		t.Fatalf("given up:\n%s", out)
+	}
+	gone(t, "dead-1")
+	record, err := get(t.Context(), "hub", "v1", "ConfigMap", "atoll-system", "removed-dead-1")
+	if err != nil || record == nil || !strings.Contains(fmt.Sprint(record.Object["data"]), "Deployment.apps "+ns+"/web") {
+		t.Errorf("what is left behind is not written down: %v, %v", record, err)
+	}
+	l.run()
+	eventually(t, converge, "it is told when it comes back", says(l.log, "this cluster was removed from the hub", "what runs in it stays"))
+	if now := l.pods(ns); now != pods {
+		t.Errorf("pods are %s, were %s", now, pods)
+	}
+	if why := l.holds(ns, true)(t.Context()); why != "" {
+		t.Errorf("its agent let go unasked: %s", why)
+	}
+}
+
+// A removal that is taken back leaves all where it was.
+func TestARemovalIsTakenBack(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "takenback")
+	l := newLeaver(t, "back-1")
+	l.admit()
+	apply(t, ns, strings.Replace(service, "$CLUSTERS", "back-1", 1))
+	pods := l.pods(ns)
+	l.stop()
+	cli(t, "remove", "back-1", "--clean", "--yes", "--no-wait")
+	eventually(t, converge, "it says what it waits for", func(ctx context.Context) string {
+		if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", "back-1", "Removing"); !strings.Contains(c, "0 of 1 bundles are gone") {
+			return c
+		}
+		return ""
+	})
+	if out := cli(t, "remove", "back-1", "--cancel"); !strings.Contains(out, "cluster back-1 stays") {
+		t.Fatal(out)
+	}
+	eventually(t, converge, "nothing is said of it any more", func(ctx context.Context) string {
+		if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", "back-1", "Removing"); c != "no condition Removing" {
+			return c
+		}
+		return ""
+	})
+	eventually(t, converge, "its row stays", wantPhases(t, ns, map[string]int{"Active": 1}))
+	l.run()
+	eventually(t, converge, "its agent is back", says(l.log, "linked to the hub"))
+	if now := l.pods(ns); now != pods {
+		t.Errorf("pods are %s, were %s", now, pods)
+	}
+}
+
+// A member goes on to another hub, which has the same templates: it lets go of the first,
+// and what both have in common runs on.
+func TestAMemberGoesOnToAnotherHub(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "tohub")
+	l := newLeaver(t, "first-1")
+	l.admit()
+	apply(t, ns, strings.Replace(service, "$CLUSTERS", "first-1", 1))
+	pods := l.pods(ns)
+
+	dir := t.TempDir()
+	_, _ = start(t, "atoll-hub", "--data-dir", dir, "--port", strconv.Itoa(freePort(t)), "--gateway-port", strconv.Itoa(freePort(t)))
+	admin := filepath.Join(dir, "hub.kubeconfig")
+	other := func(stdin string, args ...string) string {
+		return binary(t, stdin, args[0], append(args[1:], "--kubeconfig", admin)...)
+	}
+	var i invitation
+	eventually(t, 3*converge, "the other hub is there", func(context.Context) string {
+		if _, err := os.Stat(admin); err != nil {
+			return err.Error()
+		}
+		out := other("", "atoll", "token", "create", "--auto-accept", "-o", "json")
+		if err := json.Unmarshal([]byte(out), &i); err != nil {
+			return out
+		}
+		return ""
+	})
+	text := strings.NewReplacer("$CLUSTERS", "second-1", "$NS", ns).Replace("apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}\n---" + service)
+	if out := other(text, "atoll-lab", "kubectl", "apply", "-f", "-"); strings.Contains(out, "rror") {
+		t.Fatal(out)
+	}
+	l.stop()
+	l.name, l.invitation = "second-1", i
+	l.run()
+	eventually(t, converge, "it is in", says(l.log, "letting go of what another hub placed here", "linked to the hub"))
+	other("", "atoll-lab", "kubectl", "patch", "cluster", "second-1", "--type", "merge", "-p", `{"spec":{"taints":null}}`)
+	eventually(t, converge, "the other hub holds it", func(ctx context.Context) string {
+		if out := other("", "atoll", "get", "rows", "-n", ns); !strings.Contains(out, "Ready") {
+			return out
+		}
+		return l.holds(ns, true)(ctx)
+	})
+	if now := l.pods(ns); now != pods {
+		t.Errorf("pods are %s, were %s", now, pods)
+	}
+}
+
+// Every accepted cluster is in the inventory that other tools read, and no other one.
+func TestClustersAreInTheInventory(t *testing.T) {
+	t.Parallel()
+	profile := func(ctx context.Context, name string) string {
+		o, err := get(ctx, "hub", "multicluster.x-k8s.io/v1alpha1", "ClusterProfile", "atoll-inventory", name)
+		if err != nil || o == nil {
+			return fmt.Sprintf("none (%v)", err)
+		}
+		text, err := json.Marshal(o.Object)
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+	eventually(t, converge, "the members are published", func(ctx context.Context) string {
+		for _, m := range members {
+			p := profile(ctx, m)
+			for _, want := range []string{`"x-k8s.io/cluster-manager":"atoll"`, `"clusterManager":{"name":"atoll"}`, `"type":"ControlPlaneHealthy"`, `"kubernetes":"v`, "/apis/atoll.dev/v1alpha1/clusters/" + m + "/proxy"} {
+				if !strings.Contains(p, want) {
+					return fmt.Sprintf("%s lacks %s: %s", m, want, p)
+				}
+			}
+		}
+		return ""
+	})
+	out := binary(t, "", "atoll-lab", "kubectl", "--kubeconfig", world.lab.Kubeconfig("hub"), "get", "clusterprofiles", "-n", "atoll-inventory", "-l", "x-k8s.io/cluster-manager=atoll")
+	if !strings.Contains(out, "member1") || !strings.Contains(out, "atoll") {
+		t.Errorf("kubectl lists:\n%s", out)
+	}
+	apply(t, "profiled", `{apiVersion: atoll.dev/v1alpha1, kind: Cluster, metadata: {name: profiled}, spec: {accepted: true, taints: [{key: away, effect: NoSchedule}]}}`)
+	t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "cluster", "profiled", "--ignore-not-found")
+	})
+	eventually(t, converge, "one that is accepted comes", func(ctx context.Context) string {
+		if p := profile(ctx, "profiled"); !strings.Contains(p, `"displayName":"profiled"`) {
+			return p
+		}
+		return ""
+	})
+	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "profiled", `{"spec":{"accepted":false}}`)
+	eventually(t, converge, "and goes when it is denied", func(ctx context.Context) string {
+		if p := profile(ctx, "profiled"); p != "none (<nil>)" {
+			return p
+		}
+		return ""
+	})
+}
