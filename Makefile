@@ -54,9 +54,12 @@ lint: ## go vet and staticcheck
 	$(GO) tool staticcheck ./...
 	@test -z "$$(gofmt -l api cmd demo deploy internal test 2>/dev/null | tee /dev/stderr)" || { echo "the files above want gofmt"; exit 1; }
 
-generate: ## write CRDs, deepcopy and protocol code anew
-	go tool controller-gen object crd:crdVersions=v1 paths=./api/... output:crd:artifacts:config=api/crds
+generate: ## write CRDs, deepcopy, protocol code and the plain manifests of the agent anew
+	go tool controller-gen object paths=./api/...
+	go tool controller-gen crd:crdVersions=v1 "paths={./api/v1alpha1,./api/engine/...,./api/karmada/...}" output:crd:artifacts:config=api/crds
+	go tool controller-gen crd:crdVersions=v1 paths=./api/agent/... output:crd:artifacts:config=deploy/charts/atoll-agent/files
 	go generate ./internal/...
+	cd tools && go run ./charts/generate ../deploy
 
 demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE=1 cleans up and ends
 	$(BIN)/atoll-lab demo $(if $(ONCE),--once)

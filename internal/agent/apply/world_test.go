@@ -26,6 +26,7 @@ import (
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -44,6 +45,8 @@ type world struct {
 	state  string // namespace of the agent's state
 	ns     string // namespace that the test's objects live in
 	fenced atomic.Bool
+	// policy of the member's administrator; see limit.
+	policy atomic.Pointer[policy.Policy]
 	// told are the Bundles whose status the engine said may have changed; reported
 	// is what the status of each was when that was last said.
 	told     chan string
@@ -103,7 +106,7 @@ func (w *world) start() {
 	watcher := observe.NewWatcher(client)
 	w.Engine = New(Options{
 		Client: client, Store: s, Held: func() bool { return true }, Fence: func(context.Context) bool { return !w.fenced.Load() },
-		Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Policy: w.policy.Load, Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
 	var running sync.WaitGroup
