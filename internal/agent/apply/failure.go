@@ -27,7 +27,7 @@ const (
 	ReasonInvalid        = "Invalid"
 	ReasonDenied         = "AdmissionDenied"
 	ReasonForbidden      = "Forbidden"
-	ReasonPolicy         = "DeniedByPolicy"
+	ReasonPolicy         = atoll.DeniedByPolicy
 	ReasonTooLarge       = "TooLarge"
 	ReasonNoNamespace    = "NamespaceMissing"
 	ReasonNamespaceEnds  = "NamespaceTerminating"

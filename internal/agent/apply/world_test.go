@@ -42,6 +42,7 @@ type world struct {
 	// client is the test's own, which no fault hurts.
 	client *member.Client
 	line   *line  // of the engine to the member
+	as     string // who the engine is in the member; empty: its administrator
 	state  string // namespace of the agent's state
 	ns     string // namespace that the test's objects live in
 	fenced atomic.Bool
@@ -59,9 +60,15 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldAs(t, "")
+}
+
+// newWorldAs is newWorld with an agent that has the rights of a user of the member only.
+func newWorldAs(t *testing.T, user string) *world {
+	t.Helper()
 	agenttest.Need(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, state: "state-" + name, ns: name, line: &line{}, told: make(chan string, 10_000)}
+	w := &world{t: t, state: "state-" + name, ns: name, as: user, line: &line{}, told: make(chan string, 10_000)}
 	client, err := member.New(agenttest.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +87,7 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	config := agenttest.Config()
+	config.Impersonate.UserName = w.as
 	config.Wrap(w.line.wrap)
 	client, err := member.New(config)
 	if err != nil {
