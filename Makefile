@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes release test test-short lint generate demo bench bench-quick soak clean
+.PHONY: help build nodes release images test test-short lint generate demo bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -38,6 +38,15 @@ nodes: ## build bin/nodes, with which atoll-lab up --real-nodes runs containers
 release: TRIM := -trimpath
 release: build ## as build, without any path of this machine in the binaries
 
+# Image layouts, each for all PLATFORMS. The time in them is that of the commit, so that
+# the same commit gives the same images.
+PLATFORMS ?= linux/amd64,linux/arm64
+VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' internal/atoll/*.go)
+
+images: ## write bin/images/atoll and bin/images/atoll-hub, OCI image layouts, without Docker; PLATFORMS=linux/amd64,...
+	cd tools && go run ./images/build -root .. -out $(BIN)/images -platforms $(PLATFORMS) -ldflags "$(LDFLAGS)" \
+		-version $(VERSION) -revision $$(git rev-parse HEAD) -time $$(git log -1 --format=%ct)
+
 # Test binaries are linked anew each time: without tables for debuggers in two thirds of
 # the time. Stacks and races are told as ever.
 QUICK := -ldflags "-s -w"
@@ -45,18 +54,24 @@ QUICK := -ldflags "-s -w"
 test: build nodes ## run every test: with the race detector where code is linked in, against real clusters where not
 	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 go test -race $(QUICK) -count=1 -timeout 15m $$packages
 	packages=$$($(PACKAGES) plain) && $(GO) test $(QUICK) -p 1 -count=1 -timeout 25m $$packages
+	cd tools && $(GO) test -count=1 -timeout 10m ./...
 
 test-short: ## run what needs no cluster, in under three minutes
 	packages=$$($(PACKAGES) race) && $(GO) test $(QUICK) -short -timeout 3m $$packages
+	cd tools && $(GO) test -short -timeout 3m ./...
 
 lint: ## go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	@test -z "$$(gofmt -l api cmd demo deploy internal test 2>/dev/null | tee /dev/stderr)" || { echo "the files above want gofmt"; exit 1; }
+	cd tools && $(GO) vet ./...
+	@test -z "$$(gofmt -l api cmd demo deploy internal test tools 2>/dev/null | tee /dev/stderr)" || { echo "the files above want gofmt"; exit 1; }
 
-generate: ## write CRDs, deepcopy and protocol code anew
-	go tool controller-gen object crd:crdVersions=v1 paths=./api/... output:crd:artifacts:config=api/crds
+generate: ## write CRDs, deepcopy, protocol code and the plain manifests of the agent anew
+	go tool controller-gen object paths=./api/...
+	go tool controller-gen crd:crdVersions=v1 "paths={./api/v1alpha1,./api/engine/...,./api/karmada/...,./api/multicluster/...}" output:crd:artifacts:config=api/crds
+	go tool controller-gen crd:crdVersions=v1 paths=./api/agent/... output:crd:artifacts:config=deploy/charts/atoll-agent/files
 	go generate ./internal/...
+	cd tools && go run ./charts/generate ../deploy
 
 demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE=1 cleans up and ends
 	$(BIN)/atoll-lab demo $(if $(ONCE),--once)

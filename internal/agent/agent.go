@@ -23,6 +23,7 @@ import (
 	"atoll.dev/atoll/internal/agent/apply"
 	"atoll.dev/atoll/internal/agent/inventory"
 	"atoll.dev/atoll/internal/agent/lease"
+	"atoll.dev/atoll/internal/agent/limits"
 	"atoll.dev/atoll/internal/agent/link"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
@@ -134,6 +135,7 @@ func (o Options) withDefaults() (Options, error) {
 type parts struct {
 	lease     *lease.Lease
 	inventory *inventory.Inventory
+	limits    *limits.Limits
 	watcher   *observe.Watcher
 	engine    *apply.Engine
 	proxy     *proxy.Server
@@ -150,11 +152,12 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	p.inventory, err = inventory.New(inventory.Options{
 		Config: o.MemberConfig, Client: client, Log: o.Log,
 		Changed: func() { p.link.InventoryChanged() },
-		Served:  func() { p.engine.Served() },
+		Served:  func() { p.limits.Served(); p.engine.Served() },
 	})
 	if err != nil {
 		return err
 	}
+	p.limits = limits.New(limits.Options{Client: client, Changed: p.limited, Log: o.Log})
 	var engine *apply.Engine
 	working := false
 	answers := func(err error) {
@@ -180,11 +183,14 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	contents, err := o.open(ctx, client, stored)
+	if err == nil {
+		err = o.untilAnswers(ctx, p.limits.Read)
+	}
 	if err != nil {
 		return err
 	}
 	p.watcher = observe.NewWatcher(client)
-	if p.proxy, err = proxy.New(o.MemberConfig, o.Log); err != nil {
+	if p.proxy, err = proxy.New(o.MemberConfig, p.limits.Current, o.Log); err != nil {
 		return err
 	}
 	p.link = link.New(link.Options{
@@ -194,13 +200,22 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	}, contents)
 	p.engine = apply.New(apply.Options{
 		Client: client, Store: stored, Held: p.lease.Held, Fence: p.lease.Confirm,
-		Watch: p.watcher, Changed: p.link.Changed, Metrics: metrics.apply, Log: o.Log,
+		Watch: p.watcher, Policy: p.limits.Current, Changed: p.link.Changed, Metrics: metrics.apply, Log: o.Log,
 	}, contents)
 	engine = p.engine
 	working = true
 	o.Stage(Stage{Works: true})
 	o.Log.Info("working", "member", o.MemberConfig.Host, "bundles", len(contents.Bundles), "objects", len(contents.Records))
 	return p.run(ctx)
+}
+
+// limited is told that the member's administrator allows something else than before.
+func (p *parts) limited() {
+	if p.engine == nil {
+		return // it is read for the first time
+	}
+	p.engine.Weigh()
+	p.proxy.Weigh()
 }
 
 // run all parts until one fails or ctx ends. The lease is given back last.
@@ -216,6 +231,7 @@ func (p *parts) run(ctx context.Context) error {
 		kept <- err
 	}()
 	group.Go(func() error { p.inventory.Run(work); return nil })
+	group.Go(func() error { p.limits.Run(work); return nil })
 	group.Go(func() error { p.watcher.Run(work, p.engine); return nil })
 	group.Go(func() error { p.engine.Run(work); return nil })
 	group.Go(func() error { p.proxy.Run(work); return nil })

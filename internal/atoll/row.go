@@ -190,6 +190,11 @@ type RowStatus struct {
 	Vacant bool `json:"v,omitempty"`
 }
 
+// DeniedByPolicy is the reason of an item that the administrator of the member does not
+// let the hub apply, or not any more: then it is there as it was applied last, healthy or
+// not.
+const DeniedByPolicy = "DeniedByPolicy"
+
 // Health of an object.
 type Health string
 

@@ -537,7 +537,7 @@ func (in Input) health(st *atoll.RowStatus) (h atoll.Health, problem string) {
 	}
 	for _, i := range st.Items {
 		if i.Key == in.Object {
-			if i.Health == atoll.Healthy && !i.Error {
+			if i.Health == atoll.Healthy && !i.Error && i.Reason != atoll.DeniedByPolicy {
 				return i.Health, ""
 			}
 			return i.Health, strings.TrimSuffix(i.Reason+": "+i.Message, ": ")

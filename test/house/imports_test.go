@@ -151,6 +151,10 @@ var layers = []layer{
 		why: "measured from outside, or it would measure something else than users get",
 	},
 	{
+		name: "tools", packages: []string{"tools/..."},
+		why: "what is made of the tree is made by a module of its own: its libraries are none of the programs'",
+	},
+	{
 		name: "main atoll", packages: []string{"cmd/atoll"}, below: []string{"root command"},
 		why: "main is a shell",
 	},

@@ -43,11 +43,14 @@ var wholesale = []string{".labelSelector", ".conditions[]", ".clusterTolerations
 // schemaLeaves reads the CRDs: all leaves below spec, status and their like.
 func schemaLeaves(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root(), "api/crds/*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no CRDs in api/crds: %v", err)
+	var files, paths []string
+	for _, dir := range []string{"api/crds", "deploy/charts/atoll-agent/files"} {
+		found, err := filepath.Glob(filepath.Join(root(), dir, "*.yaml"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no CRDs in %s: %v", dir, err)
+		}
+		files = append(files, found...)
 	}
-	var paths []string
 	for _, file := range files {
 		var crd struct {
 			Spec struct {

@@ -16,6 +16,9 @@
 //   - Whoever's claims changed, by whomever, is told of by Changed.
 //   - Objects that are ours are applied with force, guarded by their UID. What is
 //     not ours is touched only as the Bundle's conflict resolution says.
+//   - What the policy of the member's administrator forbids is neither applied nor
+//     corrected, and says so. What is there stays. Writes in a namespace are made in the
+//     name of the ServiceAccount that the policy has for it.
 //   - Deletion is by UID, only for tombstones (claims decides), only while the
 //     fence holds, and reported only once the object is confirmed gone.
 //   - A failing object holds up no other one: each has its own backoff and its own

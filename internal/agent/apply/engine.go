@@ -11,6 +11,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret/script"
@@ -43,6 +44,8 @@ type Options struct {
 	Held  func() bool
 	Fence func(context.Context) bool
 	Watch Watch
+	// Policy of the member's administrator, as it is now.
+	Policy func() *policy.Policy
 	// Changed is told that the status of a Bundle may have changed. It must not
 	// block and must not call the Engine.
 	Changed func(bundle string)
@@ -67,7 +70,9 @@ type Engine struct {
 	// known are the interpreters of each Bundle that has some.
 	known map[string]script.Interpreters
 	// foreign are namespaces that exist and are not ours.
-	foreign    map[string]bool
+	foreign map[string]bool
+	// forbidden says of objects that are applied why they may not be any more.
+	forbidden  map[atoll.ItemKey]string
 	discovered time.Time
 }
 
@@ -83,9 +88,11 @@ type task struct {
 	// check whether the object exists; judge it anew while at it; correct it even though it
 	// was applied.
 	check, judge, correct bool
-	failures              int
-	failure               *Failure
-	drift                 drift
+	// weigh whether the member's administrator allows it.
+	weigh    bool
+	failures int
+	failure  *Failure
+	drift    drift
 }
 
 // New gives an Engine that holds what was stored.
@@ -94,6 +101,7 @@ func New(o Options, stored store.Contents) *Engine {
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: claims.NewBook(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, known: map[string]script.Interpreters{}, foreign: map[string]bool{},
+		forbidden: map[atoll.ItemKey]string{},
 	}
 	for _, r := range stored.Records {
 		e.book.Restore(r)
@@ -110,6 +118,7 @@ func New(o Options, stored store.Contents) *Engine {
 		}
 	}
 	for _, key := range e.book.Keys() {
+		e.task(key).weigh = true
 		e.due(key)
 	}
 	e.book.Stirred() // all Bundles are reported at the start anyway

@@ -27,6 +27,7 @@ const (
 	ReasonInvalid        = "Invalid"
 	ReasonDenied         = "AdmissionDenied"
 	ReasonForbidden      = "Forbidden"
+	ReasonPolicy         = atoll.DeniedByPolicy
 	ReasonTooLarge       = "TooLarge"
 	ReasonNoNamespace    = "NamespaceMissing"
 	ReasonNamespaceEnds  = "NamespaceTerminating"
@@ -104,6 +105,11 @@ func explain(err error, key atoll.ItemKey) *Failure {
 
 // text of the error. Values of Secrets never get into it.
 func text(err error, status apierrors.APIStatus, key atoll.ItemKey) string {
+	if apierrors.IsForbidden(err) {
+		if advice := unauthorized(err.Error()); advice != "" {
+			return cut(advice)
+		}
+	}
 	if key.Group == "" && key.Kind == "Secret" && status != nil {
 		var fields []string
 		if d := status.Status().Details; d != nil {

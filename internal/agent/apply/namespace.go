@@ -18,6 +18,9 @@ import (
 
 func metaHash(m atoll.NamespaceMeta) string { return atoll.HashJSON(m) }
 
+// namespaces as a resource, which every member serves.
+var namespaces = member.Resource{Kind: "Namespace", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
+
 // intendNamespace notes that the object's namespace may have to be made. The
 // caller holds mu.
 func (e *Engine) intendNamespace(key atoll.ItemKey) {
@@ -47,13 +50,12 @@ func (e *Engine) missingNamespaces(keys []atoll.ItemKey) []string {
 // date. One that exists and is not ours is left as it is.
 func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	key := claims.Namespace(ns)
-	res := member.Resource{Kind: key.Kind, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
 	e.mu.Lock()
 	r, _ := e.book.Record(key)
 	meta, owner := e.book.Meta(ns), e.needing(ns)
 	e.mu.Unlock()
 	if r.UID == "" {
-		live, err := e.o.Client.Meta(ctx, res, "", ns)
+		live, err := e.o.Client.Meta(ctx, namespaces, "", ns)
 		switch {
 		case err == nil && live.Labels[claims.LabelTemplateUID] != implicitTemplate && live.Annotations[claims.AnnotationLeftBehind] != implicitTemplate:
 			e.mu.Lock()
@@ -69,11 +71,14 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	} else {
 		owner = r.Label
 	}
+	if failure := e.mayApply(ctx, key); failure != nil {
+		return failure
+	}
 	body, err := json.Marshal(namespaceBody(ns, r.UID, owner, meta))
 	if err != nil {
 		return explain(err, key)
 	}
-	obj, err := e.o.Client.Apply(ctx, member.Patch{Resource: res, Name: ns, Manager: atoll.FieldManager, Force: true, Body: body})
+	obj, err := e.o.Client.Apply(ctx, member.Patch{Resource: namespaces, Name: ns, Manager: atoll.FieldManager, Force: true, Body: body})
 	if err != nil {
 		if r.UID != "" && isUID(err) {
 			e.again(key)
@@ -85,7 +90,7 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	e.book.MadeNamespace(ns, claims.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
 	e.took(v)
 	e.mu.Unlock()
-	e.o.Watch.Start(res)
+	e.o.Watch.Start(namespaces)
 	if r.UID == "" {
 		e.o.Log.Info("made namespace", "namespace", ns, "bundle", owner)
 	}

@@ -78,7 +78,7 @@ func (e *Engine) take(now time.Time) (keys []atoll.ItemKey, wait time.Duration) 
 
 // idle tells that nothing is to be done about the key. The caller holds mu.
 func (e *Engine) idle(key atoll.ItemKey, t *task) bool {
-	if t.check || t.judge || t.correct || t.failure != nil {
+	if t.check || t.judge || t.correct || t.weigh || t.failure != nil {
 		return false
 	}
 	return !e.plan(key).acts()
@@ -93,6 +93,7 @@ func (e *Engine) drop(key atoll.ItemKey, t *task) {
 		return
 	}
 	delete(e.views, key)
+	delete(e.forbidden, key)
 	for _, other := range e.book.Keys() {
 		if other.Group == key.Group && other.Kind == key.Kind {
 			return

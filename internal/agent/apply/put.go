@@ -209,6 +209,7 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 		Endless: interpret.NeverEnds(obj),
 	})
 	e.took(v)
+	delete(e.forbidden, p.Key)
 	e.mu.Unlock()
 	e.o.Watch.Start(res)
 	if s.uid == "" {
@@ -229,12 +230,15 @@ func (e *Engine) refused(err error, p plan, s sending) *Failure {
 	}
 	if apierrors.IsNotFound(err) {
 		e.mu.Lock()
+		defer e.mu.Unlock()
 		delete(e.foreign, p.Key.Namespace)
 		if ns := claims.Namespace(p.Key.Namespace); p.Key.Namespace != "" {
 			e.task(ns).check = true
 			e.due(ns)
 		}
-		e.mu.Unlock()
+		if failure := e.withoutNamespace(p.Key.Namespace); failure != nil {
+			return failure
+		}
 	}
 	return explain(err, p.Key)
 }

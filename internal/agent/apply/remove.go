@@ -201,6 +201,13 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		return nil
 	}
+	if apierrors.IsForbidden(err) {
+		return &Failure{
+			Reason: ReasonForeign, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
+			Message: cut(fmt.Sprintf("%s %s is kept: the agent may not list %s, so nobody can see whether others have some there: allow that in a ClusterRole labelled %s=true",
+				guarded.Kind, guarded.Name, res.GroupResource(), LabelAggregate)),
+		}
+	}
 	if err != nil {
 		return explain(err, guarded)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -112,7 +113,7 @@ func engineOn(t *testing.T, api http.Handler, record claims.Record, m atoll.Mani
 	}
 	return New(Options{
 		Client: client, Store: memory{}, Watch: memory{}, Held: func() bool { return true }, Fence: func(context.Context) bool { return true },
-		Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+		Policy: func() *policy.Policy { return nil }, Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	}, store.Contents{Records: []claims.Record{record}, Bundles: []store.Bundle{{Holding: claims.Holding{Manifest: m}}}})
 }
 

@@ -63,6 +63,9 @@ func (e *Engine) item(bundle string, it *atoll.Rendered, prev *atoll.RowStatus) 
 		out.Reason, out.Message, out.Error = t.failure.Reason, t.failure.Message, !t.failure.Waits
 		return out
 	}
+	if why := e.forbidden[it.Key]; why != "" && out.Observed && out.Health == atoll.Healthy && out.Why == "" {
+		out.Why, out.Text = ReasonPolicy, "it stays as it is: "+why
+	}
 	if r.Owner != bundle && r.UID != "" && r.Template != it.UID {
 		out.Reason = ReasonWaits
 		out.Message = "another bundle still holds the object that this one replaces: bundle " + r.Owner

@@ -23,17 +23,19 @@ type plan struct {
 	claims.Step
 	// left are the fields that the member owns.
 	left []string
-	// check, judge and correct as in task.
-	check, judge, correct bool
-	view                  observe.View
-	hasView               bool
+	// check, judge, correct and weigh as in task.
+	check, judge, correct, weigh bool
+	view                         observe.View
+	hasView                      bool
 	// intended as in task.
 	intended bool
 	// begun: its deletion was asked for already.
 	begun bool
 }
 
-func (p plan) acts() bool { return p.Verb != claims.Nothing || p.check || p.judge || p.correct }
+func (p plan) acts() bool {
+	return p.Verb != claims.Nothing || p.check || p.judge || p.correct || p.weigh
+}
 
 func (p plan) deletes() bool {
 	switch p.Verb {
@@ -63,6 +65,7 @@ func (e *Engine) plan(key atoll.ItemKey) plan {
 		p.begun = t.failure != nil && t.failure.Reason == ReasonTerminating
 		p.check, p.judge = t.check && r.UID != "", t.judge && r.UID != ""
 		p.correct = t.correct && r.UID != "" && p.Verb == claims.Nothing
+		p.weigh = t.weigh && r.UID != ""
 	}
 	return p
 }
@@ -74,7 +77,9 @@ func (e *Engine) begin(key atoll.ItemKey) plan {
 	p := e.plan(key)
 	t := e.task(key)
 	p.intended = t.intended
-	t.check, t.judge, t.correct = false, false, false
+	if !p.weigh { // which comes first, and the others after it
+		t.check, t.judge, t.correct = false, false, false
+	}
 	return p
 }
 
@@ -83,6 +88,7 @@ const maxSteps = 6
 
 // work brings one key as far as it goes now.
 func (e *Engine) work(ctx context.Context, key atoll.ItemKey) *Failure {
+	ctx = e.inName(ctx, key)
 	for range maxSteps {
 		p := e.begin(key)
 		failure, again := e.step(ctx, p)
@@ -95,8 +101,15 @@ func (e *Engine) work(ctx context.Context, key atoll.ItemKey) *Failure {
 
 // step does one act. again: another may follow.
 func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool) {
+	if p.weigh {
+		return e.weighed(ctx, p), true
+	}
 	if p.check || p.judge {
 		return e.check(ctx, p), true
+	}
+	if failure := e.permitted(ctx, p); failure != nil {
+		e.stillWrong(p)
+		return failure, false
 	}
 	switch p.Verb {
 	case claims.Apply:
@@ -118,6 +131,15 @@ func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool
 		return e.correct(ctx, p), false
 	}
 	return nil, false
+}
+
+// stillWrong keeps in mind that the plan's object is to be corrected.
+func (e *Engine) stillWrong(p plan) {
+	if p.correct {
+		e.mu.Lock()
+		e.task(p.Key).correct = true
+		e.mu.Unlock()
+	}
 }
 
 // nextPass goes on with the key there.

@@ -26,6 +26,7 @@ import (
 	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -41,9 +42,12 @@ type world struct {
 	// client is the test's own, which no fault hurts.
 	client *member.Client
 	line   *line  // of the engine to the member
+	as     string // who the engine is in the member; empty: its administrator
 	state  string // namespace of the agent's state
 	ns     string // namespace that the test's objects live in
 	fenced atomic.Bool
+	// policy of the member's administrator; see limit.
+	policy atomic.Pointer[policy.Policy]
 	// told are the Bundles whose status the engine said may have changed; reported
 	// is what the status of each was when that was last said.
 	told     chan string
@@ -56,9 +60,15 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldAs(t, "")
+}
+
+// newWorldAs is newWorld with an agent that has the rights of a user of the member only.
+func newWorldAs(t *testing.T, user string) *world {
+	t.Helper()
 	agenttest.Need(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, state: "state-" + name, ns: name, line: &line{}, told: make(chan string, 10_000)}
+	w := &world{t: t, state: "state-" + name, ns: name, as: user, line: &line{}, told: make(chan string, 10_000)}
 	client, err := member.New(agenttest.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +87,7 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	config := agenttest.Config()
+	config.Impersonate.UserName = w.as
 	config.Wrap(w.line.wrap)
 	client, err := member.New(config)
 	if err != nil {
@@ -103,7 +114,7 @@ func (w *world) start() {
 	watcher := observe.NewWatcher(client)
 	w.Engine = New(Options{
 		Client: client, Store: s, Held: func() bool { return true }, Fence: func(context.Context) bool { return !w.fenced.Load() },
-		Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Policy: w.policy.Load, Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
 	var running sync.WaitGroup

@@ -34,6 +34,7 @@ type Client struct {
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return writer{rt} })
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the member at %s: %w", config.Host, err)

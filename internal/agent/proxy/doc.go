@@ -8,6 +8,9 @@
 // on as they come, both ways, and so are upgraded connections (exec, attach,
 // port-forward). When the tunnel ends, so does the request in the member.
 //
+// The policy of the member's administrator says who may come, and to do what; what is under
+// way when it changes is cut off if it would be refused now.
+//
 // Errors are the API's: a Status, Forbidden where nobody or somebody is impersonated who
 // must not be, ServiceUnavailable where the member's API server does not answer.
 //

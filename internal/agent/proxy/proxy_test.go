@@ -13,17 +13,23 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/agent/policy"
 )
 
 // world is a Server before an API server, and a client that comes by tunnels.
 type world struct {
 	*http.Client
 	member *httptest.Server
+	server *Server
+	// policy of the member's administrator; see limit.
+	policy atomic.Pointer[policy.Policy]
 }
 
 func newWorld(t *testing.T, api http.HandlerFunc) *world {
@@ -35,10 +41,11 @@ func newWorld(t *testing.T, api http.HandlerFunc) *world {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.member.Certificate().Raw})
 	s, err := New(&rest.Config{
 		Host: w.member.URL + "/base", BearerToken: "agent", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-	}, slog.New(slog.DiscardHandler))
+	}, w.policy.Load, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.server = s
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/trust/person"
 	"atoll.dev/atoll/internal/tunnel"
 )
@@ -35,11 +36,12 @@ type Server struct {
 	log    *slog.Logger
 	server *http.Server
 	conns  *tunnel.Listener
+	guests guests
 }
 
 // New gives a server before the API server that the configuration reaches; it is not
-// changed.
-func New(config *rest.Config, log *slog.Logger) (*Server, error) {
+// changed. The policy is that of the member's administrator, as it is now.
+func New(config *rest.Config, policy func() *policy.Policy, log *slog.Logger) (*Server, error) {
 	target, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("the member's address: %w", err)
@@ -49,7 +51,7 @@ func New(config *rest.Config, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: log, conns: tunnel.NewListener("the hub")}
+	s := &Server{log: log, conns: tunnel.NewListener("the hub"), guests: guests{policy: policy, inside: map[*guest]bool{}}}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
 		Transport:     transport,
@@ -59,7 +61,7 @@ func New(config *rest.Config, log *slog.Logger) (*Server, error) {
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	s.server = &http.Server{
-		Handler:           guarded(forward),
+		Handler:           guarded(s.guests.limited(forward)),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerMost,
@@ -104,6 +106,10 @@ func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 
 // failed answers for an API server that did not.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(context.Cause(r.Context()), errLimited) {
+		refuse(w, http.StatusForbidden, "the cluster's agent refuses: "+errLimited.Error())
+		return
+	}
 	if r.Context().Err() != nil {
 		return // who asked has gone
 	}

@@ -5,7 +5,8 @@
 // the hub its token and where the member's API is. Otherwise, without --kubeconfig or --context nothing is dialled and the manifest
 // goes to standard output, so that nobody installs an agent in whatever cluster
 // happens to be current. What is applied is deploy/agent.yaml with the image and the
-// join Secret filled in; applying again changes nothing.
+// join Secret filled in, and what --allow names of deploy/agent-allow.yaml; applying again
+// changes nothing, and takes no right away that was given before.
 package join
 
 import (
@@ -14,6 +15,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +42,7 @@ const (
 type options struct {
 	flags                           *client.Flags
 	name, hub, caHash, token, image string
+	allow                           []string
 	print, force                    bool
 	timeout                         time.Duration
 	push                            push
@@ -60,8 +64,17 @@ the manifest is printed, for whoever may apply it. The hub's administrator then
 lets the cluster in by "atoll accept NAME".
 
 The agent makes its own key, which never leaves the member; the hub gets no
-credentials of the member. What the agent may do is what its ClusterRole
-atoll-agent says: print the manifest and edit it to allow less.
+credentials of the member. By default the agent may apply workloads and what they need.
+--allow lets it do more:
+
+  crds           definitions of kinds
+  rbac           roles and bindings, of rights that it has itself
+  impersonate    let people in who come through the hub, under their own names
+  all-kinds      objects of every kind
+  cluster-admin  everything
+
+For other kinds, add a ClusterRole labelled rbac.atoll.dev/aggregate-to-agent=true; for
+less, print the manifest and edit it, or say it in the member by an AgentPolicy.
 
 With --push the hub runs the agent, for a member whose API it can reach. --kubeconfig
 and --context are the member's then as well, and --hub-kubeconfig and --hub-context
@@ -80,7 +93,8 @@ deleted once the hub may take over, and nothing that is placed is touched.`,
 	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway, several by commas for several hubs on one etcd (required without --push)")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required without --push)")
 	f.StringVar(&o.token, "token", "", "join token (required without --push)")
-	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; deploy/Dockerfile builds it")
+	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; make images builds it")
+	f.StringSliceVar(&o.allow, "allow", nil, "what the agent may do beyond workloads: crds, rbac, impersonate, all-kinds, cluster-admin; repeated, or by commas")
 	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is given")
 	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the agent to run; 0 does not wait")
@@ -143,22 +157,14 @@ func (o *options) validate() error {
 	return nil
 }
 
-// manifest is deploy/agent.yaml with what this join needs.
+// manifest is deploy/agent.yaml with what this join needs, and what it allows beyond.
 func (o *options) manifest() ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(deploy.Agent), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		err := documents.Decode(u)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("deploy/agent.yaml: %w", err)
-		}
+	objects, err := decode("agent.yaml", deploy.Agent)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range objects {
 		switch u.GetKind() {
-		case "":
-			continue
 		case "Secret":
 			u.Object["stringData"] = map[string]any{"name": o.name, "hub": o.hub, "caHash": o.caHash, "token": o.token}
 		case "Deployment":
@@ -171,7 +177,46 @@ func (o *options) manifest() ([]*unstructured.Unstructured, error) {
 				return nil, fmt.Errorf("deploy/agent.yaml: %w", err)
 			}
 		}
-		objects = append(objects, u)
+	}
+	allowed, err := o.allowed()
+	return append(objects, allowed...), err
+}
+
+// allowed are the objects that let the agent do what --allow names.
+func (o *options) allowed() (out []*unstructured.Unstructured, err error) {
+	all, err := decode("agent-allow.yaml", deploy.AgentAllow)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, u := range all {
+		name := u.GetLabels()[deploy.LabelAllow]
+		known = append(known, name)
+		if slices.Contains(o.allow, name) {
+			out = append(out, u)
+		}
+	}
+	for _, name := range o.allow {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("--allow: %q is none of %s", name, strings.Join(known, ", "))
+		}
+	}
+	return out, nil
+}
+
+// decode the objects of a file of the directory deploy.
+func decode(file string, text []byte) (objects []*unstructured.Unstructured, err error) {
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		switch err := documents.Decode(u); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("deploy/%s: %w", file, err)
+		case u.GetKind() != "":
+			objects = append(objects, u)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,7 +50,7 @@ func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "Namespace ServiceAccount ClusterRole ClusterRoleBinding Secret Deployment" {
+	if got := strings.Join(kinds, " "); got != "Namespace ServiceAccount Secret CustomResourceDefinition ClusterRole ClusterRole ClusterRole ClusterRoleBinding Role RoleBinding Deployment" {
 		t.Errorf("the manifest has %s", got)
 	}
 }
@@ -128,4 +129,44 @@ func TestHowTheHubReachesAMember(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAllowAddsWhatItNames(t *testing.T) {
+	o := &options{name: "tokyo-1", image: "a"}
+	few, err := o.manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.allow = []string{"rbac", "cluster-admin"}
+	more, err := o.manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := ""
+	for _, u := range more[len(few):] {
+		added += u.GetKind() + "/" + u.GetName() + " "
+	}
+	if added != "ClusterRole/atoll-agent-rbac ClusterRoleBinding/atoll-agent-cluster-admin " {
+		t.Errorf("--allow adds %s", added)
+	}
+	o.allow = []string{"rbac", "everything"}
+	if _, err := o.manifest(); err == nil || !strings.Contains(err.Error(), `"everything" is none of crds, rbac, impersonate, all-kinds, cluster-admin`) {
+		t.Errorf("an opt-in that does not exist: %v", err)
+	}
+	for _, u := range few {
+		for _, rule := range rulesOf(u) {
+			verbs, groups, resources := rule["verbs"].([]any), rule["apiGroups"], rule["resources"]
+			if len(verbs) > 1 && (strings.Contains(fmt.Sprint(groups, resources), "*") || strings.Contains(fmt.Sprint(groups), "rbac")) {
+				t.Errorf("%s %s lets the agent %v all of %v %v by default", u.GetKind(), u.GetName(), verbs, groups, resources)
+			}
+		}
+	}
+}
+
+func rulesOf(u *unstructured.Unstructured) (out []map[string]any) {
+	rules, _, _ := unstructured.NestedSlice(u.Object, "rules")
+	for _, r := range rules {
+		out = append(out, r.(map[string]any))
+	}
+	return out
 }

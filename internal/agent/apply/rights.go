@@ -1,0 +1,45 @@
+package apply
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// LabelAggregate is on the ClusterRoles of a member that its agent has: the ClusterRole
+// atoll-agent takes in all that carry it with the value "true".
+const LabelAggregate = "rbac.atoll.dev/aggregate-to-agent"
+
+// refusal is how API servers say what RBAC does not let somebody do.
+var refusal = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"`)
+
+// ungranted is what they say to who grants more than he has.
+const ungranted = "attempting to grant RBAC permissions not currently held"
+
+// unauthorized says which right is missing and how it is given; empty where the message is
+// about something else.
+func unauthorized(message string) string {
+	if at := strings.Index(message, ungranted); at >= 0 {
+		return "the agent grants nobody in this cluster what it may not do itself: its administrator gives the agent these rights too, or the verbs escalate and bind: " + message[at:]
+	}
+	m := refusal.FindStringSubmatch(message)
+	if m == nil {
+		return ""
+	}
+	user, verb, resource, group := m[1], m[2], m[3], m[4]
+	if group == "" {
+		group = `""`
+	}
+	verbs := "get, list, watch, create, update, patch, delete"
+	if verb == "impersonate" {
+		verbs = verb
+	}
+	rule := fmt.Sprintf("{apiGroups: [%s], resources: [%s], verbs: [%s]}", group, resource, verbs)
+	const account = "system:serviceaccount:"
+	if name, ok := strings.CutPrefix(user, account); ok && name != "atoll-system:atoll-agent" {
+		return fmt.Sprintf("this cluster's RBAC forbids ServiceAccount %s, as which the agent writes there, to %s %s: its administrator grants it %s",
+			strings.Replace(name, ":", "/", 1), verb, resource, rule)
+	}
+	return fmt.Sprintf("this cluster's RBAC forbids the agent to %s %s: its administrator adds a ClusterRole labelled %s=true with %s",
+		verb, resource, LabelAggregate, rule)
+}

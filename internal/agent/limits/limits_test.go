@@ -1,0 +1,261 @@
+package limits
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/agent/v1alpha1"
+	"atoll.dev/atoll/internal/agent/agenttest"
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/policy"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
+
+var (
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	policies    = v1alpha1.GroupVersion.WithResource(v1alpha1.AgentPolicyResource)
+)
+
+// world is Limits of the shared member, which a test's administrator changes.
+type world struct {
+	t *testing.T
+	*Limits
+	client *member.Client
+
+	mu sync.Mutex
+	// forbidden is a verb that the agent may not.
+	forbidden string
+	asked     int // requests of the agent for policies
+}
+
+// RoundTrip refuses what is forbidden, as RBAC does.
+func (w *world) wrap(next http.RoundTripper) http.RoundTripper {
+	return round(func(r *http.Request) (*http.Response, error) {
+		if !strings.Contains(r.URL.Path, v1alpha1.AgentPolicyResource) || r.Header.Get("User-Agent") != "agent" {
+			return next.RoundTrip(r)
+		}
+		verb := "get"
+		if r.URL.Query().Get("watch") != "" {
+			verb = "watch"
+		}
+		w.mu.Lock()
+		w.asked++
+		forbidden := w.forbidden == verb
+		w.mu.Unlock()
+		if !forbidden {
+			return next.RoundTrip(r)
+		}
+		body, err := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403})
+		return &http.Response{StatusCode: 403, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: closer{strings.NewReader(string(body))}}, err
+	})
+}
+
+type round func(*http.Request) (*http.Response, error)
+
+func (f round) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type closer struct{ *strings.Reader }
+
+func (closer) Close() error { return nil }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	agenttest.Need(t)
+	w := &world{t: t}
+	config := agenttest.Config()
+	config.UserAgent = "agent"
+	config.Wrap(w.wrap)
+	client, err := member.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.client, err = member.New(agenttest.Config()); err != nil {
+		t.Fatal(err)
+	}
+	w.Limits = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler)})
+	w.discover()
+	return w
+}
+
+// discover as the inventory does when definitions change.
+func (w *world) discover() {
+	w.t.Helper()
+	changed, err := w.o.Client.Discover(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if changed {
+		w.Served()
+	}
+}
+
+func (w *world) run() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	w.t.Cleanup(func() { cancel(); <-done })
+}
+
+// define the kind in the member, as the agent's manifest does, while the test runs.
+func (w *world) define() {
+	w.t.Helper()
+	text, err := os.ReadFile("../../../deploy/charts/atoll-agent/files/agent.atoll.dev_agentpolicies.yaml")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+		w.t.Fatal(err)
+	}
+	at := w.client.Dynamic().Resource(definitions)
+	if _, err := at.Create(w.t.Context(), crd, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { w.undefine() })
+	w.eventually("the kind is served", func() bool {
+		w.discover()
+		_, served := w.resource()
+		return served
+	})
+}
+
+func (w *world) undefine() {
+	w.t.Helper()
+	at, ctx := w.client.Dynamic().Resource(definitions), context.WithoutCancel(w.t.Context())
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := at.Delete(ctx, "agentpolicies.agent.atoll.dev", metav1.DeleteOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+// limit by the spec of a policy; the error is the API's.
+func (w *world) limit(name, spec string) error {
+	w.t.Helper()
+	text, err := yaml.YAMLToJSON([]byte("apiVersion: agent.atoll.dev/v1alpha1\nkind: AgentPolicy\nmetadata: {name: " + name + "}\nspec: " + spec))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	yes := true
+	_, err = w.client.Dynamic().Resource(policies).Patch(w.t.Context(), name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "admin", Force: &yes, FieldValidation: "Strict"})
+	return err
+}
+
+func (w *world) forbid(verb string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forbidden = verb
+}
+
+func (w *world) eventually(what string, done func() bool) {
+	w.t.Helper()
+	err := wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		w.t.Fatalf("%s: %v; the policy is %s", what, err, w.Current())
+	}
+}
+
+// allows tells whether a ConfigMap may be applied in the namespace shop.
+func (w *world) allows() bool {
+	return w.Current().Apply(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, policy.Namespace{}) == ""
+}
+
+const notShop = "{namespaces: {denied: [shop]}}"
+
+func TestAPolicyIsFollowed(t *testing.T) {
+	w := newWorld(t)
+	if w.allows() {
+		t.Fatal("something is allowed before anything was read")
+	}
+	if err := w.Read(t.Context()); err != nil || w.Current() != nil {
+		t.Fatalf("a member that does not serve the kind has the policy %s, %v", w.Current(), err)
+	}
+	w.run()
+	w.mu.Lock()
+	if w.asked > 0 {
+		t.Errorf("%d requests for policies to a member that does not serve them", w.asked)
+	}
+	w.mu.Unlock()
+	w.define()
+	if err := w.limit("agent", notShop); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("it is forbidden", func() bool { return !w.allows() })
+
+	// One that begins now knows it before it does anything.
+	late := New(Options{Client: w.o.Client, Changed: func() {}, Log: w.o.Log})
+	if err := late.Read(t.Context()); err != nil || !strings.HasPrefix(late.Current().String(), "AgentPolicy agent (generation 1)") {
+		t.Errorf("at its start an agent has the policy %s, %v", late.Current(), err)
+	}
+
+	if err := w.client.Dynamic().Resource(policies).Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("it is allowed", w.allows)
+	if err := w.limit("agent", notShop); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("it is forbidden again", func() bool { return !w.allows() })
+	w.undefine()
+	w.eventually("the kind is gone", func() bool { w.discover(); return w.allows() })
+}
+
+// TestAPolicyThatMayNotBeReadForbidsEverything: also where it may be read once and not
+// followed.
+func TestAPolicyThatMayNotBeReadForbidsEverything(t *testing.T) {
+	w := newWorld(t)
+	w.define()
+	w.forbid("get")
+	if err := w.Read(t.Context()); err != nil || w.allows() || !strings.Contains(w.Current().String(), "may not get, list and watch agentpolicies.agent.atoll.dev") {
+		t.Fatalf("%v; the policy is %s", err, w.Current())
+	}
+	w.forbid("")
+	if err := w.Read(t.Context()); err != nil || !w.allows() {
+		t.Fatalf("%v; the policy is %s", err, w.Current())
+	}
+	w.forbid("watch")
+	w.run()
+	w.eventually("it is forbidden", func() bool { return !w.allows() })
+	w.forbid("")
+	w.eventually("it is allowed", w.allows)
+}
+
+func TestTheDefinitionRefusesWhatMeansNothing(t *testing.T) {
+	w := newWorld(t)
+	w.define()
+	for spec, want := range map[string]string{
+		"{what: 1}":                      "field not declared in schema",
+		"{namespaces: {allowed: []}}":    "should have at least 1 items",
+		"{clusterScoped: Perhaps}":       "Unsupported value",
+		"{serviceAccounts: [{name: a}]}": "Required value",
+	} {
+		if err := w.limit("agent", spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", spec, err)
+		}
+	}
+	if err := w.limit("another", "{}"); err == nil || !strings.Contains(err.Error(), "its name is agent") {
+		t.Errorf("another: %v", err)
+	}
+}

@@ -1,0 +1,29 @@
+package member
+
+import (
+	"context"
+	"net/http"
+
+	"k8s.io/client-go/transport"
+)
+
+// accountKey of a context holds in whose name is written.
+type accountKey struct{}
+
+// As gives a context in which a Client writes in the name of a ServiceAccount, by
+// impersonation. What it reads, it reads as the agent.
+func As(ctx context.Context, namespace, account string) context.Context {
+	return context.WithValue(ctx, accountKey{}, "system:serviceaccount:"+namespace+":"+account)
+}
+
+// writer is a transport that writes in the name of whom the context says.
+type writer struct{ http.RoundTripper }
+
+// RoundTrip of a request.
+func (w writer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if user, ok := r.Context().Value(accountKey{}).(string); ok && r.Method != http.MethodGet {
+		r = r.Clone(r.Context())
+		r.Header.Set(transport.ImpersonateUserHeader, user)
+	}
+	return w.RoundTripper.RoundTrip(r)
+}

@@ -1,0 +1,146 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"atoll.dev/atoll/api/agent/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Namespace is what is known of a namespace of the member.
+type Namespace struct {
+	// Labels that it has; nil where it does not exist.
+	Labels labels.Set
+	// Ours: Atoll made it, or took it over, so that its labels are a hub's.
+	Ours bool
+}
+
+// Asks tells whether it takes the labels of the object's namespace to decide.
+func (p *Policy) Asks(key atoll.ItemKey) bool {
+	if p == nil || p.closed != "" || p.selector == nil {
+		return false
+	}
+	ns := namespaceOf(key)
+	return ns != "" && !matchAny(p.spec.Namespaces.Allowed, ns) && !matchAny(p.spec.Namespaces.Denied, ns)
+}
+
+// Apply tells why the object may not be applied; empty: it may. The namespace counts only
+// where the policy Asks for it.
+func (p *Policy) Apply(key atoll.ItemKey, ns Namespace) string {
+	if why := never(key); why != "" {
+		return why
+	}
+	if p == nil {
+		return ""
+	}
+	if p.closed != "" {
+		return p.closed
+	}
+	for _, why := range []string{p.scope(key), p.namespace(key, ns), p.kind(key)} {
+		if why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// Remove tells why the object, which Atoll applied, may not be deleted, nor let go; empty: it
+// may.
+func (p *Policy) Remove(key atoll.ItemKey, ns Namespace) string {
+	switch {
+	case p == nil:
+		return ""
+	case p.closed != "":
+		return p.closed
+	case p.spec.Removal != v1alpha1.RemovalDeny:
+		return ""
+	}
+	if why := p.Apply(key, ns); why != "" {
+		return why + "; nor may it be removed (spec.removal)"
+	}
+	return ""
+}
+
+// never tells of what no hub applies, whatever a policy says: what limits the agent, and
+// where its own state lies.
+func never(key atoll.ItemKey) string {
+	group := v1alpha1.GroupVersion.Group
+	switch {
+	case key.Group == group, key.Kind == "CustomResourceDefinition" && key.Name == v1alpha1.AgentPolicyResource+"."+group:
+		return "what limits the agent is this cluster's administrator's alone: no hub applies it"
+	case namespaceOf(key) == atoll.SystemNamespace:
+		return "namespace " + atoll.SystemNamespace + " is the agent's own in this cluster: no hub applies anything there"
+	}
+	return ""
+}
+
+// namespaceOf the object: that in which it is, or that which it is.
+func namespaceOf(key atoll.ItemKey) string {
+	if isNamespace(key) {
+		return key.Name
+	}
+	return key.Namespace
+}
+
+func isNamespace(key atoll.ItemKey) bool { return key.Group == "" && key.Kind == "Namespace" }
+
+// refuse in words.
+func (p *Policy) refuse(what, field string) string {
+	return fmt.Sprintf("%s does not allow %s (spec.%s): the administrator of this cluster must allow it, or it must be placed elsewhere", p.name, what, field)
+}
+
+func (p *Policy) scope(key atoll.ItemKey) string {
+	if key.Namespace != "" {
+		return ""
+	}
+	switch p.spec.ClusterScoped {
+	case v1alpha1.ClusterScopedDeny:
+		return p.refuse("objects outside of namespaces", "clusterScoped")
+	case v1alpha1.ClusterScopedNamespacesOnly:
+		if !isNamespace(key) {
+			return p.refuse("objects outside of namespaces but namespaces themselves", "clusterScoped")
+		}
+	}
+	return ""
+}
+
+func (p *Policy) namespace(key atoll.ItemKey, at Namespace) string {
+	ns, s := namespaceOf(key), p.spec.Namespaces
+	switch {
+	case ns == "" || s == nil:
+		return ""
+	case matchAny(s.Denied, ns):
+		return p.refuse("namespace "+ns, "namespaces.denied")
+	case len(s.Allowed) == 0 && p.selector == nil, matchAny(s.Allowed, ns):
+		return ""
+	case p.selector != nil && at.Labels != nil && !at.Ours && p.selector.Matches(at.Labels):
+		return ""
+	}
+	return p.refuse("namespace "+ns, "namespaces")
+}
+
+func (p *Policy) kind(key atoll.ItemKey) string {
+	s := p.spec.Kinds
+	name := key.Kind
+	if key.Group != "" {
+		name += "." + key.Group
+	}
+	switch {
+	case s == nil:
+		return ""
+	case among(s.Denied, key):
+		return p.refuse("kind "+name, "kinds.denied")
+	case len(s.Allowed) == 0, among(s.Allowed, key):
+		return ""
+	}
+	return p.refuse("kind "+name, "kinds.allowed")
+}
+
+func among(rules []v1alpha1.KindRule, key atoll.ItemKey) bool {
+	return slices.ContainsFunc(rules, func(r v1alpha1.KindRule) bool {
+		return match(r.Group, key.Group) && (len(r.Kinds) == 0 || matchAny(r.Kinds, key.Kind))
+	})
+}

@@ -1,0 +1,142 @@
+// Package policy decides what the administrator of a member lets its agent do for a hub:
+// the meaning of an AgentPolicy.
+//
+// Contract: a pure core. Given a policy and an object, or a request, it answers nothing, or
+// why not, in words for the status of a row: what is refused, by which field, and who must
+// act. A nil *Policy is that of a member that has none: it refuses only what is never a
+// hub's, which are AgentPolicies, their definition, and the agent's own namespace. A policy
+// that cannot be understood refuses everything (Closed). Policies are immutable, and safe
+// for concurrent use.
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kjson "sigs.k8s.io/json"
+
+	"atoll.dev/atoll/api/agent/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Policy that is understood.
+type Policy struct {
+	spec v1alpha1.AgentPolicySpec
+	// name of the policy and its generation, for those who read a refusal.
+	name string
+	// selector of namespaces; nil: none.
+	selector labels.Selector
+	// closed says why everything is refused; empty: it is not.
+	closed string
+}
+
+// Read a policy from its JSON. Where it cannot be understood, everything is refused.
+func Read(text []byte) *Policy {
+	object, strict, err := decode(text)
+	if err != nil {
+		return Closed(fmt.Sprintf("it cannot be read: %v", err))
+	}
+	if len(strict) > 0 {
+		return Closed(fmt.Sprintf("it says what this agent (%s) does not know, %v: update the agent, or take that out", atoll.Version, strict[0]))
+	}
+	p, err := compile(object)
+	if err != nil {
+		return Closed(err.Error())
+	}
+	return p
+}
+
+// decode strictly all but the metadata, which is Kubernetes' to extend.
+func decode(text []byte) (object *v1alpha1.AgentPolicy, strict []error, err error) {
+	var meta struct {
+		Metadata v1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &meta); err != nil {
+		return nil, nil, err
+	}
+	var rest map[string]json.RawMessage
+	if err := json.Unmarshal(text, &rest); err != nil {
+		return nil, nil, err
+	}
+	delete(rest, "metadata")
+	if text, err = json.Marshal(rest); err != nil {
+		return nil, nil, err
+	}
+	object = &v1alpha1.AgentPolicy{}
+	strict, err = kjson.UnmarshalStrict(text, object)
+	object.ObjectMeta = meta.Metadata
+	return object, strict, err
+}
+
+// Closed gives the policy of a member that has one, of which it is not known what it says.
+func Closed(why string) *Policy {
+	return &Policy{closed: "AgentPolicy " + v1alpha1.AgentPolicyName + " of this cluster is not understood, so nothing is allowed until its administrator mends it: " + why}
+}
+
+func compile(o *v1alpha1.AgentPolicy) (*Policy, error) {
+	p := &Policy{spec: o.Spec, name: fmt.Sprintf("AgentPolicy %s (generation %d)", o.Name, o.Generation)}
+	s := &o.Spec
+	switch {
+	case !slices.Contains([]v1alpha1.ClusterScoped{"", v1alpha1.ClusterScopedAllow, v1alpha1.ClusterScopedNamespacesOnly, v1alpha1.ClusterScopedDeny}, s.ClusterScoped):
+		return nil, fmt.Errorf("spec.clusterScoped: %q has no meaning", s.ClusterScoped)
+	case !slices.Contains([]v1alpha1.Removal{"", v1alpha1.RemovalAllow, v1alpha1.RemovalDeny}, s.Removal):
+		return nil, fmt.Errorf("spec.removal: %q has no meaning", s.Removal)
+	}
+	if s.Namespaces != nil && s.Namespaces.Selector != nil {
+		var err error
+		if p.selector, err = v1.LabelSelectorAsSelector(s.Namespaces.Selector); err != nil {
+			return nil, fmt.Errorf("spec.namespaces.selector: %w", err)
+		}
+	}
+	if s.Reach != nil && s.Reach.Requests != nil {
+		for _, r := range *s.Reach.Requests {
+			if !slices.Contains([]v1alpha1.Request{v1alpha1.RequestRead, v1alpha1.RequestLogs, v1alpha1.RequestWrite, v1alpha1.RequestConnect}, r) {
+				return nil, fmt.Errorf("spec.reach.requests: %q has no meaning", r)
+			}
+		}
+	}
+	for _, a := range s.ServiceAccounts {
+		if a.Name == "" || len(a.Namespaces) == 0 {
+			return nil, errors.New("spec.serviceAccounts: each needs a name and namespaces")
+		}
+	}
+	return p, nil
+}
+
+// Equal tells whether both say the same, in the same words.
+func (p *Policy) Equal(other *Policy) bool {
+	if p == nil || other == nil {
+		return p == other
+	}
+	mine, err1 := json.Marshal(p.spec)
+	theirs, err2 := json.Marshal(other.spec)
+	return err1 == nil && err2 == nil && string(mine) == string(theirs) && p.name == other.name && p.closed == other.closed
+}
+
+// String tells what it is, for logs.
+func (p *Policy) String() string {
+	switch {
+	case p == nil:
+		return "none"
+	case p.closed != "":
+		return p.closed
+	}
+	return p.name
+}
+
+// ServiceAccount in whose name is written in the namespace; empty: in the agent's own.
+func (p *Policy) ServiceAccount(namespace string) string {
+	if p == nil || namespace == "" {
+		return ""
+	}
+	for _, a := range p.spec.ServiceAccounts {
+		if matchAny(a.Namespaces, namespace) {
+			return a.Name
+		}
+	}
+	return ""
+}

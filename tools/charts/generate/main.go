@@ -1,0 +1,34 @@
+// Command generate writes the plain manifests of the agent, which are made of its chart, into
+// the directory that it is given: that of the charts.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"atoll.dev/atoll/tools/charts"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("want the directory deploy, have %d arguments", len(args))
+	}
+	manifest, optIns, err := charts.Agent(filepath.Join(args[0], "charts", "atoll-agent"))
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"agent.yaml": manifest, "agent-allow.yaml": optIns} {
+		if err := os.WriteFile(filepath.Join(args[0], name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

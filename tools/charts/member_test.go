@@ -1,0 +1,207 @@
+package charts
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// cluster is a member of the lab, whose pods kwok runs.
+type cluster struct {
+	t      *testing.T
+	client dynamic.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	bin := os.Getenv("ATOLL_BIN_DIR")
+	if bin == "" || testing.Short() {
+		t.Skip("ATOLL_BIN_DIR does not say where the built binaries are")
+	}
+	dir := filepath.Join(t.TempDir(), "member")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	cmd := exec.Command(filepath.Join(bin, "atoll-lab"), "member", "--dir", dir, "--port", strconv.Itoa(port), "--name", "member")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	logs, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = logs, logs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if text, err := os.ReadFile(logs.Name()); err == nil && t.Failed() {
+			t.Logf("the member says:\n%s", text[max(0, len(text)-2000):])
+		}
+	})
+	eventually(t, "the member is ready", func(context.Context) (bool, string) {
+		_, err := os.Stat(filepath.Join(dir, "ready"))
+		return err == nil, fmt.Sprint(err)
+	})
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	c := &cluster{t: t}
+	if c.client, err = dynamic.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	found, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))
+	return c
+}
+
+func eventually(t *testing.T, what string, done func(context.Context) (bool, string)) {
+	t.Helper()
+	last := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (ok bool, _ error) {
+		ok, last = done(ctx)
+		return ok, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v; last: %s", what, err, last)
+	}
+}
+
+func (c *cluster) at(u *unstructured.Unstructured) dynamic.ResourceInterface {
+	c.t.Helper()
+	gvk := u.GroupVersionKind()
+	m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if m.Scope.Name() == meta.RESTScopeNameNamespace {
+		return c.client.Resource(m.Resource).Namespace(u.GetNamespace())
+	}
+	return c.client.Resource(m.Resource)
+}
+
+// apply as Helm 4 does, in its order, with every field known.
+func (c *cluster) apply(manifests string) {
+	c.t.Helper()
+	all, err := Objects(manifests)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, u := range all {
+		body, err := u.MarshalJSON()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		_, err = c.at(u).Patch(c.t.Context(), u.GetName(), "application/apply-patch+yaml", body, metav1.PatchOptions{FieldManager: "helm", FieldValidation: "Strict"})
+		if err != nil {
+			c.t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+	}
+}
+
+func (c *cluster) make(apiVersion, kind, namespace, name string, fields map[string]any) {
+	c.t.Helper()
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	if _, err := c.at(u).Create(c.t.Context(), u, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		c.t.Fatal(err)
+	}
+}
+
+// runs waits until the workload has its pods.
+func (c *cluster) runs(kind, namespace, name string, want int64) {
+	c.t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("apps/v1")
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	at := c.at(u)
+	eventually(c.t, kind+" "+name+" runs", func(ctx context.Context) (bool, string) {
+		live, err := at.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		ready, _, _ := unstructured.NestedInt64(live.Object, "status", "readyReplicas")
+		return ready == want, fmt.Sprint(live.Object["status"])
+	})
+}
+
+// TestTheChartsRun: a cluster takes all that they render, with every value set too, and runs
+// their pods; what is upgraded as well.
+func TestTheChartsRun(t *testing.T) {
+	c := newCluster(t)
+	for _, ns := range []string{"atoll-system", "atoll"} {
+		c.make("v1", "Namespace", "", ns, map[string]any{})
+	}
+	// Nobody makes volumes here.
+	c.make("v1", "PersistentVolume", "", "volume", map[string]any{"spec": map[string]any{
+		"capacity": map[string]any{"storage": "50Gi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": map[string]any{"path": "/nowhere"},
+	}})
+	c.make("v1", "Secret", "atoll-system", "joining", map[string]any{"stringData": map[string]any{"name": "a", "hub": "b:1", "caHash": "c", "token": "d"}})
+	for _, name := range []string{"etcd", "hub-keys", "hub-tls"} {
+		c.make("v1", "Secret", "atoll", name, map[string]any{})
+	}
+	for i, r := range cases {
+		release := "atoll-" + strconv.Itoa(i)
+		text, err := Render(Release{Chart: filepath.Join(dir, r.chart), Name: release, Namespace: r.namespace, Values: values(t, r.values)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.apply(text)
+		switch r.name {
+		case "hub":
+			c.runs("StatefulSet", r.namespace, release+"-atoll-hub", 1)
+		case "agent", "agent-all":
+			c.runs("Deployment", r.namespace, "atoll-agent", 1)
+		}
+	}
+}
+
+func TestTheChartsAreOfThisVersion(t *testing.T) {
+	text, err := os.ReadFile("../../internal/atoll/version.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{"atoll-agent", "atoll-hub"} {
+		chart, err := os.ReadFile(filepath.Join(dir, c, "Chart.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := values(t, string(chart))
+		app := fmt.Sprint(meta["appVersion"])
+		if want := fmt.Sprintf("Version = %q", app); !strings.Contains(string(text), want) || app != "v"+fmt.Sprint(meta["version"]) {
+			t.Errorf("chart %s is of %s %v, and internal/atoll/version.go of another", c, app, meta["version"])
+		}
+	}
+}
