@@ -173,8 +173,9 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 	}
 	for i, p := range providers {
 		if p.GroupName() == "" {
-			providers[i] = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport}
+			p = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport}
 		}
+		providers[i] = s.options.Storage.with(p)
 	}
 	if err := server.InstallAPIs(providers...); err != nil {
 		return nil, fmt.Errorf("install built-in kinds: %w", err)
