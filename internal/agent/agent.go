@@ -24,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/agent/inventory"
 	"atoll.dev/atoll/internal/agent/lease"
 	"atoll.dev/atoll/internal/agent/link"
+	"atoll.dev/atoll/internal/agent/live"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/proxy"
@@ -182,7 +183,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.watcher = observe.NewWatcher(client)
-	if p.proxy, err = proxy.New(o.MemberConfig, o.Log); err != nil {
+	if p.proxy, err = p.tunnels(o, client); err != nil {
 		return err
 	}
 	p.link = link.New(link.Options{
@@ -199,6 +200,28 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	o.Log.Info("working", "member", o.MemberConfig.Host, "bundles", len(contents.Bundles), "objects", len(contents.Records))
 	return p.run(ctx)
 }
+
+// tunnels are served for people, and for the hub.
+func (p *parts) tunnels(o Options, client *member.Client) (*proxy.Server, error) {
+	transport, err := proxy.NewTransport(o.MemberConfig)
+	if err != nil {
+		return nil, err
+	}
+	// The engine is made after what it is told by, and serves from when all run.
+	shown, err := live.New(live.Options{
+		Config: o.MemberConfig, Transport: transport, Client: client, Records: records{p}, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return proxy.New(proxy.Options{Config: o.MemberConfig, Transport: transport, Live: shown, Log: o.Log})
+}
+
+// records are the engine's.
+type records struct{ *parts }
+
+func (r records) Applied(key atoll.ItemKey) (string, bool) { return r.engine.Applied(key) }
+func (r records) Namespaces() []string                     { return r.engine.Namespaces() }
 
 // run all parts until one fails or ctx ends. The lease is given back last.
 func (p *parts) run(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/person"
 	"atoll.dev/atoll/internal/tunnel"
 )
@@ -37,29 +38,36 @@ type Server struct {
 	conns  *tunnel.Listener
 }
 
-// New gives a server before the API server that the configuration reaches; it is not
-// changed.
-func New(config *rest.Config, log *slog.Logger) (*Server, error) {
+// Options of a Server; all are required.
+type Options struct {
+	// Config reaches the member's API server. It is not changed.
+	Config *rest.Config
+	// Transport to the same.
+	Transport http.RoundTripper
+	// Live answers what the hub itself asks.
+	Live http.Handler
+	Log  *slog.Logger
+}
+
+// New gives a Server.
+func New(o Options) (*Server, error) {
+	config, log := o.Config, o.Log
 	target, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("the member's address: %w", err)
 	}
 	target.Path = strings.TrimSuffix(target.Path, "/")
-	transport, err := newTransport(config)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{log: log, conns: tunnel.NewListener("the hub")}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
-		Transport:     transport,
+		Transport:     o.Transport,
 		FlushInterval: -1, // what comes is for somebody who waits for it
 		BufferPool:    tunnel.Buffers{},
 		ErrorHandler:  s.failed,
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	s.server = &http.Server{
-		Handler:           guarded(forward),
+		Handler:           parted(o.Live, guarded(forward)),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerMost,
@@ -79,6 +87,20 @@ func (s *Server) Run(ctx context.Context) {
 
 // Take a tunnel. It is the server's from then on, which closes it.
 func (s *Server) Take(conn net.Conn) { s.conns.Take(conn) }
+
+// parted leads what the hub asks in its own name to live, and all else to people.
+func parted(live, people http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Host != atoll.LiveHost:
+			people.ServeHTTP(w, r)
+		case person.Named(r.Header):
+			refuse(w, http.StatusForbidden, "the cluster's agent refuses: what the hub asks in its own name is asked in nobody else's")
+		default:
+			live.ServeHTTP(w, r)
+		}
+	})
+}
 
 // guarded lets through what is asked in the name of somebody who may be impersonated.
 func guarded(next http.Handler) http.Handler {
