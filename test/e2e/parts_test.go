@@ -49,7 +49,7 @@ var parts = []part{
 		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
 	}},
 	{name: "containers", realNodes: true, tests: []string{
-		"TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
+		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
 		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogs",
 	}},
 	{name: "faults", tests: []string{
@@ -59,6 +59,7 @@ var parts = []part{
 		"TestOverrideInOneRegionOnly", "TestDeletingWhileAwayEndsWithTheNewObject", "TestNamespaceDeletedOnTheHub",
 		"TestDriftIsCorrected", "TestMembersHealThemselvesWithoutTheHub", "TestAMemberThatIsAwayIsSaidToBe",
 		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
+		"TestAClusterThatIsAwayIsNamedAsMissing",
 	}},
 }
 

@@ -22,6 +22,8 @@ const (
 var imposed = map[string]string{
 	"internal/apiserver/engine.go:newOwnerless":     "upstream's generic.StorageDecorator",
 	"internal/apiserver/engine.go:GuaranteedUpdate": "upstream's storage.Interface",
+	"internal/hub/view/writes.go:Update":            "upstream's rest.Updater",
+	"internal/hub/view/subresources.go:Update":      "upstream's rest.Updater",
 }
 
 func TestEveryPackageStatesItsContract(t *testing.T) {

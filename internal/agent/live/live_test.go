@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -310,12 +311,8 @@ func (w *world) events(path, version string) func() (watch.EventType, metav1.Obj
 
 func (w *world) scale(name string, replicas int32) {
 	w.t.Helper()
-	s, err := w.kube.AppsV1().Deployments(w.ns).GetScale(w.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	s.Spec.Replicas = replicas
-	if _, err := w.kube.AppsV1().Deployments(w.ns).UpdateScale(w.t.Context(), name, s, metav1.UpdateOptions{}); err != nil {
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	if _, err := w.kube.AppsV1().Deployments(w.ns).Patch(w.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
