@@ -21,6 +21,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/live"
 )
 
 // Name of the plugin.
@@ -99,7 +100,10 @@ func (p *Plugin) ValidateInitialization() error {
 }
 
 // Admit fills in what users need not write.
-func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if live.IsMarked(ctx) {
+		return nil // it is the member's, and no template
+	}
 	if a.GetSubresource() != "" || a.GetOperation() == admission.Delete || a.GetObject() == nil {
 		return nil
 	}
@@ -118,6 +122,9 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 // Validate refuses what could not be honoured, and what the writer may not do. The dry
 // run of a policy that passes says what would change.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if live.IsMarked(ctx) {
+		return nil
+	}
 	if err := p.validate(ctx, a, o); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"atoll.dev/atoll/internal/agent/lease"
 	"atoll.dev/atoll/internal/agent/limits"
 	"atoll.dev/atoll/internal/agent/link"
+	"atoll.dev/atoll/internal/agent/live"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/proxy"
@@ -190,7 +191,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.watcher = observe.NewWatcher(client)
-	if p.proxy, err = proxy.New(o.MemberConfig, p.limits.Current, o.Log); err != nil {
+	if p.proxy, err = p.tunnels(o, client); err != nil {
 		return err
 	}
 	p.link = link.New(link.Options{
@@ -217,6 +218,28 @@ func (p *parts) limited() {
 	p.engine.Weigh()
 	p.proxy.Weigh()
 }
+
+// tunnels are served for people, and for the hub.
+func (p *parts) tunnels(o Options, client *member.Client) (*proxy.Server, error) {
+	transport, err := proxy.NewTransport(o.MemberConfig)
+	if err != nil {
+		return nil, err
+	}
+	// The engine is made after what it is told by, and serves from when all run.
+	shown, err := live.New(live.Options{
+		Config: o.MemberConfig, Transport: transport, Client: client, Records: records{p}, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return proxy.New(proxy.Options{Config: o.MemberConfig, Transport: transport, Live: shown, Policy: p.limits.Current, Log: o.Log})
+}
+
+// records are the engine's.
+type records struct{ *parts }
+
+func (r records) Applied(key atoll.ItemKey) (string, bool) { return r.engine.Applied(key) }
+func (r records) Namespaces() []string                     { return r.engine.Namespaces() }
 
 // run all parts until one fails or ctx ends. The lease is given back last.
 func (p *parts) run(ctx context.Context) error {

@@ -85,6 +85,10 @@ type Options struct {
 	// asked by all of the API, reviews of access included.
 	Authorize func(authorizer.Authorizer) authorizer.Authorizer
 
+	// Storage may put other storage of built-in kinds in the place of upstream's;
+	// default: it stays as it is.
+	Storage StorageHook
+
 	// Metrics of what goes past the API are registered here; default: nowhere.
 	Metrics prometheus.Registerer
 	// Version is the version of Atoll that runs, as vMAJOR.MINOR.PATCH.

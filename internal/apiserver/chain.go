@@ -174,8 +174,9 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 	}
 	for i, p := range providers {
 		if p.GroupName() == "" {
-			providers[i] = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodes()}
+			p = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodes()}
 		}
+		providers[i] = s.options.Storage.with(p)
 	}
 	if err := server.InstallAPIs(providers...); err != nil {
 		return nil, fmt.Errorf("install built-in kinds: %w", err)

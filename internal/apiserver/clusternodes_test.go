@@ -29,17 +29,17 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// fleet is a number of Clusters of one test, which a label tells.
-type fleet struct {
+// cohort is a number of Clusters of one test, which a label tells.
+type cohort struct {
 	*user
 	label    string
 	selector string
 }
 
-// newFleet makes clusters of these names, accepted but for those that begin with "new".
-func newFleet(t *testing.T, names ...string) *fleet {
+// newCohort makes clusters of these names, accepted but for those that begin with "new".
+func newCohort(t *testing.T, names ...string) *cohort {
 	t.Helper()
-	f := &fleet{user: admin(t, hub), label: rand.String(6)}
+	f := &cohort{user: admin(t, hub), label: rand.String(6)}
 	f.selector = "fleet=" + f.label
 	manifest, err := crds.Files.ReadFile("atoll.dev_clusters.yaml")
 	if err != nil {
@@ -70,7 +70,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 const definedClusters = "clusters.atoll.dev"
 
 // undefined waits until clusters are defined no more.
-func (f *fleet) undefined(ctx context.Context) {
+func (f *cohort) undefined(ctx context.Context) {
 	f.t.Helper()
 	crds := f.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -82,14 +82,14 @@ func (f *fleet) undefined(ctx context.Context) {
 	}
 }
 
-func (f *fleet) name(short string) string { return short + "-" + f.label }
+func (f *cohort) name(short string) string { return short + "-" + f.label }
 
-func (f *fleet) clusters() dynamic.NamespaceableResourceInterface {
+func (f *cohort) clusters() dynamic.NamespaceableResourceInterface {
 	return f.resource("atoll.dev", "v1alpha1", "clusters")
 }
 
 // cluster as it is stored.
-func (f *fleet) cluster(name string) *v1alpha1.Cluster {
+func (f *cohort) cluster(name string) *v1alpha1.Cluster {
 	f.t.Helper()
 	u, err := f.clusters().Get(f.t.Context(), f.name(name), metav1.GetOptions{})
 	if err != nil {
@@ -103,15 +103,15 @@ func (f *fleet) cluster(name string) *v1alpha1.Cluster {
 }
 
 // edit a cluster, by a merge patch.
-func (f *fleet) edit(name, patch string, parts ...string) {
+func (f *cohort) edit(name, patch string, parts ...string) {
 	f.t.Helper()
 	if _, err := f.clusters().Patch(f.t.Context(), f.name(name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, parts...); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// nodes of the fleet, by their short names.
-func (f *fleet) nodes(o metav1.ListOptions) []string {
+// nodes of the cohort, by their short names.
+func (f *cohort) nodes(o metav1.ListOptions) []string {
 	f.t.Helper()
 	o.LabelSelector = strings.TrimPrefix(o.LabelSelector+","+f.selector, ",")
 	list, err := f.kube.CoreV1().Nodes().List(f.t.Context(), o)
@@ -125,13 +125,13 @@ func (f *fleet) nodes(o metav1.ListOptions) []string {
 	return names
 }
 
-func (f *fleet) cordon(by kubernetes.Interface, name string, o metav1.PatchOptions) error {
+func (f *cohort) cordon(by kubernetes.Interface, name string, o metav1.PatchOptions) error {
 	_, err := by.CoreV1().Nodes().Patch(f.t.Context(), f.name(name), types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), o)
 	return err
 }
 
 func TestEachAcceptedClusterIsANode(t *testing.T) {
-	f := newFleet(t, "a", "b", "c", "new")
+	f := newCohort(t, "a", "b", "c", "new")
 	f.edit("b", `{"spec":{"region":"us","taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`)
 	f.edit("a", `{"status":{"kubernetesVersion":"v1.36.3","nodes":{"total":5,"ready":4},"resources":{"allocatable":{"cpu":"48"}},
 		"conditions":[{"type":"Ready","status":"True","reason":"AgentConnected","message":"","lastTransitionTime":"2026-03-01T10:00:00Z"}]}}`, "status")
@@ -176,7 +176,7 @@ func TestEachAcceptedClusterIsANode(t *testing.T) {
 }
 
 func TestNodesComeInPages(t *testing.T) {
-	f := newFleet(t, "a", "b", "c", "new", "z")
+	f := newCohort(t, "a", "b", "c", "new", "z")
 	var got []string
 	o := metav1.ListOptions{LabelSelector: f.selector, Limit: 1}
 	for pages := 0; ; pages++ {
@@ -200,7 +200,7 @@ func TestNodesComeInPages(t *testing.T) {
 }
 
 // next event of a watch, in short.
-func (f *fleet) next(w watch.Interface) string {
+func (f *cohort) next(w watch.Interface) string {
 	f.t.Helper()
 	for {
 		select {
@@ -220,7 +220,7 @@ func (f *fleet) next(w watch.Interface) string {
 	}
 }
 
-func (f *fleet) watch(from string) watch.Interface {
+func (f *cohort) watch(from string) watch.Interface {
 	f.t.Helper()
 	seconds := int64(60) // a watch from which nothing comes ends
 	w, err := f.kube.CoreV1().Nodes().Watch(f.t.Context(), metav1.ListOptions{LabelSelector: f.selector, ResourceVersion: from, TimeoutSeconds: &seconds, AllowWatchBookmarks: true})
@@ -232,7 +232,7 @@ func (f *fleet) watch(from string) watch.Interface {
 }
 
 func TestAWatchOfNodesResumes(t *testing.T) {
-	f := newFleet(t, "a", "new")
+	f := newCohort(t, "a", "new")
 	list, err := f.kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: f.selector})
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestAWatchOfNodesResumes(t *testing.T) {
 }
 
 func TestInformersOfNodesSync(t *testing.T) {
-	f := newFleet(t, "a", "b", "new")
+	f := newCohort(t, "a", "b", "new")
 	factory := informers.NewSharedInformerFactoryWithOptions(f.kube, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = f.selector }))
 	lister := factory.Core().V1().Nodes().Lister()
 	informer := factory.Core().V1().Nodes().Informer()
@@ -274,7 +274,7 @@ func TestInformersOfNodesSync(t *testing.T) {
 
 // Garbage collectors and the like must not take what is made up for objects.
 func TestTheHubItselfSeesNoNodes(t *testing.T) {
-	f := newFleet(t, "a")
+	f := newCohort(t, "a")
 	own, err := kubernetes.NewForConfig(hub.LoopbackConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestTheHubItselfSeesNoNodes(t *testing.T) {
 }
 
 // as another user, of no group.
-func (f *fleet) as(name string) *kubernetes.Clientset {
+func (f *cohort) as(name string) *kubernetes.Clientset {
 	f.t.Helper()
 	c := rest.CopyConfig(f.config)
 	c.Impersonate = rest.ImpersonationConfig{UserName: name}
@@ -304,7 +304,7 @@ func (f *fleet) as(name string) *kubernetes.Clientset {
 	return kube
 }
 
-func (f *fleet) grant(name string, rules ...rbacv1.PolicyRule) {
+func (f *cohort) grant(name string, rules ...rbacv1.PolicyRule) {
 	f.t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}, Rules: rules}
 	role, err := f.kube.RbacV1().ClusterRoles().Create(f.t.Context(), role, metav1.CreateOptions{})
@@ -324,7 +324,7 @@ func (f *fleet) grant(name string, rules ...rbacv1.PolicyRule) {
 
 // Rights on nodes alone are no way to clusters.
 func TestWhoEditsANodeMayEditItsCluster(t *testing.T) {
-	f := newFleet(t, "a")
+	f := newCohort(t, "a")
 	name := "jane-" + f.label
 	jane := f.as(name)
 	if err := f.cordon(jane, "a", metav1.PatchOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot patch resource "nodes"`) {
@@ -355,7 +355,7 @@ func TestWhoEditsANodeMayEditItsCluster(t *testing.T) {
 }
 
 func TestNodesAreEditedAtTheVersionThatWasSeen(t *testing.T) {
-	f := newFleet(t, "a")
+	f := newCohort(t, "a")
 	nodes := f.kube.CoreV1().Nodes()
 	n, err := nodes.Get(t.Context(), f.name("a"), metav1.GetOptions{})
 	if err != nil {
@@ -379,7 +379,7 @@ func TestNodesAreEditedAtTheVersionThatWasSeen(t *testing.T) {
 }
 
 func TestWhatNodesCannotIsRefused(t *testing.T) {
-	f := newFleet(t, "a")
+	f := newCohort(t, "a")
 	nodes := f.kube.CoreV1().Nodes()
 	a := f.name("a")
 	before := f.cluster("a").ResourceVersion

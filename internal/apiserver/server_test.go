@@ -52,6 +52,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	o := options(dir)
 	o.Admission = []apiserver.AdmissionPlugin{{Name: "TestRecorder", Handler: seen}}
+	o.Storage = fleet.view.Install
 	begin := time.Now()
 	hub, err = apiserver.Start(context.Background(), o)
 	if err != nil {

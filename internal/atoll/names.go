@@ -55,6 +55,9 @@ const (
 	// LabelTenant is on what `atoll tenant create` makes: the tenant's name.
 	LabelTenant = "atoll.dev/tenant"
 
+	// LabelCluster is on what the hub shows of what runs in a member: the cluster's name.
+	LabelCluster = "atoll.dev/cluster"
+
 	// LabelDialect is on what the hub made of an object that another system's users write,
 	// and which its controller reference names: that system.
 	LabelDialect = "atoll.dev/dialect"

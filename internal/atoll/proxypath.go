@@ -7,3 +7,7 @@ var ProxyPaths = "/apis/" + v1alpha1.GroupVersion.String() + "/clusters/"
 
 // ProxyPath is that of one cluster, without a slash at its end.
 func ProxyPath(cluster string) string { return ProxyPaths + cluster + "/proxy" }
+
+// LiveHost is the host name under which a hub asks an agent in its own name for what runs
+// of what is placed. People's requests have the cluster's UID there, whatever they say.
+const LiveHost = "live.atoll.dev"

@@ -42,8 +42,8 @@ const Takeover = leader.Takeover
 
 // Options of a hub.
 type Options struct {
-	// API says where and how the API server runs. Its Admission and Handlers are
-	// the hub's to set.
+	// API says where and how the API server runs. Its Admission, Handlers and
+	// Storage are the hub's to set.
 	API apiserver.Options
 	// GatewayPort is where agents dial. 0 takes the port of the last start when it
 	// is free, else 6444 when it is free, else a free one.
@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	h := &hub{o: o, log: o.API.Logger, late: newLateParts(o.API.Logger), began: time.Now()}
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
-	h.o.API.Authorize = h.late.authorize
+	h.o.API.Authorize, h.o.API.Storage = h.late.authorize, h.late.fleet.Install
 	h.o.API.NoControllers = h.several()
 	h.o.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))

@@ -3,6 +3,7 @@ package hub
 import (
 	"log/slog"
 	"net/http"
+	"sync"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -11,6 +12,7 @@ import (
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/hub/reach"
+	"atoll.dev/atoll/internal/hub/view"
 	"atoll.dev/atoll/internal/trust/standing"
 )
 
@@ -19,6 +21,9 @@ type lateParts struct {
 	parts  published
 	plugin *admission.Plugin
 	reach  *reach.Handler
+	fleet  *view.Fleet
+	// subscribed: the fleet hears of rows.
+	subscribed sync.Once
 	// authorizer of the API, once it is built.
 	authorizer authorizer.Authorizer
 }
@@ -50,11 +55,21 @@ func newLateParts(log *slog.Logger) *lateParts {
 		},
 	})
 	l.reach = reach.New(reach.Options{Clusters: l, Dial: l.dial, May: l.mayProxy, Refuse: refuse, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
+	l.fleet = view.New(view.Options{Own: apiserver.Own, Reach: l.reach, Tables: l.shown})
 	return l
 }
 
 // set the parts, once their tables are synced.
-func (l *lateParts) set(p *parts) { l.parts.Set(p) }
+func (l *lateParts) set(p *parts) {
+	l.parts.Set(p)
+	l.subscribed.Do(func() { // the parts of one who leads have the same tables
+		p.state.Rows.SubscribeOrders(func(_ string, _, ordered []string) {
+			if len(ordered) > 0 {
+				l.fleet.RowsChanged()
+			}
+		})
+	})
+}
 
 // admission is Atoll's own, which lets templates pass unseen until the parts are there.
 func (l *lateParts) admission() []apiserver.AdmissionPlugin {

@@ -184,6 +184,29 @@ func (t *Rows) Revision() int64 {
 	return t.revision
 }
 
+// Placed gives the clusters that have rows of Bundles in a namespace, or in any where it is
+// empty, and in which namespaces, in no order.
+func (t *Rows) Placed(namespace string) map[string][]string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := map[string][]string{}
+	for _, b := range t.byBundle {
+		if len(b.pages) == 0 {
+			continue
+		}
+		of := b.pages[0].bundle.Namespace
+		if of == "" || namespace != "" && of != namespace {
+			continue
+		}
+		for cluster := range b.rows {
+			if !slices.Contains(out[cluster], of) {
+				out[cluster] = append(out[cluster], of)
+			}
+		}
+	}
+	return out
+}
+
 // EmptySlices of a Bundle by number, for who collects them, and how many slices it has
 // in all.
 func (t *Rows) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all int) {

@@ -374,7 +374,6 @@ func TestWhatDoesNotRunSaysSo(t *testing.T) {
 	fails(t, "", "attach -n "+ns+" once", told)
 	fails(t, "", "debug -n "+ns+" once --image=registry.example/tool:1", told)
 	fails(t, "", "get --raw /api/v1/namespaces/"+ns+"/services/web/proxy", told)
-	fails(t, "", "logs -n "+ns+" deploy/web --pod-running-timeout=1s", "workloads make no pods on the hub")
 	fails(t, "", "rollout undo -n "+ns+" deploy/web", "no rollout history found")
 	fails(t, "", "top pod -n "+ns, "Metrics API not available")
 	if out := sh(t, "", "get pods -n "+ns+" --no-headers"); !strings.HasPrefix(out, "once ") || strings.Contains(out, "Warning") {

@@ -50,7 +50,7 @@ var parts = []part{
 		"TestCredentialsTakeCareOfThemselves",
 	}},
 	{name: "containers", realNodes: true, tests: []string{
-		"TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
+		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
 		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogs",
 	}},
 	{name: "faults", tests: []string{
@@ -60,6 +60,7 @@ var parts = []part{
 		"TestOverrideInOneRegionOnly", "TestDeletingWhileAwayEndsWithTheNewObject", "TestNamespaceDeletedOnTheHub",
 		"TestDriftIsCorrected", "TestMembersHealThemselvesWithoutTheHub", "TestAMemberThatIsAwayIsSaidToBe",
 		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
+		"TestAClusterThatIsAwayIsNamedAsMissing",
 	}},
 }
 

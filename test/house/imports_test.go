@@ -58,6 +58,10 @@ var layers = []layer{
 		why: "tables know what is, never who reads them",
 	},
 	{
+		name: "live", packages: []string{"internal/live"}, below: []string{"api", "vocabulary"},
+		why: "how what runs in members is shown, whoever serves it and whoever admits writes to it",
+	},
+	{
 		name: "explain", packages: []string{"internal/explain"}, below: []string{"api", "vocabulary", "cores", "state"},
 		why: "explain calls the functions that act, on the state that they act on, and must not act itself",
 	},
@@ -90,7 +94,7 @@ var layers = []layer{
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
-		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "claim", "trust", "state", "apiserver"},
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "claim", "trust", "state", "apiserver", "live"},
 		why: "it asks, by an interface, what the hub makes of a write; nobody but the hub knows it",
 	},
 	{
@@ -103,7 +107,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "gateway", "peer", "apiserver", "admission", "agent"},
+		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "gateway", "peer", "apiserver", "admission", "agent", "live"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{

@@ -27,6 +27,9 @@ var imposed = map[string]string{
 	"internal/apiserver/nodes/storage.go:GuaranteedUpdate": "upstream's storage.Interface",
 	"internal/apiserver/nodes/update.go:Update":            "upstream's rest.Updater",
 	"internal/apiserver/nodes/refused.go:Update":           "upstream's rest.Updater",
+
+	"internal/hub/view/writes.go:Update":       "upstream's rest.Updater",
+	"internal/hub/view/subresources.go:Update": "upstream's rest.Updater",
 }
 
 func TestEveryPackageStatesItsContract(t *testing.T) {

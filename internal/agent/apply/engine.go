@@ -196,6 +196,21 @@ func (e *Engine) Object(hash string) (json.RawMessage, bool) {
 	return e.book.Object(hash)
 }
 
+// Applied gives the UID of the object that is recorded under a key, empty while it is not
+// known; false where none is.
+func (e *Engine) Applied(key atoll.ItemKey) (uid string, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.UID(key)
+}
+
+// Namespaces in which something is recorded, in no order.
+func (e *Engine) Namespaces() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.Namespaces()
+}
+
 // CarriedOut lists the tombstones of the Bundle's manifest that are carried out.
 func (e *Engine) CarriedOut(bundle string) (out []atoll.Tombstone) {
 	e.mu.Lock()

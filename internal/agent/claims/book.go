@@ -67,6 +67,18 @@ func (b *Book) Record(key atoll.ItemKey) (Record, bool) {
 	return Record{}, false
 }
 
+// UID of the key's object, empty while it is not known; false when nothing
+// is known of it.
+func (b *Book) UID(key atoll.ItemKey) (uid string, ok bool) {
+	if r := b.records[key]; r != nil {
+		return r.UID, true
+	}
+	return "", false
+}
+
+// Namespaces in which there are records, in no order.
+func (b *Book) Namespaces() []string { return slices.Collect(maps.Keys(b.inside)) }
+
 // Wants tells whether some Bundle claims the key's object, made from that template.
 func (b *Book) Wants(key atoll.ItemKey, template string) bool {
 	if r := b.records[key]; r != nil {

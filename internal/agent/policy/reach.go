@@ -35,6 +35,24 @@ func (p *Policy) Reach(who person.Person, method, path string, upgrades bool) (p
 	return who, nil
 }
 
+// Show tells why what the hub asks in its own name, to show people what runs of what they
+// placed, is not answered; nil: it is. It asks in nobody's name, so that users and groups do
+// not matter: who may see it, the hub's RBAC says.
+func (p *Policy) Show(method, path string) error {
+	if p == nil {
+		return nil
+	}
+	if p.closed != "" {
+		return fmt.Errorf("%s", p.closed)
+	}
+	if r := p.spec.Reach; r != nil && r.Requests != nil {
+		if sort := Sort(method, path, false); !slices.Contains(*r.Requests, sort) {
+			return fmt.Errorf("%s does not allow requests of the sort %s through the hub (spec.reach.requests): ask this cluster's administrator", p.name, sort)
+		}
+	}
+	return nil
+}
+
 // Sort of a request by its method and path, and whether it asks to upgrade its connection.
 func Sort(method, path string, upgrades bool) v1alpha1.Request {
 	resource, subresource := ends(path)

@@ -19,8 +19,10 @@ type guests struct {
 	inside map[*guest]bool
 }
 
-// guest is one request, as it came, and who it was let in as.
+// guest is one request, as it came, and who it was let in as. What the hub asks in its own
+// name is in nobody's.
 type guest struct {
+	hub          bool
 	who, as      person.Person
 	method, path string
 	upgrades     bool
@@ -30,18 +32,21 @@ type guest struct {
 // errLimited is why what was under way ends when the policy changes.
 var errLimited = errors.New("the administrator of this cluster does not allow it any more")
 
-// limited lets through whom and what the policy allows, with the groups that it allows.
-func (g *guests) limited(next http.Handler) http.Handler {
+// limited lets through whom and what the policy allows, with the groups that it allows;
+// hub: what the hub asks in its own name.
+func (g *guests) limited(next http.Handler, hub bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave := context.WithCancelCause(r.Context())
 		defer leave(nil)
-		one := &guest{who: person.From(r.Header), method: r.Method, path: r.URL.Path, upgrades: r.Header.Get("Upgrade") != "", leave: leave}
+		one := &guest{hub: hub, who: person.From(r.Header), method: r.Method, path: r.URL.Path, upgrades: r.Header.Get("Upgrade") != "", leave: leave}
 		if err := g.enter(one); err != nil {
 			refuse(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
 			return
 		}
 		defer g.left(one)
-		one.as.Replace(r.Header)
+		if !hub {
+			one.as.Replace(r.Header)
+		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -63,6 +68,9 @@ func (g *guests) left(one *guest) {
 }
 
 func (g *guest) allowed(p *policy.Policy) (person.Person, error) {
+	if g.hub {
+		return g.who, p.Show(g.method, g.path)
+	}
 	return p.Reach(g.who, g.method, g.path, g.upgrades)
 }
 

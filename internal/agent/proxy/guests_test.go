@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/internal/agent/policy"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // limit who comes in, by the spec of a policy; empty: no limits.
@@ -38,6 +39,37 @@ func refused(t *testing.T, answer *http.Response) string {
 		t.Fatalf("%d %+v, %v", answer.StatusCode, status, err)
 	}
 	return status.Message
+}
+
+// TestTheAdministratorSaysWhatIsShown: what the hub asks in its own name is of some sort too.
+func TestTheAdministratorSaysWhatIsShown(t *testing.T) {
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it came to the member as somebody's") })
+	for _, c := range []struct{ reach, path, refuse string }{
+		{"", "/api/v1/pods", ""},
+		{"{users: [joe]}", "/api/v1/pods", ""},
+		{"{requests: [Read]}", "/api/v1/pods", ""},
+		{"{requests: [Read]}", "/api/v1/namespaces/a/pods/b/log", "of the sort Logs"},
+		{"{requests: []}", "/api/v1/pods", "of the sort Read"},
+	} {
+		w.limit(t, c.reach)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://member"+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = atoll.LiveHost
+		answer, err := w.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.refuse != "" {
+			if got := refused(t, answer); !strings.Contains(got, c.refuse) {
+				t.Errorf("%s of %s: %q; wanted %q", c.path, c.reach, got, c.refuse)
+			}
+		} else if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "live "+c.path {
+			t.Errorf("%s of %s: %d %q, %v", c.path, c.reach, answer.StatusCode, body, err)
+		}
+		answer.Body.Close()
+	}
 }
 
 func TestTheAdministratorSaysWhoComesInAndToDoWhat(t *testing.T) {

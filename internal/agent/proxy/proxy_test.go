@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/agent/policy"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // world is a Server before an API server, and a client that comes by tunnels.
@@ -39,9 +40,13 @@ func newWorld(t *testing.T, api http.HandlerFunc) *world {
 	w.member.StartTLS()
 	t.Cleanup(w.member.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.member.Certificate().Raw})
-	s, err := New(&rest.Config{
-		Host: w.member.URL + "/base", BearerToken: "agent", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-	}, w.policy.Load, slog.New(slog.DiscardHandler))
+	config := &rest.Config{Host: w.member.URL + "/base", BearerToken: "agent", TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	transport, err := NewTransport(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Config: config, Transport: transport, Policy: w.policy.Load, Log: slog.New(slog.DiscardHandler),
+		Live: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "live ", r.URL.Path) })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +126,43 @@ func TestNobodyIsImpersonatedWhoMustNotBe(t *testing.T) {
 		var status metav1.Status
 		if err := json.NewDecoder(answer.Body).Decode(&status); err != nil || answer.StatusCode != http.StatusForbidden || status.Reason != metav1.StatusReasonForbidden {
 			t.Errorf("%v: %d %+v, %v", header, answer.StatusCode, status, err)
+		}
+	}
+}
+
+// TestOnlyTheHubItselfIsShownWhatRuns: it comes under a host name that people's requests do not
+// have, and in nobody's name.
+func TestOnlyTheHubItselfIsShownWhatRuns(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, "people ", r.URL.Path) })
+	for _, c := range []struct {
+		what, host string
+		header     map[string]string
+		code       int
+		says       string
+	}{
+		{"the hub", atoll.LiveHost, nil, http.StatusOK, "live /base/x"},
+		{"a person", "uid", map[string]string{"Impersonate-User": "jane"}, http.StatusOK, "people /base/base/x"},
+		{"a person under the hub's host name", atoll.LiveHost, map[string]string{"Impersonate-User": "jane"}, http.StatusForbidden, "nobody else's"},
+		{"a group under the hub's host name", atoll.LiveHost, map[string]string{"Impersonate-Group": "dev"}, http.StatusForbidden, "nobody else's"},
+		{"nobody under another host name", "uid", nil, http.StatusForbidden, "names nobody"},
+		{"nobody under much the same host name", atoll.LiveHost + ":80", nil, http.StatusForbidden, "names nobody"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://member/base/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = c.host
+		for name, value := range c.header {
+			r.Header.Set(name, value)
+		}
+		answer, err := w.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != c.code || !strings.Contains(string(body), c.says) {
+			t.Errorf("%s: %d %s, %v", c.what, answer.StatusCode, body, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/agent/policy"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/person"
 	"atoll.dev/atoll/internal/tunnel"
 )
@@ -39,29 +40,38 @@ type Server struct {
 	guests guests
 }
 
-// New gives a server before the API server that the configuration reaches; it is not
-// changed. The policy is that of the member's administrator, as it is now.
-func New(config *rest.Config, policy func() *policy.Policy, log *slog.Logger) (*Server, error) {
+// Options of a Server; all are required.
+type Options struct {
+	// Config reaches the member's API server. It is not changed.
+	Config *rest.Config
+	// Transport to the same.
+	Transport http.RoundTripper
+	// Policy of the member's administrator, as it is now.
+	Policy func() *policy.Policy
+	// Live answers what the hub itself asks.
+	Live http.Handler
+	Log  *slog.Logger
+}
+
+// New gives a Server.
+func New(o Options) (*Server, error) {
+	config, log := o.Config, o.Log
 	target, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("the member's address: %w", err)
 	}
 	target.Path = strings.TrimSuffix(target.Path, "/")
-	transport, err := newTransport(config)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{log: log, conns: tunnel.NewListener("the hub"), guests: guests{policy: policy, inside: map[*guest]bool{}}}
+	s := &Server{log: log, conns: tunnel.NewListener("the hub"), guests: guests{policy: o.Policy, inside: map[*guest]bool{}}}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
-		Transport:     transport,
+		Transport:     o.Transport,
 		FlushInterval: -1, // what comes is for somebody who waits for it
 		BufferPool:    tunnel.Buffers{},
 		ErrorHandler:  s.failed,
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	s.server = &http.Server{
-		Handler:           guarded(s.guests.limited(forward)),
+		Handler:           parted(s.guests.limited(o.Live, true), guarded(s.guests.limited(forward, false))),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerMost,
@@ -81,6 +91,20 @@ func (s *Server) Run(ctx context.Context) {
 
 // Take a tunnel. It is the server's from then on, which closes it.
 func (s *Server) Take(conn net.Conn) { s.conns.Take(conn) }
+
+// parted leads what the hub asks in its own name to live, and all else to people.
+func parted(live, people http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Host != atoll.LiveHost:
+			people.ServeHTTP(w, r)
+		case person.Named(r.Header):
+			refuse(w, http.StatusForbidden, "the cluster's agent refuses: what the hub asks in its own name is asked in nobody else's")
+		default:
+			live.ServeHTTP(w, r)
+		}
+	})
+}
 
 // guarded lets through what is asked in the name of somebody who may be impersonated.
 func guarded(next http.Handler) http.Handler {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newTransport to the API server. It speaks HTTP/1.1: connections that change their protocol
+// NewTransport gives a transport to the API server that a configuration reaches. It speaks HTTP/1.1: connections that change their protocol
 // need that, and what of an answer nobody reads yet then waits at the API server, where
 // HTTP/2 would keep megabytes of each in the agent.
-func newTransport(config *rest.Config) (http.RoundTripper, error) {
+func NewTransport(config *rest.Config) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.DisableCompression = true // what is asked for compressed is handed over so
 	config.NextProtos = []string{"http/1.1"}

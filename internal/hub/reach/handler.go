@@ -67,6 +67,8 @@ type Handler struct {
 	forward *httputil.ReverseProxy
 	places  places
 	metrics *metrics
+	// transport to agents; the host of a URL is a cluster's UID.
+	transport http.RoundTripper
 }
 
 // New makes a Handler.
@@ -90,6 +92,7 @@ func New(o Options) *Handler {
 
 		MaxResponseHeaderBytes: headerMost,
 	}
+	h.transport = transport
 	h.forward = &httputil.ReverseProxy{
 		Rewrite:   rewrite,
 		Transport: transport,
@@ -102,6 +105,10 @@ func New(o Options) *Handler {
 	}
 	return h
 }
+
+// Transport carries requests to agents: the host of a URL is the cluster's UID. Whose name
+// a request has, and which host name, is for who makes it to say.
+func (h *Handler) Transport() http.RoundTripper { return h.transport }
 
 // Mine tells whether a request is for a Handler, if only to be refused.
 func Mine(info *request.RequestInfo) bool {
@@ -127,6 +134,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
+	h.serve(w, r, u, a)
+}
+
+// serve what was asked, while there is a place for who asks.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, u user.Info, a asked) {
 	p := place{user: u.GetName(), cluster: a.cluster.Name}
 	if full := h.places.take(p); full != "" {
 		h.refuse(w, r, apierrors.NewTooManyRequests(full, 1))
@@ -164,15 +176,15 @@ func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
 		return asked{}, nil, apierrors.NewForbidden(proxied, info.Name, err)
 	}
 	c, ok := h.o.Clusters.Get(info.Name)
-	switch {
-	case !ok:
+	if !ok {
 		return asked{}, nil, apierrors.NewNotFound(clusters, info.Name)
-	case !c.Spec.Accepted:
-		return asked{}, nil, unavailable(c, "it is not accepted; on the hub run: atoll accept "+c.Name)
-	case c.Spec.CheckIn() > 0:
-		return asked{}, nil, unavailable(c, "it checks in every "+c.Spec.CheckIn().String()+" and holds no stream; only clusters of connection.type Stream can be reached through the hub")
+	}
+	if err := Unreachable(c); err != nil {
+		return asked{}, nil, err
+	}
+	switch {
 	case httpUpgrade(r) && !known(r.Header.Values("Upgrade")):
-		return asked{}, nil, apierrors.NewBadRequest("a connection can be upgraded to websocket and SPDY/3.1, and to nothing else")
+		return asked{}, nil, errUpgrade
 	case httpUpgrade(r) && !h.o.May(r.Context(), u, "create", c.Name):
 		return asked{}, nil, apierrors.NewForbidden(proxied, c.Name, errNeedsCreate)
 	}

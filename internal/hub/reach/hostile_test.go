@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // TestAnAgentThatAnswersGarbage: its connection is closed, and who asked is told.
@@ -45,4 +47,44 @@ func hijacked(t *testing.T, answer string, closed chan<- error) http.Handler {
 		}
 		closed <- err
 	})
+}
+
+// TestNobodyAsksInTheHubsName: agents know the hub's own requests by their host name, and by
+// that they are made in nobody's name; whatever a person says, his have neither.
+func TestNobodyAsksInTheHubsName(t *testing.T) {
+	got := make(chan *http.Request, 1)
+	h := hub(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r }), func(string) error { return nil }, true)
+	for _, c := range []struct{ path, host, field, value string }{
+		{"tokyo/proxy/api/v1/pods", atoll.LiveHost, "", ""},
+		{"tokyo/proxy//" + atoll.LiveHost + "/api/v1/pods", "", "", ""},
+		{"tokyo/proxy/http://" + atoll.LiveHost + "/api/v1/pods", "", "", ""},
+		{"tokyo/proxy/api/v1/pods", "", "X-Forwarded-Host", atoll.LiveHost},
+		{"tokyo/proxy/api/v1/pods", atoll.LiveHost, "Connection", "Impersonate-User, Host"},
+		{"tokyo/proxy/api/v1/pods", atoll.LiveHost, "Impersonate-User", ""},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/apis/atoll.dev/v1alpha1/clusters/"+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = jane()
+		r.Host = c.host
+		if c.field != "" {
+			r.Header.Set(c.field, c.value)
+		}
+		answer, err := h.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		select {
+		case r := <-got:
+			if r.Host != "uid-tokyo" || r.Header.Get("Impersonate-User") != "jane" {
+				t.Errorf("%+v: the agent is asked under %q in the name of %q", c, r.Host, r.Header.Get("Impersonate-User"))
+			}
+		default:
+			if answer.StatusCode < 400 {
+				t.Errorf("%+v: %s, and the agent was not asked", c, answer.Status)
+			}
+		}
+	}
 }

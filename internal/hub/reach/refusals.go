@@ -17,13 +17,15 @@ import (
 
 var errNeedsCreate = errors.New("a request that upgrades its connection (exec, attach, port-forward) needs the verb create on clusters/proxy, whatever its method")
 
+var errUpgrade = apierrors.NewBadRequest("a connection can be upgraded to websocket and SPDY/3.1, and to nothing else")
+
 // failed answers for an agent that could not be asked.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // who asked has gone
 	}
 	c := askedOf(r.Context()).cluster
-	h.refuse(w, r, refusal(c, err))
+	h.refuse(w, r, Refusal(c, err))
 }
 
 // refuse a request.
@@ -37,8 +39,8 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.o.Refuse(w, err)
 }
 
-// refusal of a request to a cluster whose agent could not be asked, and why.
-func refusal(c *v1alpha1.Cluster, err error) error {
+// Refusal of a request to a cluster whose agent could not be asked, and why.
+func Refusal(c *v1alpha1.Cluster, err error) error {
 	s, known := status.FromError(err)
 	if !known {
 		return unavailable(c, "the connection to its agent broke: "+err.Error())
@@ -61,6 +63,17 @@ func away(c *v1alpha1.Cluster) string {
 		text += fmt.Sprintf(", since about %s", ready.LastTransitionTime.UTC().Format(time.RFC3339))
 	}
 	return text + "; it can be reached again when the agent is back"
+}
+
+// Unreachable says why a cluster is not to be asked at all; nil where it may be.
+func Unreachable(c *v1alpha1.Cluster) error {
+	switch {
+	case !c.Spec.Accepted:
+		return unavailable(c, "it is not accepted; on the hub run: atoll accept "+c.Name)
+	case c.Spec.CheckIn() > 0:
+		return unavailable(c, "it checks in every "+c.Spec.CheckIn().String()+" and holds no stream; only clusters of connection.type Stream can be reached through the hub")
+	}
+	return nil
 }
 
 // unavailable is 503 with a reason.

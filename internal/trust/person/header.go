@@ -22,6 +22,16 @@ func From(h http.Header) Person {
 	return Person{Name: h.Get(headerUser), Groups: h.Values(headerGroup)}
 }
 
+// Named tells whether a header names somebody in whose name a request is to be made.
+func Named(h http.Header) bool {
+	for field := range h {
+		if strings.HasPrefix(field, headerPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // Replace who asks, as a header says it, by p: credentials, and whatever else says who
 // asks or in whose name, mean something to who receives them, and are not passed on.
 func (p Person) Replace(h http.Header) {

@@ -1,0 +1,317 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/tunnel"
+)
+
+// Options of a Server; all are required.
+type Options struct {
+	// Config reaches the member's API server. It is not changed.
+	Config *rest.Config
+	// Transport to the same, for logs.
+	Transport http.RoundTripper
+	Client    *member.Client
+	Records   Records
+	Log       *slog.Logger
+}
+
+const (
+	// atOnce lists are read, so that however many ask, the agent stays small.
+	atOnce = 4
+	// fewNamespaces are listed each by itself; with more, the member is, as a whole.
+	fewNamespaces = 16
+)
+
+// Server of what is placed. Make it with New.
+type Server struct {
+	o       Options
+	clients map[string]rest.Interface
+	slots   chan struct{}
+	logs    http.Handler
+}
+
+// New gives a Server.
+func New(o Options) (*Server, error) {
+	target, _, err := rest.DefaultServerUrlFor(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("the member's address: %w", err)
+	}
+	target.Path = strings.TrimSuffix(target.Path, "/")
+	clients, err := clientsOf(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, clients: clients, slots: make(chan struct{}, atOnce)}
+	s.logs = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { asAgent(r, target) },
+		Transport:     o.Transport,
+		FlushInterval: -1, // what comes is for somebody who waits for it
+		BufferPool:    tunnel.Buffers{},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() == nil {
+				refuse(w, err)
+			}
+		},
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// asAgent makes a request for the member's API server that has nothing of the hub's but
+// what it asks for.
+func asAgent(r *httputil.ProxyRequest, target *url.URL) {
+	r.SetURL(target)
+	r.Out.Host = ""
+	audit := r.In.Header.Get("Audit-Id")
+	r.Out.Header = http.Header{}
+	if audit != "" {
+		r.Out.Header.Set("Audit-Id", audit)
+	}
+}
+
+// asked is what a request comes to.
+type asked struct {
+	kind
+	client    rest.Interface
+	namespace string // empty: all
+	name      string // empty: a list
+	log       bool
+	options   metav1.ListOptions
+}
+
+var errUnknown = apierrors.NewNotFound(schema.GroupResource{}, "")
+
+// parse a request.
+func (s *Server) parse(r *http.Request) (a asked, err error) {
+	if r.Method != http.MethodGet {
+		return a, apierrors.NewMethodNotSupported(schema.GroupResource{}, r.Method)
+	}
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	group := min(len(parts), 3)
+	if parts[0] == "api" {
+		group = min(len(parts), 2)
+	}
+	path, rest := "/"+strings.Join(parts[:group], "/"), parts[group:]
+	if len(rest) > 2 && rest[0] == "namespaces" {
+		a.namespace, rest = rest[1], rest[2:]
+		if a.namespace == "" {
+			return a, errUnknown
+		}
+	}
+	if len(rest) == 0 {
+		return a, errUnknown
+	}
+	known := false
+	if a.kind, known = kinds[[2]string{path, rest[0]}]; !known {
+		return a, errUnknown
+	}
+	a.client = s.clients[a.Group]
+	switch {
+	case len(rest) == 1:
+	case a.namespace == "" || !plainName(rest[1]):
+		return a, errUnknown
+	case len(rest) == 2:
+		a.name = rest[1]
+	case len(rest) == 3 && a.resource == "pods" && rest[2] == "log":
+		a.name, a.log = rest[1], true
+	default:
+		return a, errUnknown
+	}
+	if !a.log {
+		if err := params.DecodeParameters(r.URL.Query(), schema.GroupVersion{Version: "v1"}, &a.options); err != nil {
+			return a, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	return a, nil
+}
+
+// plainName tells of a name that is one part of a path, and stays it.
+func plainName(name string) bool { return name != "" && name != "." && name != ".." }
+
+// ServeHTTP answers the hub.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, err := s.parse(r)
+	if err == nil {
+		switch {
+		case a.log:
+			err = s.log(w, r, a)
+		case a.name != "":
+			err = s.get(w, r, a)
+		case a.options.Watch:
+			err = s.watch(w, r, a)
+		default:
+			err = s.list(w, r, a)
+		}
+	}
+	if err != nil && r.Context().Err() == nil {
+		refuse(w, err)
+	}
+}
+
+// placed gives an object, if it is.
+func (s *Server) placed(ctx context.Context, a asked) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
+	defer cancel()
+	obj, err := a.client.Get().Namespace(a.namespace).Resource(a.resource).Name(a.name).Do(ctx).Get()
+	if err != nil {
+		return nil, err
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("read a %s: %w", a.Kind, err)
+	}
+	w, err := newOwners(s.o.Client, s.o.Records).of(ctx, a.GroupVersionKind, m)
+	if err != nil {
+		return nil, err
+	}
+	if w != placed {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: a.Group, Resource: a.resource}, a.name)
+	}
+	return obj, nil
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request, a asked) error {
+	obj, err := s.placed(r.Context(), a)
+	if err != nil {
+		return err
+	}
+	return write(w, a.GroupVersion(), obj)
+}
+
+// log of a pod.
+func (s *Server) log(w http.ResponseWriter, r *http.Request, a asked) error {
+	if _, err := s.placed(r.Context(), a); err != nil {
+		return err
+	}
+	s.logs.ServeHTTP(w, r)
+	return nil
+}
+
+// list what is placed.
+func (s *Server) list(w http.ResponseWriter, r *http.Request, a asked) error {
+	select {
+	case s.slots <- struct{}{}:
+	case <-r.Context().Done():
+		return nil
+	}
+	list, err := s.read(r.Context(), a)
+	<-s.slots
+	if err != nil {
+		return err
+	}
+	return write(w, a.GroupVersion(), list)
+}
+
+// read a list, with the version of its first page.
+func (s *Server) read(ctx context.Context, a asked) (runtime.Object, error) {
+	scopes, pages := []string{a.namespace}, -1
+	if a.namespace == "" {
+		if scopes = s.o.Records.Namespaces(); len(scopes) > fewNamespaces {
+			scopes = []string{""}
+		}
+	}
+	if len(scopes) == 0 {
+		scopes, pages = []string{""}, 1 // for the version alone
+	}
+	who := newOwners(s.o.Client, s.o.Records)
+	var found []runtime.Object
+	version := ""
+	for _, scope := range scopes {
+		options := metav1.ListOptions{LabelSelector: a.options.LabelSelector, FieldSelector: a.options.FieldSelector, Limit: pageSize}
+		if pages == 1 {
+			options.Limit = 1
+		}
+		for {
+			page, of, err := s.page(ctx, a, scope, options)
+			if err != nil {
+				return nil, err
+			}
+			if version == "" {
+				version = of.GetResourceVersion()
+			}
+			if found, err = s.sift(ctx, a, who, page, found); err != nil {
+				return nil, err
+			}
+			if options.Continue = of.GetContinue(); options.Continue == "" || pages == 1 {
+				break
+			}
+		}
+	}
+	out := a.list()
+	if err := meta.SetList(out, found); err != nil {
+		return nil, fmt.Errorf("make a list of %s: %w", a.resource, err)
+	}
+	of, err := meta.ListAccessor(out)
+	if err != nil {
+		return nil, fmt.Errorf("make a list of %s: %w", a.resource, err)
+	}
+	of.SetResourceVersion(version)
+	return out, nil
+}
+
+// page of a list.
+func (s *Server) page(ctx context.Context, a asked, namespace string, options metav1.ListOptions) (runtime.Object, metav1.ListInterface, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	list := a.list()
+	err := a.client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(a.resource).VersionedParams(&options, params).Do(ctx).Into(list)
+	if err != nil {
+		return nil, nil, err
+	}
+	of, err := meta.ListAccessor(list)
+	return list, of, err
+}
+
+// sift what is placed out of a page, and add it to found.
+func (s *Server) sift(ctx context.Context, a asked, who *owners, page runtime.Object, found []runtime.Object) ([]runtime.Object, error) {
+	objects, err := meta.ExtractList(page)
+	if err != nil {
+		return nil, fmt.Errorf("read a list of %s: %w", a.resource, err)
+	}
+	metas := make([]metav1.Object, len(objects))
+	for i, obj := range objects {
+		if metas[i], err = meta.Accessor(obj); err != nil {
+			return nil, fmt.Errorf("read a list of %s: %w", a.resource, err)
+		}
+	}
+	if err := who.prepare(ctx, a.GroupVersionKind, metas); err != nil {
+		return nil, err
+	}
+	for i, m := range metas {
+		w, err := who.of(ctx, a.GroupVersionKind, m)
+		if err != nil {
+			return nil, err
+		}
+		if w == placed {
+			found = append(found, objects[i])
+		}
+	}
+	return found, nil
+}
+
+// retryEvery and retryFor: objects whose owner is recorded without its UID are asked about
+// again, since the record of what was just made is written a moment later.
+const (
+	retryEvery = time.Second
+	retryFor   = 30 * time.Second
+)
+
+var errEnded = errors.New("the watch ended")

@@ -1,0 +1,209 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// watching is one watch.
+type watching struct {
+	s    *Server
+	a    asked
+	who  *owners
+	send func(watch.EventType, runtime.Object) error
+	// told are the objects that are there, and whether who asks has heard of them.
+	told map[types.UID]bool
+	// waiting are those whose owner's record is not complete.
+	waiting map[types.UID]late
+}
+
+// late is an object that may turn out to be placed.
+type late struct {
+	obj   runtime.Object
+	until time.Time
+}
+
+// watch what is placed from a version on.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	if a.options.ResourceVersion == "" || a.options.ResourceVersion == "0" {
+		return apierrors.NewBadRequest("a watch begins at a version, which a list has")
+	}
+	v := &watching{s: s, a: a, who: newOwners(s.o.Client, s.o.Records), told: map[types.UID]bool{}, waiting: map[types.UID]late{}}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	err := v.begin(ctx)
+	<-s.slots
+	if err != nil {
+		return err
+	}
+	options := metav1.ListOptions{
+		Watch: true, AllowWatchBookmarks: true, ResourceVersion: a.options.ResourceVersion, TimeoutSeconds: a.options.TimeoutSeconds,
+		LabelSelector: a.options.LabelSelector, FieldSelector: a.options.FieldSelector,
+	}
+	source, err := a.client.Get().NamespaceIfScoped(a.namespace, a.namespace != "").Resource(a.resource).VersionedParams(&options, params).Watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer source.Stop()
+	v.send = events(w, a.GroupVersion())
+	if err := v.run(ctx, source); err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil {
+		s.o.Log.Debug("a watch of what is placed, for the hub, ended early", "resource", a.resource, "namespace", a.namespace, "err", err)
+		_ = v.send(watch.Error, statusOf(err)) // the only error is that the asker has gone
+	}
+	return nil
+}
+
+// begin by telling of all that is there whose it is.
+func (v *watching) begin(ctx context.Context) error {
+	res, ok := v.s.o.Client.APIs().Lookup(v.a.GroupVersionKind)
+	if !ok {
+		return fmt.Errorf("the member does not serve %s", v.a.resource)
+	}
+	if v.a.resource == "events" {
+		return nil // what an Event is about, metadata does not tell; and that one is gone says nothing
+	}
+	var there []metav1.Object
+	err := v.who.metadata(ctx, res, v.a.namespace, metav1.ListOptions{LabelSelector: v.a.options.LabelSelector}, func(m *metav1.PartialObjectMetadata) {
+		there = append(there, &metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, OwnerReferences: m.OwnerReferences})
+	})
+	if err != nil {
+		return err
+	}
+	if err := v.who.prepare(ctx, v.a.GroupVersionKind, there); err != nil {
+		return err
+	}
+	for _, m := range there {
+		w, err := v.who.of(ctx, v.a.GroupVersionKind, m)
+		if err != nil {
+			return err
+		}
+		v.told[m.GetUID()] = w == placed
+	}
+	clear(v.who.whole) // what comes later was not among them
+	return nil
+}
+
+// run until the member's watch ends, or who asks has gone.
+func (v *watching) run(ctx context.Context, source watch.Interface) error {
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return errEnded
+		case now := <-retry.C:
+			if err := v.retry(ctx, now); err != nil {
+				return err
+			}
+		case e, ok := <-source.ResultChan():
+			if !ok {
+				return errEnded
+			}
+			if err := v.take(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take an event of the member's.
+func (v *watching) take(ctx context.Context, e watch.Event) error {
+	switch e.Type {
+	case watch.Bookmark:
+		return v.send(e.Type, e.Object)
+	case watch.Error:
+		return apierrors.FromObject(e.Object)
+	}
+	m, err := meta.Accessor(e.Object)
+	if err != nil {
+		return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, e.Object, err)
+	}
+	delete(v.waiting, m.GetUID())
+	if e.Type == watch.Deleted {
+		return v.gone(ctx, e.Object, m)
+	}
+	return v.is(ctx, e.Object, m, time.Now().Add(retryFor))
+}
+
+// is there, as the object says.
+func (v *watching) is(ctx context.Context, obj runtime.Object, m metav1.Object, until time.Time) error {
+	w, err := v.who.of(ctx, v.a.GroupVersionKind, m)
+	if err != nil {
+		return err
+	}
+	told, known := v.told[m.GetUID()]
+	if w == lost && !known {
+		return nil // when it goes too, it is not known of what
+	}
+	// What was placed and is on its way out is shown until it is gone.
+	if w == placed || told && m.GetDeletionTimestamp() != nil {
+		v.told[m.GetUID()] = true
+		if told {
+			return v.send(watch.Modified, obj)
+		}
+		return v.send(watch.Added, obj)
+	}
+	if w == pending {
+		v.waiting[m.GetUID()] = late{obj, until}
+		return nil
+	}
+	v.told[m.GetUID()] = false
+	if told {
+		return v.send(watch.Deleted, obj)
+	}
+	return nil
+}
+
+// gone is the object.
+func (v *watching) gone(ctx context.Context, obj runtime.Object, m metav1.Object) error {
+	told, known := v.told[m.GetUID()]
+	delete(v.told, m.GetUID())
+	if !known {
+		w, err := v.who.of(ctx, v.a.GroupVersionKind, m)
+		if err != nil {
+			return err
+		}
+		if w == lost && v.a.resource != "events" {
+			return apierrors.NewResourceExpired("what is gone cannot be told from what was never placed; list again")
+		}
+		told = w == placed
+	}
+	delete(v.who.above, m.GetUID())
+	if told {
+		return v.send(watch.Deleted, obj)
+	}
+	return nil
+}
+
+// retry what waits for the record of its owner.
+func (v *watching) retry(ctx context.Context, now time.Time) error {
+	for uid, l := range v.waiting {
+		delete(v.waiting, uid)
+		if now.After(l.until) {
+			continue
+		}
+		m, err := meta.Accessor(l.obj)
+		if err != nil {
+			return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, l.obj, err)
+		}
+		if err := v.is(ctx, l.obj, m, l.until); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,343 @@
+package apiserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	people "k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes/scheme"
+	restwatch "k8s.io/client-go/rest/watch"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/hub/reach"
+	"atoll.dev/atoll/internal/hub/view"
+)
+
+// fleet is what the shared server shows of members: the agents' pods.
+var fleet = newMembers()
+
+// members are Clusters, rows, and agents that answer for pods over real HTTP.
+type members struct {
+	view   *view.Fleet
+	server *http.Server
+	conns  chan net.Conn
+
+	mu       sync.Mutex
+	clusters map[string]*v1alpha1.Cluster
+	placed   map[string][]string // clusters by namespace
+	agents   map[string]*agent   // by UID
+	asked    []string
+}
+
+// agent of one member.
+type agent struct {
+	away    bool
+	version int
+	pods    map[string]*corev1.Pod // by namespace/name
+	history []told
+	changed chan struct{} // closed with each change
+	oldest  int           // version that can be watched from
+	// requests of people, by method, path and body
+	people []string
+	conns  []net.Conn
+}
+
+type told struct {
+	version int
+	event   watch.EventType
+	pod     *corev1.Pod
+}
+
+type uidKey struct{}
+
+// namedConn is a connection to the agent of a cluster.
+type namedConn struct {
+	net.Conn
+	uid string
+}
+
+func newMembers() *members {
+	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, agents: map[string]*agent{}}
+	m.server = &http.Server{Handler: m, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, uidKey{}, c.(namedConn).uid)
+	}}
+	m.view = view.New(view.Options{
+		Own:    apiserver.Own,
+		Tables: func() (view.Tables, bool) { return m, true },
+		Reach: reach.New(reach.Options{
+			Clusters: m, Dial: m.dial, Log: slog.New(slog.DiscardHandler),
+			May: func(context.Context, people.Info, string, string) bool { return false },
+			Refuse: func(w http.ResponseWriter, err error) {
+				s := err.(apierrors.APIStatus).Status()
+				w.WriteHeader(int(s.Code))
+				_ = json.NewEncoder(w).Encode(s)
+			},
+		}),
+	})
+	go m.server.Serve(m)
+	return m
+}
+
+// Accept, Close and Addr are of a listener of what dial makes.
+func (m *members) Accept() (net.Conn, error) { return <-m.conns, nil }
+func (m *members) Close() error              { return nil }
+func (m *members) Addr() net.Addr            { return &net.UnixAddr{} }
+
+func (m *members) dial(_ context.Context, uid string) (net.Conn, error) {
+	m.mu.Lock()
+	a := m.agents[uid]
+	away := a == nil || a.away
+	m.mu.Unlock()
+	if away {
+		return nil, status.Error(codes.NotFound, "away")
+	}
+	hub, there := net.Pipe()
+	m.mu.Lock()
+	a.conns = append(a.conns, there)
+	m.mu.Unlock()
+	m.conns <- namedConn{there, uid}
+	return hub, nil
+}
+
+func (m *members) Get(name string) (*v1alpha1.Cluster, bool) { return m.Cluster(name) }
+
+func (m *members) Cluster(name string) (*v1alpha1.Cluster, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.clusters[name]
+	return c, ok
+}
+
+func (m *members) Placed(namespace string) map[string][]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string][]string{}
+	for ns, clusters := range m.placed {
+		if namespace == "" || ns == namespace {
+			for _, c := range clusters {
+				out[c] = append(out[c], ns)
+			}
+		}
+	}
+	return out
+}
+
+// Template: what begins with "solo" was written on the hub.
+func (m *members) Template(key atoll.ItemKey) (types.UID, bool) {
+	return "template", key.Kind == "Pod" && strings.HasPrefix(key.Name, "solo") || key.Kind == "Deployment"
+}
+
+// join members, and give each of them rows in a namespace, for one test.
+func (m *members) join(t testing.TB, namespace string, names ...string) {
+	m.mu.Lock()
+	for _, name := range names {
+		c := cluster(name)
+		c.UID = types.UID("uid-" + name)
+		m.clusters[name] = c
+		m.agents[string(c.UID)] = &agent{version: 10, pods: map[string]*corev1.Pod{}, changed: make(chan struct{})}
+	}
+	m.placed[namespace] = append(m.placed[namespace], names...)
+	m.mu.Unlock()
+	m.view.RowsChanged()
+	t.Cleanup(func() {
+		for _, name := range names {
+			m.leave(name)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.placed, namespace)
+		for _, name := range names {
+			delete(m.clusters, name)
+			delete(m.agents, "uid-"+name)
+		}
+	})
+}
+
+// at is the agent of a member, while the members are locked.
+func (m *members) at(name string, do func(*agent)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.agents["uid-"+name]
+	do(a)
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// leave lets the session of a member's agent end, and the tunnels with it.
+func (m *members) leave(name string) {
+	m.at(name, func(a *agent) {
+		a.away = true
+		for _, c := range a.conns {
+			_ = c.Close()
+		}
+		a.conns = nil
+	})
+}
+
+// put a pod into a member, or a changed one; delete it, if that is the event.
+func (m *members) put(name string, event watch.EventType, pod *corev1.Pod) {
+	m.at(name, func(a *agent) { a.put(event, pod) })
+}
+
+func (a *agent) put(event watch.EventType, pod *corev1.Pod) {
+	a.version++
+	pod = pod.DeepCopy()
+	pod.ResourceVersion = fmt.Sprint(a.version)
+	key := pod.Namespace + "/" + pod.Name
+	if a.pods[key] = pod; event == watch.Deleted {
+		delete(a.pods, key)
+	}
+	a.history = append(a.history, told{a.version, event, pod})
+}
+
+// requests that agents got since the last call.
+func (m *members) requests() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := m.asked
+	m.asked = nil
+	return asked
+}
+
+// ServeHTTP is what agents answer.
+func (m *members) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	uid := r.Context().Value(uidKey{}).(string)
+	body, _ := io.ReadAll(r.Body)
+	m.mu.Lock()
+	a := m.agents[uid]
+	m.asked = append(m.asked, uid+" "+r.Method+" "+r.URL.RequestURI())
+	if a != nil && r.Host != atoll.LiveHost {
+		a.people = append(a.people, fmt.Sprintf("%s as %s %s %s", r.Method, r.Header.Get("Impersonate-User"), r.URL.RequestURI(), body))
+	}
+	m.mu.Unlock()
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	namespace := ""
+	if parts[0] == "namespaces" {
+		namespace, parts = parts[1], parts[2:]
+	}
+	switch {
+	case a == nil || parts[0] != "pods":
+		answer(w, http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
+	case r.Host != atoll.LiveHost:
+		m.byPerson(w, r, a, namespace, parts)
+	case len(parts) == 3 && parts[2] == "log":
+		fmt.Fprintf(w, "log of %s by %s\n", parts[1], r.URL.RawQuery)
+	case len(parts) == 2:
+		m.get(w, a, namespace+"/"+parts[1])
+	case r.URL.Query().Get("watch") != "":
+		m.watch(w, r, a, namespace)
+	default:
+		m.list(w, r, a, namespace)
+	}
+}
+
+func (m *members) byPerson(w http.ResponseWriter, r *http.Request, a *agent, namespace string, parts []string) {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || len(parts) == 3 {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Success","message":"%s of %s"}`, parts[2], parts[1])
+		return
+	}
+	m.get(w, a, namespace+"/"+parts[1])
+}
+
+func (m *members) get(w http.ResponseWriter, a *agent, key string) {
+	m.mu.Lock()
+	pod := a.pods[key]
+	m.mu.Unlock()
+	if pod == nil {
+		answer(w, http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
+		return
+	}
+	answer(w, http.StatusOK, pod)
+}
+
+func selects(r *http.Request, namespace string, pod *corev1.Pod) bool {
+	s, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	field := r.URL.Query().Get("fieldSelector")
+	return err == nil && s.Matches(labels.Set(pod.Labels)) && (namespace == "" || pod.Namespace == namespace || pod.Labels["lie"] != "") &&
+		(field == "" || field == "metadata.name="+pod.Name)
+}
+
+func (m *members) list(w http.ResponseWriter, r *http.Request, a *agent, namespace string) {
+	m.mu.Lock()
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(a.version)}}
+	for _, pod := range a.pods {
+		if selects(r, namespace, pod) {
+			list.Items = append(list.Items, *pod)
+		}
+	}
+	m.mu.Unlock()
+	answer(w, http.StatusOK, list)
+}
+
+func protobuf() runtime.SerializerInfo {
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	return info
+}
+
+func answer(w http.ResponseWriter, code int, obj runtime.Object) {
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	w.WriteHeader(code)
+	_ = scheme.Codecs.EncoderForVersion(protobuf().Serializer, corev1.SchemeGroupVersion).Encode(obj, w)
+}
+
+func (m *members) watch(w http.ResponseWriter, r *http.Request, a *agent, namespace string) {
+	var from int
+	_, _ = fmt.Sscan(r.URL.Query().Get("resourceVersion"), &from)
+	m.mu.Lock()
+	old := from < a.oldest
+	m.mu.Unlock()
+	if old {
+		answer(w, http.StatusGone, &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old"})
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	_ = flush()
+	info := protobuf()
+	encoder := restwatch.NewEncoder(
+		streaming.NewEncoder(info.StreamSerializer.Framer.NewFrameWriter(w), scheme.Codecs.EncoderForVersion(info.StreamSerializer.Serializer, corev1.SchemeGroupVersion)),
+		scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion))
+	for {
+		m.mu.Lock()
+		away, changed, news := a.away, a.changed, slices.Clone(a.history)
+		m.mu.Unlock()
+		if away {
+			return // the session ended, and the tunnels with it
+		}
+		for _, n := range news {
+			if n.version > from && selects(r, namespace, n.pod) {
+				if encoder.Encode(&watch.Event{Type: n.event, Object: n.pod}) != nil || flush() != nil {
+					return
+				}
+			}
+			from = max(from, n.version)
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package apiserver
+
+import (
+	"fmt"
+
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+)
+
+// StorageHook may put other storage in the place of what upstream made for a group and
+// version: by resource, "pods", and by resource and subresource, "pods/log". What it puts
+// there serves all requests of the API, those of the hub itself too, with all that comes
+// before storage: authorization, audit, admission by whoever is asked to validate. It is
+// called once for each group and version, while the server is built; an error ends the start.
+type StorageHook func(group, version string, resources map[string]rest.Storage) error
+
+// hooked lets a StorageHook change what a provider made.
+type hooked struct {
+	controlplaneapiserver.RESTStorageProvider
+	hook StorageHook
+}
+
+func (h hooked) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	info, err := h.RESTStorageProvider.NewRESTStorage(source, getter)
+	if err != nil {
+		return info, err
+	}
+	for version, resources := range info.VersionedResourcesStorageMap {
+		if err := h.hook(h.GroupName(), version, resources); err != nil {
+			return info, fmt.Errorf("change the storage of %s/%s: %w", h.GroupName(), version, err)
+		}
+	}
+	return info, nil
+}
+
+// starting is hooked, of a provider that does something once the server runs.
+type starting struct {
+	hooked
+	genericapiserver.PostStartHookProvider
+}
+
+// with gives a provider whose storage the hook changes; nil changes nothing.
+func (hook StorageHook) with(p controlplaneapiserver.RESTStorageProvider) controlplaneapiserver.RESTStorageProvider {
+	if hook == nil {
+		return p
+	}
+	if starts, ok := p.(genericapiserver.PostStartHookProvider); ok {
+		return starting{hooked{p, hook}, starts}
+	}
+	return hooked{p, hook}
+}

@@ -1,0 +1,252 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/hub/reach"
+	"atoll.dev/atoll/internal/live"
+)
+
+const (
+	// answerTimeout is how long a member may take to answer for a list or an object.
+	answerTimeout = 10 * time.Second
+	// atOnce members are asked at a time for one list.
+	atOnce = 128
+	// answerMost bounds what a member answers at once, in bytes.
+	answerMost = 64 << 20
+)
+
+// Tables are what the hub knows of members.
+type Tables interface {
+	// Cluster by name.
+	Cluster(name string) (*v1alpha1.Cluster, bool)
+	// Placed gives the clusters that have rows in a namespace, or in any where it is empty,
+	// and in which namespaces.
+	Placed(namespace string) map[string][]string
+	// Template gives the UID of the object with a key that users wrote; false where none is.
+	Template(key atoll.ItemKey) (types.UID, bool)
+}
+
+// Options of a Fleet; all are required.
+type Options struct {
+	// Tables of the hub; false until they are read.
+	Tables func() (Tables, bool)
+	// Own tells the hub's own identities, which see what is stored alone.
+	Own func(user.Info) bool
+	// Reach leads to members.
+	Reach *reach.Handler
+}
+
+// Fleet is what runs in members.
+type Fleet struct {
+	o       Options
+	history *live.History
+	watches watches
+}
+
+// New makes a Fleet, whose resource versions are counted from now on.
+func New(o Options) *Fleet {
+	return &Fleet{o: o, history: live.NewHistory(time.Now())}
+}
+
+// member that is asked.
+type member struct {
+	*v1alpha1.Cluster
+	// in are the namespaces in which it has rows.
+	in []string
+	live.Member
+}
+
+// shows tells whether the member is to be believed of objects in a namespace.
+func (m *member) shows(namespace string) bool { return slices.Contains(m.in, namespace) }
+
+// tables of the hub, or why there are none.
+func (f *Fleet) tables() (Tables, error) {
+	t, ok := f.o.Tables()
+	if !ok {
+		err := apierrors.NewServiceUnavailable("the hub is starting up: it does not know yet what is placed where; try again in a few seconds")
+		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+		return nil, err
+	}
+	return t, nil
+}
+
+// members that may have what is selected in a namespace.
+func (f *Fleet) members(namespace string, s live.Selection) ([]*member, error) {
+	t, err := f.tables()
+	if err != nil {
+		return nil, err
+	}
+	var out []*member
+	for name, in := range t.Placed(namespace) {
+		if _, _, selected := s.In(name); !selected {
+			continue
+		}
+		if c, ok := t.Cluster(name); ok {
+			out = append(out, &member{Cluster: c, in: in, Member: live.Member{Cluster: name, Template: t.Template}})
+		}
+	}
+	slices.SortFunc(out, func(a, b *member) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// of gives the member of an object that is shown under a name in a namespace, and its own
+// name there; false where that is no name of what is shown.
+func (f *Fleet) of(namespace, name string) (m *member, object string, ok bool) {
+	object, cluster, ok := live.Split(name)
+	if !ok || namespace == "" {
+		return nil, "", false
+	}
+	t, ready := f.o.Tables()
+	if !ready {
+		return nil, "", false
+	}
+	c, ok := t.Cluster(cluster)
+	in, rows := t.Placed(namespace)[cluster]
+	if !ok || !rows {
+		return nil, "", false
+	}
+	return &member{Cluster: c, in: in, Member: live.Member{Cluster: cluster, Template: t.Template}}, object, true
+}
+
+// ask a member's agent in the hub's own name. The body of the answer is the caller's to close.
+func (f *Fleet) ask(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
+	if err := reach.Unreachable(m.Cluster); err != nil {
+		return nil, err
+	}
+	at := url.URL{Scheme: "http", Host: string(m.UID), Path: path, RawQuery: query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask cluster %s: %w", m.Name, err)
+	}
+	r.Host = atoll.LiveHost
+	if id := audit.GetAuditIDTruncated(ctx); id != "" {
+		r.Header.Set("Audit-Id", id)
+	}
+	answer, err := f.o.Reach.Transport().RoundTrip(r)
+	if err != nil {
+		return nil, reach.Refusal(m.Cluster, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		return nil, m.refused(answer)
+	}
+	return answer, nil
+}
+
+// refused reads an error of a member.
+func (m *member) refused(answer *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil {
+		return reach.Refusal(m.Cluster, err)
+	}
+	obj, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	s, ok := obj.(*metav1.Status)
+	if err != nil || !ok {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s answers %s", m.Name, answer.Status))
+	}
+	if answer.StatusCode == http.StatusForbidden && answer.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent is of a version that does not show what runs; update it", m.Name))
+	}
+	s.Message = "cluster " + m.Name + ": " + s.Message
+	return &apierrors.StatusError{ErrStatus: *s}
+}
+
+// read an object or a list of a member.
+func (f *Fleet) read(ctx context.Context, m *member, path string, query url.Values) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answer, err := f.ask(ctx, m, path, query)
+	if err != nil {
+		return nil, late(ctx, m, err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, answerMost))
+	if err != nil {
+		return nil, late(ctx, m, reach.Refusal(m.Cluster, err))
+	}
+	obj, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: what its agent answers cannot be read: %v", m.Name, err))
+	}
+	return obj, nil
+}
+
+// late says so where a member has not answered in time.
+func late(ctx context.Context, m *member, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s did not answer within %s", m.Name, answerTimeout))
+	}
+	return err
+}
+
+// query by which a member is asked for what is selected.
+func query(m *member, s live.Selection) url.Values {
+	q := url.Values{}
+	label, field, _ := s.In(m.Name)
+	set(q, "labelSelector", label)
+	set(q, "fieldSelector", field)
+	return q
+}
+
+// list what a member has of what is selected in a namespace, as shown gives it, which is nil
+// of what is not, and the version of the list.
+func (f *Fleet) list(ctx context.Context, m *member, k kind, namespace string, s live.Selection, shown func(runtime.Object, metav1.Object) (runtime.Object, error)) (objects []runtime.Object, version string, err error) {
+	list, err := f.read(ctx, m, k.at(namespace, ""), query(m, s))
+	if err != nil {
+		return nil, "", err
+	}
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with a %T", m.Name, list))
+	}
+	err = meta.EachListItem(list, func(obj runtime.Object) error {
+		o, err := meta.Accessor(obj)
+		if err != nil {
+			return fmt.Errorf("read a list of cluster %s: %w", m.Name, err)
+		}
+		one, err := shown(obj, o)
+		if err == nil && one != nil {
+			objects = append(objects, one)
+		}
+		return err
+	})
+	return objects, of.GetResourceVersion(), err
+}
+
+// template tells whether an object of the member is one on the hub, where it is shown already.
+func (m *member) template(k kind, o metav1.Object) bool {
+	_, is := m.Template(k.key(o))
+	return is
+}
+
+// show an object of a member as storage would have it.
+func (m *member) show(k kind, obj runtime.Object, o metav1.Object) (runtime.Object, error) {
+	m.Show(o)
+	return k.internal(obj, k.new())
+}
+
+func set(q url.Values, key, value string) {
+	if value != "" {
+		q.Set(key, value)
+	}
+}

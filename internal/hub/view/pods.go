@@ -1,0 +1,207 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
+	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
+
+	"atoll.dev/atoll/internal/live"
+)
+
+// runs gives the member in which a pod runs, and its name there: that of what is shown, or
+// of a template that runs in one member.
+func (o *objects) runs(ctx context.Context, name, lacks string) (*member, string, error) {
+	namespace := request.NamespaceValue(ctx)
+	_, err := o.Store.Get(ctx, name, &metav1.GetOptions{})
+	switch {
+	case err == nil && o.fleet.hubs(ctx):
+		return nil, "", nothing(namespace, name, lacks)
+	case err == nil:
+		return o.placedIn(ctx, namespace, name, lacks)
+	case !apierrors.IsNotFound(err) || o.fleet.hubs(ctx):
+		return nil, "", err
+	}
+	m, object, ok := o.fleet.of(namespace, name)
+	if !ok {
+		return nil, "", err
+	}
+	switch _, failed := o.fleet.get(ctx, m, o.kind, namespace, object); {
+	case apierrors.IsNotFound(failed):
+		return nil, "", err
+	case failed != nil:
+		return nil, "", failed
+	}
+	return m, object, nil
+}
+
+// placedIn gives the one member in which a template runs.
+func (o *objects) placedIn(ctx context.Context, namespace, name, lacks string) (*member, string, error) {
+	members, err := o.fleet.members(namespace, live.Selection{})
+	if err != nil {
+		return nil, "", err
+	}
+	var mu sync.Mutex
+	var found []*member
+	var away error
+	o.fleet.all(members, func(m *member) {
+		_, err := o.fleet.get(ctx, m, o.kind, namespace, name)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			found = append(found, m)
+		case !apierrors.IsNotFound(err):
+			away = err
+		}
+	})
+	switch {
+	case len(found) == 1:
+		return found[0], name, nil
+	case len(found) > 1:
+		names := make([]string, len(found))
+		for i, m := range found {
+			names[i] = live.Name(name, m.Name)
+		}
+		slices.Sort(names)
+		return nil, "", apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s runs in %d clusters; name one of: %s", namespace, name, len(names), strings.Join(names, ", ")))
+	case away != nil:
+		return nil, "", away
+	}
+	return nil, "", nothing(namespace, name, lacks)
+}
+
+// nothing runs on the hub.
+func nothing(namespace, name, lacks string) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s %s here: the hub keeps templates, and runs nothing; it runs in no cluster either, and `atoll explain` says why", namespace, name, lacks))
+}
+
+// logs of pods.
+type logs struct {
+	*podrest.LogREST
+	pods *objects
+}
+
+// Get a stream of what a pod says.
+func (l *logs) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+	asked, ok := options.(*api.PodLogOptions)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options of a log are a %T", options))
+	}
+	if errs := validation.ValidatePodLogOptions(asked, asked.Stream != nil); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(api.Kind("PodLogOptions"), name, errs)
+	}
+	query, err := legacyscheme.ParameterCodec.EncodeParameters(asked, corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	m, object, err := l.pods.runs(ctx, name, "has no logs")
+	if err != nil {
+		return nil, err
+	}
+	return &logStream{fleet: l.pods.fleet, of: m, path: l.pods.kind.at(request.NamespaceValue(ctx), object) + "/log", query: query, follow: asked.Follow}, nil
+}
+
+// logStream is what a pod says, once it is asked for.
+type logStream struct {
+	fleet  *Fleet
+	of     *member
+	path   string
+	query  url.Values
+	follow bool
+}
+
+var _ rest.ResourceStreamer = &logStream{}
+
+// GetObjectKind is for the API server, to which all is an object.
+func (*logStream) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is for the API server too.
+func (s *logStream) DeepCopyObject() runtime.Object { c := *s; return &c }
+
+// InputStream asks the member, in the hub's own name.
+func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
+	answer, err := s.fleet.ask(ctx, s.of, s.path, s.query)
+	if err != nil {
+		return nil, false, "", err
+	}
+	return answer.Body, s.follow, "text/plain", nil
+}
+
+// connecting is a subresource by which one connects to a pod, as who asks.
+type connecting struct {
+	connector
+	pods *objects
+	name string // of the subresource
+	// lacks is what a pod that runs nowhere is told to be without.
+	lacks string
+	// may is asked for the verb create, whatever the method; nil: nobody is.
+	may authorizer.Authorizer
+}
+
+// Connect to a pod.
+func (c *connecting) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+	if c.may != nil {
+		if err := mayCreate(ctx, c.may); err != nil {
+			return nil, err
+		}
+	}
+	m, object, err := c.pods.runs(ctx, name, c.lacks)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewUnauthorized("nobody asks")
+	}
+	namespace := request.NamespaceValue(ctx)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, rest, ok := strings.Cut(r.URL.EscapedPath(), c.pods.kind.at(namespace, name)+"/"+c.name)
+		if !ok || rest != "" && rest[0] != '/' {
+			responder.Error(apierrors.NewBadRequest("a pod is connected to at its plain path"))
+			return
+		}
+		c.pods.fleet.o.Reach.ServeAs(w, r, u, m.Cluster, c.pods.kind.at(namespace, object)+"/"+c.name+rest)
+	}), nil
+}
+
+// mayCreate asks whether who asks may create what he asks for: a connection is upgraded by
+// GET too.
+func mayCreate(ctx context.Context, a authorizer.Authorizer) error {
+	attributes, err := filters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	switch decision, why, err := a.Authorize(ctx, creating{attributes}); {
+	case err != nil:
+		return apierrors.NewInternalError(err)
+	case decision != authorizer.DecisionAllow:
+		return apierrors.NewForbidden(api.Resource(attributes.GetResource()+"/"+attributes.GetSubresource()), attributes.GetName(),
+			fmt.Errorf("connecting to it needs the verb create: %s", why))
+	}
+	return nil
+}
+
+// creating is a request as one that creates.
+type creating struct{ authorizer.Attributes }
+
+// GetVerb is create.
+func (creating) GetVerb() string { return "create" }

@@ -1,0 +1,137 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/apis/policy"
+	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"atoll.dev/atoll/internal/live"
+)
+
+// part of an object that is changed by itself.
+type part struct {
+	rest.Patcher
+	objects *objects
+	name    string // of the subresource
+	// refused says why nobody changes it but in the member; empty: it is changed there.
+	refused string
+	// lacks is what a template is told to be without; empty: it has the part.
+	lacks string
+}
+
+// Destroy is upstream's to do.
+func (p *part) Destroy() {}
+
+// GetResetFields gives the fields that upstream does not let the part change.
+func (p *part) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if s, ok := p.Patcher.(rest.ResetFieldsStrategy); ok {
+		return s.GetResetFields()
+	}
+	return nil
+}
+
+// scaling is a part that is of a kind of its own.
+type scaling struct {
+	part
+	rest.GroupVersionKindProvider
+}
+
+// Get what the part is of.
+func (p *part) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	m, object, ok := p.objects.runningIn(ctx, name)
+	switch {
+	case !ok:
+		return p.Patcher.Get(ctx, name, options)
+	case p.name == scale:
+		return nil, p.not(name, m)
+	}
+	return p.objects.fleet.get(ctx, m, p.objects.kind, request.NamespaceValue(ctx), object)
+}
+
+// Update it, in the member where it is.
+func (p *part) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	m, object, ok := p.objects.runningIn(ctx, name)
+	switch {
+	case ok && p.refused != "":
+		return nil, false, p.not(name, m)
+	case ok:
+		obj, err := p.objects.change(ctx, change{m: m, name: object, subresource: p.name, info: info, validate: update, options: options})
+		return obj, false, err
+	case p.lacks != "":
+		if _, err := p.objects.Store.Get(ctx, name, &metav1.GetOptions{}); err != nil {
+			return nil, false, err
+		}
+		return nil, false, nothing(request.NamespaceValue(ctx), name, p.lacks)
+	}
+	return p.Patcher.Update(ctx, name, info, create, update, forceCreate, options)
+}
+
+// not to be changed.
+func (p *part) not(name string, m *member) error {
+	return apierrors.NewForbidden(schema.GroupResource{Group: p.objects.kind.Group, Resource: p.objects.kind.resource + "/" + p.name}, name,
+		fmt.Errorf("it runs in cluster %s, %s", m.Name, p.refused))
+}
+
+// ConvertToTable gives upstream's table, or that of the object.
+func (p *part) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	if t, ok := p.Patcher.(rest.TableConvertor); ok {
+		return t.ConvertToTable(ctx, obj, options)
+	}
+	return p.objects.ConvertToTable(ctx, obj, options)
+}
+
+const scale = "scale"
+
+// evictions of pods.
+type evictions struct {
+	*podstore.EvictionREST
+	pods *objects
+}
+
+// Create an eviction, in the member where the pod runs.
+func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	m, object, ok := e.pods.runningIn(ctx, name)
+	if !ok {
+		return e.EvictionREST.Create(ctx, name, obj, validate, options)
+	}
+	asked, ok := obj.(*policy.Eviction)
+	if !ok || asked.Name != name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	namespace := request.NamespaceValue(ctx)
+	if _, err := e.pods.fleet.get(ctx, m, e.pods.kind, namespace, object); err != nil {
+		return nil, err
+	}
+	if validate != nil {
+		if err := validate(live.Marked(ctx), obj); err != nil {
+			return nil, err
+		}
+	}
+	there := policyv1.Eviction{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object}, DeleteOptions: asked.DeleteOptions,
+	}
+	if options != nil && len(options.DryRun) > 0 {
+		if there.DeleteOptions == nil {
+			there.DeleteOptions = &metav1.DeleteOptions{}
+		}
+		there.DeleteOptions.DryRun = options.DryRun
+	}
+	body, err := json.Marshal(there)
+	if err != nil {
+		return nil, fmt.Errorf("write an eviction: %w", err)
+	}
+	return e.pods.fleet.as(ctx, m, asking{method: http.MethodPost, path: e.pods.kind.at(namespace, object) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
+}

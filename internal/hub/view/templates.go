@@ -1,0 +1,151 @@
+package view
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	api "k8s.io/kubernetes/pkg/apis/core"
+
+	"atoll.dev/atoll/internal/live"
+)
+
+// askedMost members are asked for one stored Pod that is read by itself, or has changed: where
+// more might have it, its stored status is shown, which is what was heard of it last.
+const askedMost = 32
+
+// standingTimeout is how long they may take: who reads it waits no longer for one that hangs.
+const standingTimeout = 2 * time.Second
+
+// standing is the status of a template's Pod in each cluster that has it.
+type standing map[string]api.PodStatus
+
+// standings by namespace and name. The zero value holds none.
+type standings map[[2]string]standing
+
+// put the status of a Pod of a cluster.
+func (s standings) put(cluster string, obj runtime.Object) {
+	key, ok := keyOf(obj)
+	if !ok {
+		return
+	}
+	if s[key] == nil {
+		s[key] = standing{}
+	}
+	s[key][cluster] = obj.(*api.Pod).Status
+}
+
+// over a stored Pod is the status that it has where it runs: of several clusters, of the
+// first, by name, in which it is not ready, if there is one.
+func (s standing) over(obj runtime.Object) {
+	pod, ok := obj.(*api.Pod)
+	if !ok {
+		return
+	}
+	for i, cluster := range slices.Sorted(maps.Keys(s)) {
+		status := s[cluster]
+		if i == 0 || !ready(status) {
+			pod.Status = status
+		}
+		if !ready(status) {
+			return
+		}
+	}
+}
+
+func ready(s api.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c api.PodCondition) bool {
+		return c.Type == api.PodReady && c.Status == api.ConditionTrue
+	})
+}
+
+// overAll stored Pods.
+func (s standings) overAll(objects []runtime.Object) {
+	for _, obj := range objects {
+		if key, ok := keyOf(obj); ok {
+			s[key].over(obj) // what runs in members has other names
+		}
+	}
+}
+
+// standingOf a stored Pod, as the members that may have it say now. What cannot be asked is
+// left out.
+func (o *objects) standingOf(ctx context.Context, obj runtime.Object) standing {
+	pod, ok := obj.(*api.Pod)
+	if !ok {
+		return nil
+	}
+	members, err := o.fleet.members(pod.Namespace, live.Selection{})
+	if err != nil || len(members) > askedMost {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, standingTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	found := standing{}
+	o.fleet.all(members, func(m *member) {
+		there, err := o.fleet.get(ctx, m, o.kind, pod.Namespace, pod.Name)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		found[m.Name] = there.(*api.Pod).Status
+	})
+	return found
+}
+
+// stands gives a stored Pod with the status that it has where it runs.
+func (w *following) stands(in incoming) runtime.Object {
+	key, ok := keyOf(in.object)
+	if !ok {
+		return in.object
+	}
+	if in.event == watch.Deleted {
+		delete(w.standings, key)
+		return in.object
+	}
+	if w.standings[key] == nil {
+		w.standings[key] = standing{}
+	}
+	maps.Copy(w.standings[key], in.standing)
+	w.standings[key].over(in.object)
+	return in.object
+}
+
+// runs takes what a member tells of a template's Pod. It gives the stored Pod with that
+// status; nil where who watches has nothing to hear of it.
+func (w *following) runs(in incoming) runtime.Object {
+	key, ok := keyOf(in.object)
+	if !ok {
+		return nil
+	}
+	if in.event == watch.Deleted {
+		delete(w.standings[key], in.from)
+	} else {
+		w.standings.put(in.from, in.object)
+	}
+	stored, err := w.o.Store.Get(request.WithNamespace(w.ctx, key[0]), key[1], &metav1.GetOptions{})
+	if err != nil {
+		return nil // the store tells that it is gone
+	}
+	w.standings[key].over(stored)
+	if !w.matches(stored) {
+		return nil
+	}
+	return stored
+}
+
+func keyOf(obj runtime.Object) ([2]string, bool) {
+	pod, ok := obj.(*api.Pod)
+	if !ok {
+		return [2]string{}, false
+	}
+	return [2]string{pod.Namespace, pod.Name}, true
+}

@@ -1,0 +1,41 @@
+package view
+
+import "sync"
+
+// watches that are under way, which are told when rows come or go.
+type watches struct {
+	mu    sync.Mutex
+	wakes map[chan struct{}]bool
+}
+
+// add one; what it gives is sent to when rows have come or gone.
+func (w *watches) add() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.wakes == nil {
+		w.wakes = map[chan struct{}]bool{}
+	}
+	wake := make(chan struct{}, 1)
+	w.wakes[wake] = true
+	return wake
+}
+
+// remove one.
+func (w *watches) remove(wake chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.wakes, wake)
+}
+
+// RowsChanged wakes the watches, of which some may have to ask other members. It does not
+// block.
+func (f *Fleet) RowsChanged() {
+	f.watches.mu.Lock()
+	defer f.watches.mu.Unlock()
+	for wake := range f.watches.wakes {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package live
+
+import (
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Fields that hold names, of the object or of what it is about.
+const (
+	fieldName      = "metadata.name"
+	fieldAboutName = "involvedObject.name"
+	fieldAboutUID  = "involvedObject.uid"
+)
+
+// Selection is what a list or watch of what is shown selects. The zero value selects all.
+type Selection struct {
+	labels  labels.Requirements // of the objects in members
+	cluster labels.Requirements // of the clusters' names
+	fields  fields.Requirements
+	nothing bool
+}
+
+// Select by what a request says; either may be nil.
+func Select(l labels.Selector, f fields.Selector) (s Selection) {
+	if l != nil {
+		all, selectable := l.Requirements()
+		s.nothing = !selectable
+		for _, r := range all {
+			if r.Key() == atoll.LabelCluster {
+				s.cluster = append(s.cluster, r)
+			} else {
+				s.labels = append(s.labels, r)
+			}
+		}
+	}
+	if f != nil {
+		s.fields = f.Requirements()
+	}
+	return s
+}
+
+// Named is the one name that is selected, empty where there may be several.
+func (s Selection) Named() string {
+	for _, r := range s.fields {
+		if r.Field == fieldName && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
+			return r.Value
+		}
+	}
+	return ""
+}
+
+// In gives the selectors by which a cluster is asked; false where nothing there can be
+// selected. They select at least what is selected of the cluster, and of what may change in
+// an object exactly that: names and UIDs that are shown otherwise than they are remain to be
+// compared with what is shown.
+func (s Selection) In(cluster string) (label, field string, ok bool) {
+	if s.nothing {
+		return "", "", false
+	}
+	for _, r := range s.cluster {
+		if !r.Matches(labels.Set{atoll.LabelCluster: cluster}) {
+			return "", "", false
+		}
+	}
+	var there []fields.Selector
+	for _, r := range s.fields {
+		one, ok := requirement(r, cluster)
+		if !ok {
+			return "", "", false
+		}
+		if one != nil {
+			there = append(there, one)
+		}
+	}
+	return labels.NewSelector().Add(s.labels...).String(), fields.AndSelectors(there...).String(), true
+}
+
+// requirement as a cluster is asked for it, nil where it cannot be; false where nothing there
+// meets it.
+func requirement(r fields.Requirement, cluster string) (fields.Selector, bool) {
+	equal := r.Operator != selection.NotEquals
+	name, ofIt := own(r.Value, cluster)
+	switch r.Field {
+	case fieldAboutUID:
+		return nil, true
+	case fieldName:
+		if !ofIt {
+			return nil, !equal
+		}
+	case fieldAboutName:
+		if !equal {
+			return nil, true
+		}
+		if !ofIt {
+			name = r.Value // a template's
+		}
+	default:
+		name = r.Value
+	}
+	if equal {
+		return fields.OneTermEqualSelector(r.Field, name), true
+	}
+	return fields.OneTermNotEqualSelector(r.Field, name), true
+}

@@ -1,0 +1,82 @@
+package live
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// OwnerGroupVersion is that of the owners of what is shown, which no API serves.
+const OwnerGroupVersion = "live.atoll.dev/v1"
+
+// Member of which something is shown.
+type Member struct {
+	Cluster string
+	// Template gives the UID of the template on the hub with a key; false where none is.
+	Template func(atoll.ItemKey) (types.UID, bool)
+}
+
+// Show makes of an object of the member what the hub shows. Of what is shared with it
+// nothing is changed but the object itself.
+func (m Member) Show(obj metav1.Object) {
+	namespace := obj.GetNamespace()
+	switch o := obj.(type) {
+	case *corev1.Event:
+		m.object(&o.InvolvedObject, namespace)
+		if o.Related != nil {
+			related := *o.Related
+			m.object(&related, namespace)
+			o.Related = &related
+		}
+	case *discoveryv1.EndpointSlice:
+		o.Endpoints = slices.Clone(o.Endpoints)
+		for i := range o.Endpoints {
+			if t := o.Endpoints[i].TargetRef; t != nil {
+				target := *t
+				m.object(&target, namespace)
+				o.Endpoints[i].TargetRef = &target
+			}
+		}
+	}
+	obj.SetName(Name(obj.GetName(), m.Cluster))
+	labels := maps.Clone(obj.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[atoll.LabelCluster] = m.Cluster
+	obj.SetLabels(labels)
+	obj.SetManagedFields(nil)
+	obj.SetOwnerReferences(m.owners(obj))
+}
+
+// owners as they are shown.
+func (m Member) owners(obj metav1.Object) []metav1.OwnerReference {
+	owners := slices.Clone(obj.GetOwnerReferences())
+	for i := range owners {
+		o := &owners[i]
+		ref := corev1.ObjectReference{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: obj.GetNamespace(), Name: o.Name, UID: o.UID}
+		m.object(&ref, obj.GetNamespace())
+		o.APIVersion, o.Name, o.UID, o.BlockOwnerDeletion = OwnerGroupVersion, ref.Name, ref.UID, nil
+	}
+	return owners
+}
+
+// object that is referred to: a template on the hub, or something that runs in the member.
+func (m Member) object(ref *corev1.ObjectReference, namespace string) {
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	key := atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: ref.Name}
+	if uid, ok := m.Template(key); ok {
+		ref.UID = uid
+		return
+	}
+	if ref.Name != "" {
+		ref.Name = Name(ref.Name, m.Cluster)
+	}
+}
