@@ -28,6 +28,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/apiserver/conversion"
@@ -88,6 +89,9 @@ type Options struct {
 	// Storage may put other storage of built-in kinds in the place of upstream's;
 	// default: it stays as it is.
 	Storage StorageHook
+	// Groups are API groups that are served beside the built-in ones. They have no
+	// APIService, so that one of their name is a template of users' like any other.
+	Groups []*genericapiserver.APIGroupInfo
 
 	// Metrics of what goes past the API are registered here; default: nowhere.
 	Metrics prometheus.Registerer

@@ -144,7 +144,7 @@ func (s *Server) chain(config kubeapiserver.CompletedConfig) (*aggregator.APIAgg
 		return nil, err
 	}
 	crds := extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
-	front, err := controlplaneapiserver.CreateAggregatorServer(config.Aggregator, kube, crds, true, groupPriorities(kube))
+	front, err := controlplaneapiserver.CreateAggregatorServer(config.Aggregator, kube, crds, true, s.priorities(kube))
 	if err != nil {
 		return nil, fmt.Errorf("build the aggregator: %w", err)
 	}
@@ -180,6 +180,9 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 	}
 	if err := server.InstallAPIs(providers...); err != nil {
 		return nil, fmt.Errorf("install built-in kinds: %w", err)
+	}
+	if err := server.GenericAPIServer.InstallAPIGroups(s.options.Groups...); err != nil {
+		return nil, fmt.Errorf("install the hub's own groups: %w", err)
 	}
 	return server.GenericAPIServer, nil
 }

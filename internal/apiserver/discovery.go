@@ -22,6 +22,17 @@ const (
 	otherPriority = 16000
 )
 
+// priorities ranks the groups and versions that server serves and that have an APIService.
+func (s *Server) priorities(server *genericapiserver.GenericAPIServer) map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
+	all := groupPriorities(server)
+	for _, group := range s.options.Groups {
+		for _, version := range group.PrioritizedVersions {
+			delete(all, version)
+		}
+	}
+	return all
+}
+
 // groupPriorities ranks every group and version that server serves: groups by
 // groupOrder, versions by maturity, then newness.
 func groupPriorities(server *genericapiserver.GenericAPIServer) map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
