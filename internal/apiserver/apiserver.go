@@ -89,6 +89,7 @@ type Options struct {
 	// Storage may put other storage of built-in kinds in the place of upstream's;
 	// default: it stays as it is.
 	Storage StorageHook
+
 	// Groups are API groups that are served beside the built-in ones. They have no
 	// APIService, so that one of their name is a template of users' like any other.
 	Groups []*genericapiserver.APIGroupInfo

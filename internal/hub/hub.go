@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +43,8 @@ const Takeover = leader.Takeover
 
 // Options of a hub.
 type Options struct {
-	// API says where and how the API server runs. Its Admission, Handlers and
-	// Storage are the hub's to set.
+	// API says where and how the API server runs. Its Admission, Handlers,
+	// Storage and Groups are the hub's to set.
 	API apiserver.Options
 	// GatewayPort is where agents dial. 0 takes the port of the last start when it
 	// is free, else 6444 when it is free, else a free one.
@@ -109,6 +110,7 @@ func Run(ctx context.Context, o Options) error {
 	h := &hub{o: o, log: o.API.Logger, late: newLateParts(o.API.Logger), began: time.Now()}
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
 	h.o.API.Authorize, h.o.API.Storage = h.late.authorize, h.late.fleet.Install
+	h.o.API.Groups = []*genericapiserver.APIGroupInfo{h.late.fleet.Usage()}
 	h.o.API.NoControllers = h.several()
 	h.o.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))

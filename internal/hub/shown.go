@@ -19,6 +19,8 @@ type tables struct{ *parts }
 
 func (t tables) Cluster(name string) (*v1alpha1.Cluster, bool) { return t.state.Clusters.Get(name) }
 
+func (t tables) Clusters() []*v1alpha1.Cluster { return t.state.Clusters.List() }
+
 func (t tables) Placed(namespace string) map[string][]string { return t.state.Rows.Placed(namespace) }
 
 func (t tables) Template(key atoll.ItemKey) (types.UID, bool) {

@@ -41,8 +41,8 @@ webhooks:
 ---
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
-metadata: {name: v1beta1.metrics.k8s.io, labels: {chart: $NS}}
-spec: {group: metrics.k8s.io, version: v1beta1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {name: hook, namespace: $NS}}
+metadata: {name: v1beta1.custom.metrics.k8s.io, labels: {chart: $NS}}
+spec: {group: custom.metrics.k8s.io, version: v1beta1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {name: hook, namespace: $NS}}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -256,7 +256,7 @@ func TestTemplatesDoNotActOnTheHub(t *testing.T) {
 	if out := sh(t, "", "get requests.v1."+ns+".example -n "+ns+" r -o jsonpath={.spec.host}"); out != "a" {
 		t.Errorf("the other version of a custom resource reads %q", out)
 	}
-	if out := sh(t, "", "api-resources -o name"); strings.Contains(out, "metrics.k8s.io") {
+	if out := sh(t, "", "api-resources -o name"); strings.Contains(out, "custom.metrics.k8s.io") {
 		t.Error("a template's APIService is in the hub's discovery")
 	}
 	for _, m := range members[:2] {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/tunnel"
@@ -91,8 +92,9 @@ func asAgent(r *httputil.ProxyRequest, target *url.URL) {
 type asked struct {
 	kind
 	client    rest.Interface
-	namespace string // empty: all
-	name      string // empty: a list
+	core      rest.Interface // for pods
+	namespace string         // empty: all
+	name      string         // empty: a list
 	log       bool
 	options   metav1.ListOptions
 }
@@ -123,7 +125,7 @@ func (s *Server) parse(r *http.Request) (a asked, err error) {
 	if a.kind, known = kinds[[2]string{path, rest[0]}]; !known {
 		return a, errUnknown
 	}
-	a.client = s.clients[a.Group]
+	a.client, a.core = s.clients[a.Group], s.clients[""]
 	switch {
 	case len(rest) == 1:
 	case a.namespace == "" || !plainName(rest[1]):
@@ -151,6 +153,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := s.parse(r)
 	if err == nil {
 		switch {
+		case a.Group == metricsv1.GroupName:
+			err = s.usage(w, r, a)
 		case a.log:
 			err = s.log(w, r, a)
 		case a.name != "":

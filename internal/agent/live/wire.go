@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
 // kind that is answered for.
@@ -40,6 +41,12 @@ var kinds = map[[2]string]kind{
 	{"/apis/discovery.k8s.io/v1", "endpointslices"}: {
 		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
 	},
+	{"/apis/metrics.k8s.io/v1beta1", "nodes"}: {
+		metricsv1.SchemeGroupVersion.WithKind("NodeMetrics"), "nodes", func() runtime.Object { return &metricsv1.NodeMetricsList{} },
+	},
+	{"/apis/metrics.k8s.io/v1beta1", "pods"}: {
+		metricsv1.SchemeGroupVersion.WithKind("PodMetrics"), "pods", func() runtime.Object { return &metricsv1.PodMetricsList{} },
+	},
 }
 
 // scheme has those kinds, and no others: programs that read more have larger heaps.
@@ -48,6 +55,7 @@ var scheme = func() *runtime.Scheme {
 	utilruntime.Must(corev1.AddToScheme(s))
 	utilruntime.Must(appsv1.AddToScheme(s))
 	utilruntime.Must(discoveryv1.AddToScheme(s))
+	utilruntime.Must(metricsv1.AddToScheme(s))
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	return s
 }()

@@ -42,6 +42,8 @@ type Tables interface {
 	// Placed gives the clusters that have rows in a namespace, or in any where it is empty,
 	// and in which namespaces.
 	Placed(namespace string) map[string][]string
+	// Clusters are all of them, by name.
+	Clusters() []*v1alpha1.Cluster
 	// Template gives the UID of the object with a key that users wrote; false where none is.
 	Template(key atoll.ItemKey) (types.UID, bool)
 }
@@ -173,6 +175,11 @@ func (m *member) refused(answer *http.Response) error {
 
 // read an object or a list of a member.
 func (f *Fleet) read(ctx context.Context, m *member, path string, query url.Values) (runtime.Object, error) {
+	return f.readBy(ctx, m, path, query, clientscheme.Codecs.UniversalDeserializer())
+}
+
+// readBy a decoder.
+func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Values, by runtime.Decoder) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	answer, err := f.ask(ctx, m, path, query)
@@ -184,7 +191,7 @@ func (f *Fleet) read(ctx context.Context, m *member, path string, query url.Valu
 	if err != nil {
 		return nil, late(ctx, m, reach.Refusal(m.Cluster, err))
 	}
-	obj, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	obj, _, err := by.Decode(body, nil, nil)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: what its agent answers cannot be read: %v", m.Name, err))
 	}
