@@ -97,13 +97,12 @@ func endOf(pod *corev1.Pod, err error) ended {
 func (o *options) inAll(ctx context.Context, c *client.Cluster, a asked, found []corev1.Pod) error {
 	chosen, without := chooseEach(found)
 	ends := make([]ended, len(chosen), len(chosen)+len(without))
-	out, errs := output.NewLines(a.out), output.NewLines(a.errs)
-	palette := &output.Palette{On: o.color.On(a.out)}
+	to := lines{out: output.NewLines(a.out), errs: output.NewLines(a.errs), palette: &output.Palette{On: o.color.On(a.out)}}
 	var running errgroup.Group
 	running.SetLimit(atOnce)
 	for i, pod := range chosen {
 		running.Go(func() error {
-			ends[i] = endOf(pod, o.prefixed(ctx, c, a.command, pod, out, errs, palette))
+			ends[i] = endOf(pod, o.prefixed(ctx, c, a.command, pod, to))
 			return nil
 		})
 	}
@@ -114,8 +113,14 @@ func (o *options) inAll(ctx context.Context, c *client.Cluster, a asked, found [
 	return summarise(a.errs, ends)
 }
 
+// lines are where what all clusters print goes.
+type lines struct {
+	out, errs *output.Lines
+	palette   *output.Palette
+}
+
 // prefixed runs the command in a pod, with each line behind its prefix.
-func (o *options) prefixed(ctx context.Context, c *client.Cluster, command []string, pod *corev1.Pod, out, errs *output.Lines, palette *output.Palette) error {
+func (o *options) prefixed(ctx context.Context, c *client.Cluster, command []string, pod *corev1.Pod, to lines) error {
 	container, err := pods.Container(pod, o.container)
 	if err != nil {
 		return err
@@ -124,8 +129,8 @@ func (o *options) prefixed(ctx context.Context, c *client.Cluster, command []str
 	if err != nil {
 		return err
 	}
-	prefix := palette.Paint(pods.Cluster(pod), pods.Prefix(pod, container)) + " "
-	stdout, stderr := out.Prefixed(prefix), errs.Prefixed(prefix)
+	prefix := to.palette.Paint(pods.Cluster(pod), pods.Prefix(pod, container)) + " "
+	stdout, stderr := to.out.Prefixed(prefix), to.errs.Prefixed(prefix)
 	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
 	return errors.Join(err, stdout.Close(), stderr.Close())
 }

@@ -187,14 +187,42 @@ func encoded(t *testing.T, v any) string {
 
 // text that is written by many and read meanwhile.
 type text struct {
-	mu  sync.Mutex
-	all strings.Builder
+	mu      sync.Mutex
+	all     strings.Builder
+	changed chan struct{} // closed at the next write, for who waits
 }
 
 func (w *text) Write(data []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.changed != nil {
+		close(w.changed)
+		w.changed = nil
+	}
 	return w.all.Write(data)
+}
+
+// has waits until the text has the words.
+func (w *text) has(t *testing.T, words string) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		w.mu.Lock()
+		there := strings.Contains(w.all.String(), words)
+		if w.changed == nil {
+			w.changed = make(chan struct{})
+		}
+		changed := w.changed
+		w.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("%q does not come; there is %q", words, w)
+		}
+	}
 }
 
 func (w *text) String() string {
@@ -275,30 +303,15 @@ func TestFollowing(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- h.run(ctx, &out, &notes, "-l", "app=web", "-f") }()
 	h.news <- running("b", "tokyo", "1")
-	deadline := time.Now().Add(20 * time.Second)
 	for _, want := range []string{"[oslo/a main] one\n", "[oslo/a main] two\n", "[tokyo/b main] late\n"} {
-		for !strings.Contains(out.String(), want) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%q does not come; printed is %q, said %q", want, out.String(), notes.String())
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		out.has(t, want)
 	}
-	for !strings.Contains(notes.String(), "cluster oslo: its logs broke off") {
-		if time.Now().After(deadline) {
-			t.Fatalf("that a cluster is away is not said: %q", notes.String())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	notes.has(t, "cluster oslo: its logs broke off")
 	h.mu.Lock()
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:05Z again\n"}
 	h.mu.Unlock()
-	for !strings.Contains(out.String(), "again") || !strings.Contains(notes.String(), "cluster oslo is back") {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not go on: printed is %q, said %q", out.String(), notes.String())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	out.has(t, "again")
+	notes.has(t, "cluster oslo is back")
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("it ends with %v", err)
