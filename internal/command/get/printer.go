@@ -113,14 +113,18 @@ func (p *printer) selecting(r *rest.Request) *rest.Request {
 
 // list all that is asked for, and tell the version of it.
 func (p *printer) list(ctx context.Context) (version string, err error) {
-	for _, name := range p.asked.names {
+	names := p.asked.names
+	if p.o.watch {
+		names = nil // a watch goes on from a list
+	}
+	for _, name := range names {
 		page, err := p.page(ctx, p.request(p.client, name))
 		if err != nil {
 			return "", missing(p.client, p.asked, name, err)
 		}
 		version = page.ResourceVersion
 	}
-	if len(p.asked.names) > 0 {
+	if len(names) > 0 {
 		return version, nil
 	}
 	for next := ""; ; {
@@ -141,7 +145,11 @@ func (p *printer) list(ctx context.Context) (version string, err error) {
 
 // page of a table, which is added.
 func (p *printer) page(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
-	raw, err := r.Do(ctx).Raw()
+	answer := r.Do(ctx)
+	if err := answer.Error(); err != nil { // which reads what the API says; Raw does not
+		return nil, err
+	}
+	raw, err := answer.Raw()
 	if err != nil {
 		return nil, err
 	}

