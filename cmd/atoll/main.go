@@ -23,6 +23,6 @@ func main() {
 		os.Exit(2)
 	default:
 		fmt.Fprintln(os.Stderr, "atoll: "+err.Error())
-		os.Exit(1)
+		os.Exit(command.ExitCode(err))
 	}
 }

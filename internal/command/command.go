@@ -10,17 +10,20 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+	utilexec "k8s.io/utils/exec"
 
 	"atoll.dev/atoll/internal/command/accept"
 	"atoll.dev/atoll/internal/command/agent"
 	"atoll.dev/atoll/internal/command/ca"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/confirm"
+	"atoll.dev/atoll/internal/command/exec"
 	"atoll.dev/atoll/internal/command/explain"
 	"atoll.dev/atoll/internal/command/get"
 	"atoll.dev/atoll/internal/command/interpret"
 	"atoll.dev/atoll/internal/command/join"
 	"atoll.dev/atoll/internal/command/kubeconfig"
+	"atoll.dev/atoll/internal/command/logs"
 	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/command/rebalance"
 	"atoll.dev/atoll/internal/command/remove"
@@ -29,6 +32,7 @@ import (
 	"atoll.dev/atoll/internal/command/set"
 	"atoll.dev/atoll/internal/command/tenant"
 	"atoll.dev/atoll/internal/command/token"
+	"atoll.dev/atoll/internal/command/top"
 	"atoll.dev/atoll/internal/command/version"
 	"atoll.dev/atoll/internal/profile"
 )
@@ -37,6 +41,15 @@ import (
 // an exit code of its own, 2: something would change.
 func IsAnswer(err error) bool {
 	return errors.Is(err, plan.ErrChanges) || errors.Is(err, rebalance.ErrChanges)
+}
+
+// ExitCode for an error: that of a command that ran in a container, and 1 for all others.
+func ExitCode(err error) int {
+	var ended utilexec.ExitError
+	if errors.As(err, &ended) && ended.Exited() {
+		return ended.ExitStatus()
+	}
+	return 1
 }
 
 // New makes the command `atoll`.
@@ -61,7 +74,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		look:     {get.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
+		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},

@@ -51,7 +51,7 @@ var parts = []part{
 	}},
 	{name: "containers", realNodes: true, tests: []string{
 		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
-		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogs",
+		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogs", "TestLogsAndExecInAllClusters",
 	}},
 	{name: "faults", tests: []string{
 		"TestNothingIsLostAndNothingComesBack", "TestReadyFollowsTheLink", "TestRolloutStatusWithAClusterAway",

@@ -123,11 +123,15 @@ var layers = []layer{
 		why: "what the commands share: how to reach a cluster and how to print",
 	},
 	{
+		name: "pods", packages: []string{"internal/command/pods"}, below: []string{"vocabulary", "client"},
+		why: "what commands share that read of containers and run in them: whose they are",
+	},
+	{
 		name: "planning commands", packages: []string{"internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "claim", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
-		name: "commands", packages: []string{"internal/command/..."}, below: []string{"api", "vocabulary", "trust", "client", "deploy"},
+		name: "commands", packages: []string{"internal/command/..."}, below: []string{"api", "vocabulary", "trust", "client", "pods", "deploy"},
 		why: "the CLI is a client like any other: what it shows, the API must be able to tell",
 	},
 	{

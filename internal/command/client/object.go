@@ -23,31 +23,40 @@ func (c *Cluster) ParseObject(argument string) (Object, error) {
 	if !ok || kind == "" || name == "" || strings.Contains(name, "/") {
 		return Object{}, fmt.Errorf("%q is not of the form KIND/NAME, such as deployment/web", argument)
 	}
+	mapping, err := c.Mapping(kind)
+	if err != nil {
+		return Object{}, err
+	}
+	o := Object{Resource: mapping.Resource, Kind: mapping.GroupVersionKind, Name: name}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		o.Namespace = c.Namespace
+	}
+	return o, nil
+}
+
+// Mapping of a kind, plural or short name, with ".group" where one name stands for several.
+func (c *Cluster) Mapping(kind string) (*meta.RESTMapping, error) {
 	mapper := c.Mapper()
 	resource, err := resourceFor(mapper, kind)
 	if err != nil {
 		if meta.IsNoMatchError(err) {
 			// Discovery that failed knows no kinds either.
 			if _, down := c.Kube.Discovery().ServerVersion(); down != nil {
-				return Object{}, c.Explain(down)
+				return nil, c.Explain(down)
 			}
-			return Object{}, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)
+			return nil, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)
 		}
-		return Object{}, c.Explain(err)
+		return nil, c.Explain(err)
 	}
 	gvk, err := mapper.KindFor(resource)
 	if err != nil {
-		return Object{}, c.Explain(err)
+		return nil, c.Explain(err)
 	}
 	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return Object{}, c.Explain(err)
+		return nil, c.Explain(err)
 	}
-	o := Object{Resource: mapping.Resource, Kind: gvk, Name: name}
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		o.Namespace = c.Namespace
-	}
-	return o, nil
+	return mapping, nil
 }
 
 // resourceFor tries "kind.version.group", then "kind.group", then the bare name,

@@ -1,5 +1,6 @@
 // Package get is the command `atoll get`, tables of clusters, Bundles and rows with
-// the reasons that kubectl's columns have no room for.
+// the reasons that kubectl's columns have no room for, and of any other kind with the
+// clusters that it runs in.
 //
 // Contract: it reads, and makes sense of rows for people; -o json and yaml give what
 // was read whole.
@@ -28,9 +29,20 @@ type options struct {
 // NewCommand makes the command.
 func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "get clusters|bundles|rows",
-		Short: "Show clusters, Bundles, or what each cluster makes of a Bundle",
+		Use:   "get clusters|bundles|rows|KIND [NAME...]",
+		Short: "Show clusters, Bundles, rows, or any kind with where it runs",
+		Long: `Show clusters, Bundles, what each cluster makes of a Bundle (rows), or objects of any
+kind that the hub serves, with where they run.
+
+What runs in clusters (pods, replicasets, events and the like) is sorted by cluster.
+Of what you wrote, CLUSTERS tells in how many clusters of those that are to have it
+it is ready, and STATE is the worst of them. Clusters that are away are named.`,
+		Example: `  atoll get clusters
+  atoll get pods -A --clusters tokyo-1,oslo-2
+  atoll get deployments -n shop -o wide
+  atoll get events -n shop --clusters env=prod -w`,
 	}
+	(&objects{options: options{flags: flags}}).addTo(cmd)
 	cmd.AddCommand(clustersCommand(flags), bundlesCommand(flags), rowsCommand(flags))
 	return cmd
 }

@@ -1,0 +1,160 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+	utilexec "k8s.io/utils/exec"
+
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/command/pods"
+)
+
+// atOnce is in how many clusters --all runs at a time.
+const atOnce = 20
+
+// executor of a command in a container: by WebSocket, and by SPDY where that is not known, as
+// kubectl does.
+func executor(c *client.Cluster, pod *corev1.Pod, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
+	at := c.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
+		VersionedParams(o, scheme.ParameterCodec).URL()
+	old, err := remotecommand.NewSPDYExecutor(c.Config, "POST", at)
+	if err != nil {
+		return nil, fmt.Errorf("reach pod %s: %w", pod.Name, err)
+	}
+	plain, err := remotecommand.NewWebSocketExecutor(c.Config, "GET", at.String())
+	if err != nil {
+		return nil, fmt.Errorf("reach pod %s: %w", pod.Name, err)
+	}
+	return remotecommand.NewFallbackExecutor(plain, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}
+
+// inOne pod the command runs with the streams of this one.
+func (o *options) inOne(ctx context.Context, c *client.Cluster, a asked, pod *corev1.Pod, container string) error {
+	e, err := executor(c, pod, &corev1.PodExecOptions{Container: container, Command: a.command, Stdin: o.stdin, Stdout: true, Stderr: !o.tty, TTY: o.tty})
+	if err != nil {
+		return err
+	}
+	streams := remotecommand.StreamOptions{Stdout: a.out, Stderr: a.errs, Tty: o.tty}
+	if o.stdin {
+		streams.Stdin = a.in
+	}
+	if o.tty {
+		streams.Stderr = nil
+		in, ok := a.in.(*os.File)
+		if !ok {
+			return errors.New("the standard input is no terminal: leave out -t")
+		}
+		before, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return fmt.Errorf("make the terminal pass keys as they are: %w", err)
+		}
+		defer func() { _ = term.Restore(int(in.Fd()), before) }() // nothing is to be done about it
+		sizes := newSizes(ctx, in)
+		streams.TerminalSizeQueue = sizes
+	}
+	if err := e.StreamWithContext(ctx, streams); err != nil {
+		return c.Explain(err)
+	}
+	return nil
+}
+
+// ended is how the command ended in a cluster.
+type ended struct {
+	cluster, pod string
+	code         int
+	// err: it did not run, or nobody knows how it ended.
+	err error
+}
+
+// endOf a command.
+func endOf(pod *corev1.Pod, err error) ended {
+	out := ended{cluster: pods.Cluster(pod), pod: pods.Short(pod)}
+	var exit utilexec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.Exited():
+		out.code = exit.ExitStatus()
+	default:
+		out.err = err
+	}
+	return out
+}
+
+// inAll clusters the command runs, in one pod of each.
+func (o *options) inAll(ctx context.Context, c *client.Cluster, a asked, found []corev1.Pod) error {
+	chosen, without := chooseEach(found)
+	ends := make([]ended, len(chosen), len(chosen)+len(without))
+	to := lines{out: output.NewLines(a.out), errs: output.NewLines(a.errs), palette: &output.Palette{On: o.color.On(a.out)}}
+	var running errgroup.Group
+	running.SetLimit(atOnce)
+	for i, pod := range chosen {
+		running.Go(func() error {
+			ends[i] = endOf(pod, o.prefixed(ctx, c, a.command, pod, to))
+			return nil
+		})
+	}
+	_ = running.Wait() // none gives an error
+	for _, name := range without {
+		ends = append(ends, ended{cluster: name, err: errors.New("no pod is ready")})
+	}
+	return summarise(a.errs, ends)
+}
+
+// lines are where what all clusters print goes.
+type lines struct {
+	out, errs *output.Lines
+	palette   *output.Palette
+}
+
+// prefixed runs the command in a pod, with each line behind its prefix.
+func (o *options) prefixed(ctx context.Context, c *client.Cluster, command []string, pod *corev1.Pod, to lines) error {
+	container, err := pods.Container(pod, o.container)
+	if err != nil {
+		return err
+	}
+	e, err := executor(c, pod, &corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true})
+	if err != nil {
+		return err
+	}
+	prefix := to.palette.Paint(pods.Cluster(pod), pods.Prefix(pod, container)) + " "
+	stdout, stderr := to.out.Prefixed(prefix), to.errs.Prefixed(prefix)
+	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
+	return errors.Join(err, stdout.Close(), stderr.Close())
+}
+
+// summarise how it ended everywhere.
+func summarise(out io.Writer, ends []ended) error {
+	fmt.Fprintln(out)
+	table := output.NewTable(out, "CLUSTER", "POD", "EXIT", "REASON")
+	bad := 0
+	for _, e := range ends {
+		exit, why := strconv.Itoa(e.code), ""
+		if e.err != nil {
+			exit, why = "", e.err.Error()
+		}
+		if e.err != nil || e.code != 0 {
+			bad++
+		}
+		table.Row(e.cluster, e.pod, exit, why)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the summary: %w", err)
+	}
+	if bad > 0 {
+		return fmt.Errorf("in %d of %d clusters it did not end well", bad, len(ends))
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package get
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+// objects of any kind that the hub serves.
+type objects struct {
+	options
+	choice   client.Choice
+	color    output.Color
+	selector string
+	fields   string
+	watch    bool
+}
+
+// addTo makes of the command one that shows objects of any kind.
+func (o *objects) addTo(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
+	}
+	o.addNamespaces(cmd)
+	f := cmd.Flags()
+	o.choice.AddTo(f)
+	o.color.AddTo(f)
+	f.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web")
+	f.StringVar(&o.fields, "field-selector", "", "field selector, such as status.phase=Running")
+	f.BoolVarP(&o.watch, "watch", "w", false, "go on with what changes, until ^C")
+	o.format.AddTo(f, "json", "yaml", "wide", "name")
+}
+
+// asked is what to get of which kind.
+type asked struct {
+	mapping   *meta.RESTMapping
+	namespace string
+	names     []string
+	clusters  []string
+}
+
+// shown live: kinds of which the hub shows what runs in members.
+var shown = map[schema.GroupResource]bool{
+	{Resource: "pods"}: true, {Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
+	{Group: "apps", Resource: "replicasets"}: true, {Group: "apps", Resource: "controllerrevisions"}: true,
+	{Group: "discovery.k8s.io", Resource: "endpointslices"}: true, {Group: "metrics.k8s.io", Resource: "pods"}: true,
+}
+
+// live tells whether what is asked for runs in members.
+func (a asked) live() bool { return shown[a.mapping.Resource.GroupResource()] }
+
+// nodes tells whether what is asked for are clusters, seen as nodes.
+func (a asked) nodes() bool {
+	return a.mapping.Resource.Resource == "nodes" && (a.mapping.Resource.Group == "" || a.mapping.Resource.Group == "metrics.k8s.io")
+}
+
+// placed tells whether objects of the kind may run in clusters: what is ours does not.
+func (a asked) placed() bool {
+	g := a.mapping.Resource.Group
+	return !a.live() && !a.nodes() && g != "atoll.dev" && !strings.HasSuffix(g, ".atoll.dev")
+}
+
+func (o *objects) run(ctx context.Context, out, notes io.Writer, args []string) error {
+	c, err := o.connect()
+	if err != nil {
+		return err
+	}
+	a, err := o.parse(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	structured := o.format.Is("json") || o.format.Is("yaml")
+	switch {
+	case structured && o.watch:
+		return errors.New("-w shows a table: leave out -o json or yaml")
+	case o.watch && len(a.names) > 1:
+		return errors.New("-w is of a kind, or of one object")
+	case structured:
+		return o.printWhole(ctx, c, a, out)
+	}
+	p := &printer{o: o, asked: a, client: c, out: out, notes: notes, palette: &output.Palette{On: o.color.On(out)}}
+	return p.run(ctx)
+}
+
+// parse KIND [NAME...] or KIND/NAME.
+func (o *objects) parse(ctx context.Context, c *client.Cluster, args []string) (asked, error) {
+	kind, names := args[0], args[1:]
+	if before, name, ok := strings.Cut(kind, "/"); ok {
+		kind, names = before, append([]string{name}, names...)
+	}
+	mapping, err := c.Mapping(kind)
+	if err != nil {
+		return asked{}, err
+	}
+	a := asked{mapping: mapping, names: names}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		a.namespace = c.Namespace
+	}
+	if len(names) > 0 && (o.selector != "" || o.fields != "" || o.all) {
+		return a, errors.New("name objects, or select them with -l, --field-selector or -A, not both")
+	}
+	a.clusters, err = o.choice.Names(ctx, c)
+	return a, err
+}
+
+// list options of what is asked for.
+func (o *objects) list(a asked) metav1.ListOptions {
+	l := metav1.ListOptions{LabelSelector: o.selector, FieldSelector: o.fields}
+	if a.live() {
+		l.LabelSelector = client.Within(o.selector, a.clusters)
+	}
+	if len(a.names) == 1 {
+		l.FieldSelector = "metadata.name=" + a.names[0]
+	}
+	return l
+}
+
+// printWhole prints all that the hub gives, as it gives it.
+func (o *objects) printWhole(ctx context.Context, c *client.Cluster, a asked, out io.Writer) error {
+	from := c.Dynamic.Resource(a.mapping.Resource).Namespace(a.namespace)
+	var items []any
+	if len(a.names) > 0 {
+		for _, name := range a.names {
+			one, err := from.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return missing(c, a, name, err)
+			}
+			items = append(items, one.Object)
+		}
+		if len(items) == 1 {
+			_, err := o.format.Structured(out, items[0])
+			return err
+		}
+	} else {
+		all, err := client.List[unstructured.Unstructured](ctx, c, a.mapping.Resource, a.namespace, o.list(a))
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			if in := a.clusterOf(&one); !a.nodes() && !a.live() || in == "" && a.clusters == nil || a.chosen(in) {
+				items = append(items, one.Object)
+			}
+		}
+	}
+	_, err := o.format.Structured(out, list(items))
+	return err
+}
+
+// missing says what to do about an object that is not there.
+func missing(c *client.Cluster, a asked, name string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return c.Explain(err)
+	}
+	if a.live() {
+		return fmt.Errorf("%w; what runs in a cluster is named NAME.CLUSTER, and atoll get %s shows all", err, a.mapping.Resource.Resource)
+	}
+	return err
+}
+
+// clusterOf an object that is shown; empty for what is stored.
+func (a asked) clusterOf(m metav1.Object) string {
+	if a.nodes() {
+		return m.GetName()
+	}
+	return m.GetLabels()[atoll.LabelCluster]
+}
+
+// chosen tells whether a cluster is.
+func (a asked) chosen(cluster string) bool {
+	return a.clusters == nil || slices.Contains(a.clusters, cluster)
+}

@@ -1,0 +1,151 @@
+package get
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+func mapping(group, resource, kind string) *meta.RESTMapping {
+	return &meta.RESTMapping{
+		Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Scope: meta.RESTScopeNamespace,
+		GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind},
+	}
+}
+
+// given table of the hub, with rows "namespace/name@cluster".
+func given(columns string, rows ...string) *metav1.Table {
+	var of metav1.Table
+	for _, name := range strings.Split(columns, ",") {
+		d := metav1.TableColumnDefinition{Name: strings.TrimSuffix(name, "+")}
+		if strings.HasSuffix(name, "+") {
+			d.Priority = 1
+		}
+		of.ColumnDefinitions = append(of.ColumnDefinitions, d)
+	}
+	for _, r := range rows {
+		at, cluster, _ := strings.Cut(r, "@")
+		namespace, name, _ := strings.Cut(at, "/")
+		labels := ""
+		if cluster != "" {
+			labels = fmt.Sprintf(`,"labels":{%q:%q}`, atoll.LabelCluster, cluster)
+		}
+		row := metav1.TableRow{Object: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"namespace":%q,"name":%q%s}}`, namespace, name, labels)}}
+		for _, d := range of.ColumnDefinitions {
+			switch d.Name {
+			case "Name":
+				row.Cells = append(row.Cells, name)
+			case "Cluster":
+				row.Cells = append(row.Cells, cluster)
+			default:
+				row.Cells = append(row.Cells, json.Number("1"))
+			}
+		}
+		of.Rows = append(of.Rows, row)
+	}
+	return &of
+}
+
+// printed is what a table of the hub is printed as.
+func printed(t *testing.T, f frame, of *metav1.Table, w whereabouts) string {
+	t.Helper()
+	var out strings.Builder
+	p := &printer{o: &objects{}, asked: f.asked, out: &out, frame: f, palette: &output.Palette{}}
+	if err := p.frame.add(&p.table, of, w); err != nil {
+		t.Fatal(err)
+	}
+	p.table.sort()
+	if err := p.print(p.table, true); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestTablesTellWhereThingsRun(t *testing.T) {
+	web, db := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "db"}
+	w := whereabouts{
+		web: {{cluster: "oslo", state: atoll.RowReady}, {cluster: "rome", state: atoll.RowDegraded}, {cluster: "york", state: atoll.RowReady, away: true}},
+		db:  {{cluster: "oslo", state: atoll.RowReady}, {cluster: "york", state: atoll.RowReady, leaving: true}},
+	}
+	pods, deployments := mapping("", "pods", "Pod"), mapping("apps", "deployments", "Deployment")
+	some := given("Name,Ready,Cluster,Node+", "shop/b.rome@rome", "shop/template", "shop/z.oslo@oslo", "shop/a.oslo@oslo")
+	for name, c := range map[string]struct {
+		frame frame
+		of    *metav1.Table
+		want  string
+	}{
+		"live": {frame{asked: asked{mapping: pods}, spaces: true}, some, `CLUSTER   NAMESPACE   NAME       READY
+-         shop        template   1
+oslo      shop        z.oslo     1
+oslo      shop        a.oslo     1
+rome      shop        b.rome     1
+`},
+		"live, wide, in some clusters": {frame{asked: asked{mapping: pods, clusters: []string{"rome"}}, wide: true}, some, `CLUSTER   NAME     READY   NODE
+rome      b.rome   1       1
+`},
+		"templates": {frame{asked: asked{mapping: deployments}}, given("Name,Ready", "shop/web", "shop/db", "shop/none"), `NAME   READY   CLUSTERS   STATE
+web    1       2/3        Degraded, 1 away
+db     1       1/1        Ready, 1 leaving
+none   1       -          -
+`},
+		"templates, wide, in some clusters": {frame{asked: asked{mapping: deployments, clusters: []string{"rome", "york"}}, wide: true}, given("Name,Ready", "shop/web", "shop/none"), `NAME   READY   CLUSTERS   STATE              RUNS IN
+web    1       1/2        Degraded, 1 away   rome(Degraded),york(away)
+`},
+		"nodes": {frame{asked: asked{mapping: mapping("", "nodes", "Node"), clusters: []string{"oslo"}}}, given("Name,Status", "/rome", "/oslo"), `CLUSTER   STATUS
+oslo      1
+`},
+		"ours": {frame{asked: asked{mapping: mapping("atoll.dev", "clustersets", "ClusterSet")}}, given("Name", "/prod"), "NAME\nprod\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := printed(t, c.frame, c.of, w); got != c.want {
+				t.Errorf("it prints\n%s\nwanted\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWhereAnItemIs(t *testing.T) {
+	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	other := key
+	other.Name = "other"
+	status := func(generation int64, applied bool, items ...atoll.ItemStatus) *atoll.RowStatus {
+		return &atoll.RowStatus{Generation: generation, Applied: applied, Items: items}
+	}
+	for name, c := range map[string]struct {
+		spec   atoll.RowSpec
+		status *atoll.RowStatus
+		want   place
+		out    bool
+	}{
+		"nothing is reported":  {want: place{state: atoll.RowProgressing}},
+		"of an earlier change": {spec: atoll.RowSpec{Generation: 2}, status: status(1, true), want: place{state: atoll.RowProgressing}},
+		"applied":              {status: status(1, true), want: place{state: atoll.RowReady}},
+		"not applied":          {status: status(1, false), want: place{state: atoll.RowProgressing}},
+		"another is not well":  {status: status(1, true, atoll.ItemStatus{Key: other, Health: atoll.Degraded}), want: place{state: atoll.RowReady}},
+		"not well":             {status: status(1, true, atoll.ItemStatus{Key: key, Health: atoll.Degraded}), want: place{state: atoll.RowDegraded}},
+		"on its way":           {status: status(1, true, atoll.ItemStatus{Key: key, Health: atoll.Progressing}), want: place{state: atoll.RowProgressing}},
+		"refused":              {status: status(1, false, atoll.ItemStatus{Key: key, Error: true}), want: place{state: atoll.RowFailed}},
+		"well, others are not": {status: status(1, false, atoll.ItemStatus{Key: key, Health: atoll.Healthy}), want: place{state: atoll.RowReady}},
+		"leaving":              {spec: atoll.RowSpec{Phase: atoll.RowLeaving}, status: status(1, true), want: place{state: atoll.RowReady, leaving: true}},
+		"kept out":             {spec: atoll.RowSpec{NotHere: []string{key.String()}}, out: true},
+		"vacant":               {spec: atoll.RowSpec{Phase: atoll.RowVacant}, out: true},
+	} {
+		if c.spec.Phase == "" {
+			c.spec.Phase = atoll.RowActive
+		}
+		got, in := placeOf(key, client.Row{Spec: c.spec, Status: c.status}, false)
+		if in == c.out || in && got != c.want {
+			t.Errorf("%s: it is %+v, %t", name, got, in)
+		}
+	}
+}

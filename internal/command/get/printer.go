@@ -1,0 +1,281 @@
+package get
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+const (
+	// pageOf objects are read at a time.
+	pageOf = 500
+	// fresh is how old what is known of places may be while a watch goes on.
+	fresh = 2 * time.Second
+	// asTable is how the API is asked for the table that kubectl prints.
+	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+)
+
+// printer of tables.
+type printer struct {
+	o       *objects
+	asked   asked
+	client  *client.Cluster
+	out     io.Writer
+	notes   io.Writer
+	palette *output.Palette
+
+	frame  frame
+	table  table
+	widths []int
+	where  whereabouts
+	at     time.Time // of where
+	blind  bool      // who asks may not read where things run
+}
+
+func (p *printer) run(ctx context.Context) error {
+	p.frame = frame{asked: p.asked, wide: p.o.format.Is("wide"), spaces: p.o.all && p.asked.namespace == "" && p.asked.mapping.Scope.Name() == "namespace"}
+	if err := p.locate(ctx); err != nil {
+		return err
+	}
+	version, err := p.list(ctx)
+	if err != nil {
+		return err
+	}
+	if len(p.table.rows) == 0 {
+		fmt.Fprintln(p.notes, nothingIn("no "+p.asked.mapping.Resource.Resource, p.asked.namespace))
+	} else if err := p.print(p.table, true); err != nil {
+		return err
+	}
+	if !p.o.watch {
+		return nil
+	}
+	return p.watch(ctx, version)
+}
+
+// locate reads where objects run, unless that is known well enough.
+func (p *printer) locate(ctx context.Context) error {
+	if !p.asked.placed() || p.o.format.Is("name") && p.asked.clusters == nil || p.blind || time.Since(p.at) < fresh {
+		return nil
+	}
+	w, err := where(ctx, p.client, p.asked.namespace, p.o.all || p.asked.namespace == "", p.o.now)
+	switch {
+	case apierrors.IsForbidden(err) && p.asked.clusters != nil:
+		return fmt.Errorf("which objects run in which clusters is in TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME tells it of one: %w", err)
+	case apierrors.IsForbidden(err):
+		p.blind = true
+		fmt.Fprintln(p.notes, "where it runs is left out: you may not read TargetSlices and Revisions; atoll explain KIND/NAME tells it of one object")
+	case err != nil:
+		return err
+	}
+	p.where, p.at = w, time.Now()
+	return nil
+}
+
+// request for the kind.
+func (p *printer) request(c *client.Cluster, name string) *rest.Request {
+	at := "/apis/" + p.asked.mapping.Resource.GroupVersion().String()
+	if p.asked.mapping.Resource.Group == "" {
+		at = "/api/" + p.asked.mapping.Resource.Version
+	}
+	if p.asked.namespace != "" {
+		at += "/namespaces/" + p.asked.namespace
+	}
+	at += "/" + p.asked.mapping.Resource.Resource
+	if name != "" {
+		at += "/" + name
+	}
+	return c.Kube.CoreV1().RESTClient().Get().AbsPath(at).SetHeader("Accept", asTable)
+}
+
+// selecting adds what is selected to a request.
+func (p *printer) selecting(r *rest.Request) *rest.Request {
+	o := p.o.list(p.asked)
+	if o.LabelSelector != "" {
+		r.Param("labelSelector", o.LabelSelector)
+	}
+	if o.FieldSelector != "" {
+		r.Param("fieldSelector", o.FieldSelector)
+	}
+	return r
+}
+
+// list all that is asked for, and tell the version of it.
+func (p *printer) list(ctx context.Context) (version string, err error) {
+	names := p.asked.names
+	if p.o.watch {
+		names = nil // a watch goes on from a list
+	}
+	for _, name := range names {
+		page, err := p.page(ctx, p.request(p.client, name))
+		if err != nil {
+			return "", missing(p.client, p.asked, name, err)
+		}
+		version = page.ResourceVersion
+	}
+	if len(names) > 0 {
+		return version, nil
+	}
+	for next := ""; ; {
+		r := p.selecting(p.request(p.client, "")).Param("limit", fmt.Sprint(pageOf))
+		if next != "" {
+			r.Param("continue", next)
+		}
+		page, err := p.page(ctx, r)
+		if err != nil {
+			return "", p.client.Explain(err)
+		}
+		if version, next = page.ResourceVersion, page.Continue; next == "" {
+			p.table.sort()
+			return version, nil
+		}
+	}
+}
+
+// page of a table, which is added.
+func (p *printer) page(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
+	answer := r.Do(ctx)
+	if err := answer.Error(); err != nil { // which reads what the API says; Raw does not
+		return nil, err
+	}
+	raw, err := answer.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var page metav1.Table
+	if err := json.Unmarshal(raw, &page); err != nil || page.Kind != "Table" {
+		return nil, fmt.Errorf("%s gives no table of %s (%w); ask for -o json", p.client.Config.Host, p.asked.mapping.Resource.Resource, errors.Join(err))
+	}
+	return &page, p.frame.add(&p.table, &page, p.where)
+}
+
+// watch from a version on.
+func (p *printer) watch(ctx context.Context, version string) error {
+	c, err := p.client.Endless()
+	if err != nil {
+		return err
+	}
+	body, err := p.selecting(p.request(c, "")).Param("watch", "true").Param("resourceVersion", version).Stream(ctx)
+	if err != nil {
+		return p.client.Explain(err)
+	}
+	defer body.Close()
+	for events := json.NewDecoder(body); ; {
+		var e metav1.WatchEvent
+		switch err := events.Decode(&e); {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("the watch of %s ended: %w; ask again", p.asked.mapping.Resource.Resource, err)
+		case e.Type == string(watch.Error):
+			return fmt.Errorf("the watch of %s ended; ask again: %w", p.asked.mapping.Resource.Resource, ended(e.Object.Raw))
+		}
+		if err := p.changed(ctx, e.Object.Raw); err != nil {
+			return err
+		}
+	}
+}
+
+// ended reads why a watch did.
+func ended(raw []byte) error {
+	var s metav1.Status
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// changed prints what changed.
+func (p *printer) changed(ctx context.Context, raw []byte) error {
+	if err := p.locate(ctx); err != nil {
+		return err
+	}
+	var of metav1.Table
+	if err := json.Unmarshal(raw, &of); err != nil {
+		return fmt.Errorf("read a change of %s: %w", p.asked.mapping.Resource.Resource, err)
+	}
+	begins := p.widths == nil
+	var t table
+	if err := p.frame.add(&t, &of, p.where); err != nil {
+		return err
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	t.headings = p.frame.headings()
+	return p.print(t, begins)
+}
+
+// print rows; columns are as wide as the widest cell so far.
+func (p *printer) print(t table, headings bool) error {
+	var text strings.Builder
+	if p.o.format.Is("name") {
+		for _, r := range t.rows {
+			fmt.Fprintf(&text, "%s/%s\n", fullName(p.asked), r.object.Name)
+		}
+	} else {
+		p.widen(t)
+		if headings {
+			p.line(&text, t.headings, "")
+		}
+		for _, r := range t.rows {
+			p.line(&text, r.cells, r.cluster)
+		}
+	}
+	_, err := io.WriteString(p.out, text.String())
+	return err
+}
+
+// widen the columns to the cells.
+func (p *printer) widen(t table) {
+	for len(p.widths) < len(t.headings) {
+		p.widths = append(p.widths, 0)
+	}
+	measure := func(cells []string) {
+		for i, cell := range cells {
+			p.widths[i] = max(p.widths[i], len([]rune(cell)), 1)
+		}
+	}
+	measure(t.headings)
+	for _, r := range t.rows {
+		measure(r.cells)
+	}
+}
+
+// line of a table, with the first cell in its cluster's colour.
+func (p *printer) line(to *strings.Builder, cells []string, cluster string) {
+	for i, cell := range cells {
+		if cell == "" {
+			cell = "-"
+		}
+		space := strings.Repeat(" ", max(0, p.widths[i]-len([]rune(cell))+3))
+		if i == len(cells)-1 {
+			space = ""
+		}
+		if i == 0 {
+			cell = p.palette.Paint(cluster, cell)
+		}
+		to.WriteString(cell + space)
+	}
+	to.WriteByte('\n')
+}
+
+// fullName is the kind as -o name has it.
+func fullName(a asked) string {
+	name := strings.ToLower(a.mapping.GroupVersionKind.Kind)
+	if g := a.mapping.Resource.Group; g != "" {
+		name += "." + g
+	}
+	return name
+}

@@ -1,0 +1,325 @@
+package logs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"atoll.dev/atoll/internal/command/pods"
+)
+
+const (
+	// againFirst is how long it takes to ask again for what broke off; it doubles up to
+	// againMost.
+	againFirst = time.Second
+	againMost  = 15 * time.Second
+)
+
+// key of a container of a pod.
+type key struct {
+	pod       types.UID
+	container string
+}
+
+// follower follows the containers of all pods of a Query.
+type follower struct {
+	*reader
+	query pods.Query
+	stop  context.CancelFunc
+	// failure that ended it; for who waits for running.
+	failing sync.Once
+	failure error
+
+	running sync.WaitGroup
+	mu      sync.Mutex
+	// followed now are these containers.
+	followed map[key]bool
+	// done has the last run, by its ID, that has been followed to its end.
+	done map[key]string
+	// left out for want of streams: it has been said.
+	left bool
+	// away are clusters that broke off.
+	away map[string]bool
+	// read and refused count containers.
+	read, refused int
+}
+
+// follow the pods that were found, and those that come.
+func (r *reader) follow(ctx context.Context, q pods.Query, found []corev1.Pod, version string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	f := &follower{reader: r, query: q, stop: stop, followed: map[key]bool{}, done: map[key]string{}, away: map[string]bool{}}
+	if len(found) == 0 {
+		r.note("no pod of %s runs yet; waiting for the first", q.Of)
+	}
+	f.start(ctx, found)
+	f.watch(ctx, version)
+	f.running.Wait()
+	if f.failure == nil && f.read == 0 && f.refused > 0 {
+		return fmt.Errorf("%w; the reasons are above", errNothing)
+	}
+	return f.failure
+}
+
+// fail ends all, with the first reason.
+func (f *follower) fail(err error) {
+	f.failing.Do(func() { f.failure = err })
+	f.stop()
+}
+
+// watch for pods that come, until the end.
+func (f *follower) watch(ctx context.Context, version string) {
+	again := againFirst
+	for ctx.Err() == nil {
+		err := f.events(ctx, version)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			again = againFirst
+		}
+		if !pause(ctx, again) {
+			return
+		}
+		again = min(2*again, againMost)
+		found, now, err := f.query.List(ctx, f.client)
+		if err != nil {
+			if !pods.Away(err) {
+				f.fail(err)
+			}
+			continue
+		}
+		version = now
+		f.start(ctx, found)
+	}
+}
+
+// events of pods from a version on, until the watch ends. An error is that it did not begin.
+func (f *follower) events(ctx context.Context, version string) error {
+	options := f.query.Options()
+	options.ResourceVersion = version
+	w, err := f.client.Kube.CoreV1().Pods(f.query.Namespace).Watch(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if pod, ok := e.Object.(*corev1.Pod); ok && (e.Type == watch.Added || e.Type == watch.Modified) {
+			f.start(ctx, []corev1.Pod{*pod})
+		}
+	}
+	return nil
+}
+
+// start to follow what is not followed yet, of containers that have said something.
+func (f *follower) start(ctx context.Context, found []corev1.Pod) {
+	sources, err := f.o.sources(found)
+	if err != nil {
+		return // pods that come without the container that was named are left out
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range sources {
+		k := key{s.pod.UID, s.container}
+		run, runs := runOf(s.pod, s.container)
+		if !runs || f.followed[k] || f.done[k] == run {
+			continue
+		}
+		if len(f.followed) >= f.o.most {
+			if !f.left {
+				f.left = true
+				f.note("%d containers are followed, and no more at once: %s, and others, are not; narrow it with --clusters, -l or -c, or allow more with --max-log-requests", len(f.followed), s.prefix())
+			}
+			continue
+		}
+		f.followed[k] = true
+		f.running.Go(func() { f.tail(ctx, s) })
+	}
+}
+
+// runOf tells which run of a container there is to be read; false where it has not begun.
+func runOf(pod *corev1.Pod, container string) (string, bool) {
+	s, ok := pods.State(pod, container)
+	switch {
+	case !ok:
+		// A template's status may have no containers, and its cluster has.
+		return "", pods.Cluster(pod) == "" && pod.Status.Phase != ""
+	case s.State.Running != nil:
+		return s.ContainerID, true
+	case s.State.Terminated != nil:
+		return s.ContainerID, true
+	}
+	return "", false
+}
+
+// tail follows one container to its end, through all that breaks off.
+func (f *follower) tail(ctx context.Context, s source) {
+	var seen time.Time
+	again := againFirst
+	for {
+		got, err := f.drain(ctx, s, &seen)
+		if ctx.Err() != nil {
+			return
+		}
+		if got {
+			again = againFirst
+		}
+		pod, now, err := f.look(ctx, s, err)
+		switch now.what {
+		case over:
+			f.ended(s, now.run)
+			if pod != nil {
+				f.start(ctx, []corev1.Pod{*pod}) // it may run again already
+			}
+			return
+		case refused:
+			f.note("%s cannot be read: %v", s.prefix(), err)
+			f.mu.Lock()
+			f.refused++
+			f.mu.Unlock()
+			f.ended(s, now.run)
+			return
+		case away:
+			f.brokeOff(s.cluster(), err)
+		}
+		if !pause(ctx, again) {
+			return
+		}
+		again = min(2*again, againMost)
+	}
+}
+
+// drain reads what one stream gives, and tells whether it gave anything.
+func (f *follower) drain(ctx context.Context, s source, seen *time.Time) (got bool, err error) {
+	body, err := f.reader.open(ctx, s, *seen)
+	if err != nil {
+		return false, err
+	}
+	f.opened(s.cluster())
+	defer body.Close()
+	lines := scan(body, *seen)
+	for {
+		l, ok := lines.next()
+		if !ok {
+			return got, lines.err()
+		}
+		got = true
+		if l.at.After(*seen) {
+			*seen = l.at
+		}
+		if err := f.print(s, l); err != nil {
+			f.fail(fmt.Errorf("write what was read: %w", err))
+			return got, err
+		}
+	}
+}
+
+// verdict on a container of which the stream ended.
+type verdict struct {
+	what int
+	run  string
+}
+
+const (
+	goesOn  = iota // it runs: the stream broke off
+	over           // it, or its pod, has ended
+	away           // nobody can tell: its cluster is not there
+	refused        // it is not to be read
+)
+
+// look at what became of a container whose stream ended, with an error or without.
+func (f *follower) look(ctx context.Context, s source, failed error) (*corev1.Pod, verdict, error) {
+	pod, err := f.client.Kube.CoreV1().Pods(s.pod.Namespace).Get(ctx, s.pod.Name, metav1.GetOptions{})
+	now := judge(s, pod, err, failed)
+	if err != nil {
+		return nil, now, cmp.Or(failed, f.client.Explain(err))
+	}
+	return pod, now, failed
+}
+
+// judge by the pod as it is now, or by why that cannot be told.
+func judge(s source, pod *corev1.Pod, err, failed error) verdict {
+	known, _ := runOf(s.pod, s.container)
+	switch {
+	case apierrors.IsNotFound(err):
+		return verdict{over, known}
+	case err != nil && pods.Away(err):
+		return verdict{away, known}
+	case err != nil:
+		return verdict{refused, known}
+	case pod.UID != s.pod.UID:
+		return verdict{over, known}
+	}
+	state, ok := pods.State(pod, s.container)
+	switch {
+	case failed != nil && pods.Away(failed):
+		return verdict{away, state.ContainerID}
+	case failed != nil:
+		return verdict{refused, state.ContainerID}
+	case ok && state.State.Running != nil && state.ContainerID == known:
+		return verdict{goesOn, known}
+	case ok && state.State.Terminated == nil:
+		return verdict{over, known} // what runs next is followed when it is seen to run
+	}
+	return verdict{over, state.ContainerID}
+}
+
+// ended: the container is followed no more, up to a run.
+func (f *follower) ended(s source, run string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := key{s.pod.UID, s.container}
+	delete(f.followed, k)
+	f.done[k] = run
+	switch {
+	case len(f.followed) > 0:
+	case f.query.One, f.read == 0 && f.refused > 0:
+		f.stop()
+	}
+}
+
+// brokeOff says once that a cluster is away.
+func (f *follower) brokeOff(cluster string, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.away[cluster] {
+		f.away[cluster] = true
+		f.note("%s: its logs broke off, and are asked for again until it is back: %v", place(cluster), why)
+	}
+}
+
+// opened says so where it is of a cluster that was away.
+func (f *follower) opened(cluster string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read++
+	if f.away[cluster] {
+		delete(f.away, cluster)
+		f.note("%s is back: its logs go on", place(cluster))
+	}
+}
+
+func place(cluster string) string {
+	if cluster == "" {
+		return "the hub"
+	}
+	return "cluster " + cluster
+}
+
+// pause tells whether the time passed before the end.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,118 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"container/heap"
+	"io"
+	"time"
+)
+
+// lineMost is how long a line may be, in bytes.
+const lineMost = 1 << 20
+
+// line of a log.
+type line struct {
+	// at is when it was said; zero where it does not tell.
+	at    time.Time
+	stamp []byte
+	text  []byte
+}
+
+// parse a line that begins with its time. What does not is a line too.
+func parse(raw []byte) line {
+	stamp, text, ok := bytes.Cut(raw, []byte(" "))
+	at, err := time.Parse(time.RFC3339Nano, string(stamp))
+	if err != nil {
+		return line{text: raw}
+	}
+	if !ok {
+		text = nil
+	}
+	return line{at: at, stamp: stamp, text: text}
+}
+
+// scanner of lines.
+type scanner struct {
+	lines *bufio.Scanner
+	// after is up to when lines have been seen already.
+	after time.Time
+	// last is the latest time of a line so far.
+	last time.Time
+}
+
+// scan a log, without what was said up to a time.
+func scan(r io.Reader, after time.Time) *scanner {
+	s := &scanner{lines: bufio.NewScanner(r), after: after, last: after}
+	s.lines.Buffer(make([]byte, 0, 4096), lineMost)
+	return s
+}
+
+// next line, which is the caller's; false at the end, for which err may tell a reason. A line
+// without a time has that of the one before it.
+func (s *scanner) next() (line, bool) {
+	for s.lines.Scan() {
+		l := parse(bytes.Clone(s.lines.Bytes()))
+		switch {
+		case l.at.IsZero():
+			l.at = s.last
+		case !s.after.IsZero() && !l.at.After(s.after):
+			continue // it was seen
+		case l.at.After(s.last):
+			s.last = l.at
+		}
+		return l, true
+	}
+	return line{}, false
+}
+
+func (s *scanner) err() error { return s.lines.Err() }
+
+// head is the next line of one log.
+type head struct {
+	of   int
+	line line
+}
+
+type heads []head
+
+func (h heads) Len() int { return len(h) }
+func (h heads) Less(i, j int) bool {
+	if h[i].line.at.Equal(h[j].line.at) {
+		return h[i].of < h[j].of
+	}
+	return h[i].line.at.Before(h[j].line.at)
+}
+func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *heads) Push(x any)   { *h = append(*h, x.(head)) }
+func (h *heads) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}
+
+// merge logs by the times of their lines: of the first lines that are left, the one that was
+// said first, and of several, that of the first log. Lines of one log stay in their order.
+func merge(logs []func() (line, bool), print func(of int, l line) error) error {
+	var h heads
+	for i, next := range logs {
+		if l, ok := next(); ok {
+			h = append(h, head{i, l})
+		}
+	}
+	heap.Init(&h)
+	for len(h) > 0 {
+		first := h[0]
+		if err := print(first.of, first.line); err != nil {
+			return err
+		}
+		if l, ok := logs[first.of](); ok {
+			h[0].line = l
+			heap.Fix(&h, 0)
+		} else {
+			heap.Pop(&h)
+		}
+	}
+	return nil
+}

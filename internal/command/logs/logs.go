@@ -1,0 +1,203 @@
+// Package logs is the command `atoll logs`: what the pods of a workload say in all clusters,
+// merged.
+//
+// Contract: lines of different containers are never mixed, and each tells by its prefix whose
+// it is. What is read at once is in the order of its times, as the clusters' clocks have them;
+// what is followed, in the order in which it comes. What could not be read is said on the
+// standard error, and it is an error where nothing could. No more streams are open at once
+// than was asked for.
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/command/pods"
+)
+
+const (
+	// streamsMost are open at once, unless another number is asked for.
+	streamsMost = 50
+	// tailSelected lines of each container are shown of pods that a selector found, as
+	// kubectl does.
+	tailSelected = 10
+)
+
+type options struct {
+	flags      *client.Flags
+	choice     client.Choice
+	color      output.Color
+	selector   string
+	container  string
+	all        bool
+	follow     bool
+	previous   bool
+	timestamps bool
+	noPrefix   bool
+	tail       int64
+	since      time.Duration
+	most       int
+}
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "logs TYPE/NAME | POD | -l SELECTOR",
+		Short: "Show what the pods of a workload say in all clusters, merged",
+		Long: `Show what the pods of a workload say in all clusters, merged.
+
+Each line begins with [cluster/pod container], in one colour for each cluster. Lines
+are in the order of their times, as the clusters' clocks have them; with -f, in the
+order in which they come. With -f, pods that come later are followed too, and a
+cluster that goes away is waited for: what was said meanwhile comes when it is back.`,
+		Example: `  atoll logs deployment/web -n shop
+  atoll logs -f --tail 10 deploy/web
+  atoll logs sts/db --clusters tokyo-1,oslo-2 --since 1h
+  atoll logs -l app=web --clusters env=prod --all-containers
+  atoll logs web-5d9f.tokyo-1`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			argument := ""
+			if len(args) > 0 {
+				argument = args[0]
+			}
+			if !cmd.Flags().Changed("tail") && o.selector != "" {
+				o.tail = tailSelected
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), argument)
+		},
+	}
+	f := cmd.Flags()
+	flags.AddNamespace(f)
+	o.choice.AddTo(f)
+	o.color.AddTo(f)
+	f.StringVarP(&o.selector, "selector", "l", "", "label selector of pods, such as app=web")
+	f.StringVarP(&o.container, "container", "c", "", "container (default: the pod's own default)")
+	f.BoolVar(&o.all, "all-containers", false, "all containers of the pods")
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what is said from now on, until ^C; a pod that was named, until it ends")
+	f.BoolVarP(&o.previous, "previous", "p", false, "of the containers that ran before these")
+	f.BoolVar(&o.timestamps, "timestamps", false, "begin each line with its time")
+	f.BoolVar(&o.noPrefix, "no-prefix", false, "leave out [cluster/pod container]")
+	f.Int64Var(&o.tail, "tail", -1, fmt.Sprintf("the last lines of each container only; -1: all (with -l: %d)", tailSelected))
+	f.DurationVar(&o.since, "since", 0, "only what was said in the last time, such as 5m")
+	f.IntVar(&o.most, "max-log-requests", streamsMost, "containers that are read at once, at most")
+	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
+	cmd.MarkFlagsMutuallyExclusive("follow", "previous")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, out, notes io.Writer, argument string) error {
+	if o.tail < -1 || o.since < 0 || o.most < 1 {
+		return errors.New("--tail is -1 or more, --since no less than 0, and --max-log-requests no less than 1")
+	}
+	c, err := o.flags.Connect()
+	if err != nil {
+		return err
+	}
+	clusters, err := o.choice.Names(ctx, c)
+	if err != nil {
+		return err
+	}
+	q, err := pods.Find(ctx, c, argument, o.selector, clusters)
+	if err != nil {
+		return err
+	}
+	found, version, err := q.List(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && (!o.follow || q.One) {
+		return q.None()
+	}
+	sources, err := o.sources(found)
+	if err != nil {
+		return err
+	}
+	if n := len(sources); n > o.most {
+		return fmt.Errorf("%s: %d containers in %d clusters, and at most %d are read at once; narrow it with --clusters, -l or -c, or allow more with --max-log-requests %d",
+			q.Of, n, clustersOf(sources), o.most, n)
+	}
+	endless, err := c.Endless()
+	if err != nil {
+		return err
+	}
+	r := &reader{
+		o: o, client: endless, lines: output.NewLines(out), notes: output.NewLines(notes),
+		palette: &output.Palette{On: o.color.On(out)},
+	}
+	if o.follow {
+		return r.follow(ctx, q, found, version)
+	}
+	return r.once(ctx, sources)
+}
+
+// source is a container that says something.
+type source struct {
+	pod       *corev1.Pod
+	container string
+}
+
+func (s source) cluster() string { return pods.Cluster(s.pod) }
+
+func (s source) prefix() string { return pods.Prefix(s.pod, s.container) }
+
+func clustersOf(all []source) int {
+	names := map[string]bool{}
+	for _, s := range all {
+		names[s.cluster()] = true
+	}
+	return len(names)
+}
+
+// sources of pods, in their order. It is an error where no pod has the container that was
+// named; pods without it are left out.
+func (o *options) sources(all []corev1.Pod) ([]source, error) {
+	var out []source
+	var none error
+	for i := range all {
+		if o.all {
+			for _, name := range pods.Containers(&all[i]) {
+				out = append(out, source{&all[i], name})
+			}
+			continue
+		}
+		name, err := pods.Container(&all[i], o.container)
+		if err != nil {
+			none = err
+			continue
+		}
+		out = append(out, source{&all[i], name})
+	}
+	if len(out) == 0 {
+		return nil, none
+	}
+	return out, nil
+}
+
+// asked of a container's log, from a time on where there is one.
+func (o *options) asked(container string, follow bool, from time.Time) *corev1.PodLogOptions {
+	// The times tell in which order lines go, and where to go on.
+	asked := &corev1.PodLogOptions{Container: container, Follow: follow, Previous: o.previous, Timestamps: true}
+	if !from.IsZero() {
+		since := metav1.NewTime(from)
+		asked.SinceTime = &since
+		return asked
+	}
+	if o.tail >= 0 {
+		asked.TailLines = &o.tail
+	}
+	if seconds := int64((o.since + time.Second - 1) / time.Second); seconds > 0 {
+		asked.SinceSeconds = &seconds
+	}
+	return asked
+}

@@ -1,0 +1,87 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+// reader of logs.
+type reader struct {
+	o       *options
+	client  *client.Cluster
+	lines   *output.Lines
+	notes   *output.Lines
+	palette *output.Palette
+}
+
+// open a container's log.
+func (r *reader) open(ctx context.Context, s source, from time.Time) (io.ReadCloser, error) {
+	body, err := r.client.Kube.CoreV1().Pods(s.pod.Namespace).GetLogs(s.pod.Name, r.o.asked(s.container, r.o.follow, from)).Stream(ctx)
+	if err != nil {
+		return nil, r.client.Explain(err)
+	}
+	return body, nil
+}
+
+// print a line of a container.
+func (r *reader) print(s source, l line) error {
+	prefix := ""
+	if !r.o.noPrefix {
+		prefix = r.palette.Paint(s.cluster(), s.prefix()) + " "
+	}
+	if r.o.timestamps && l.stamp != nil {
+		prefix += string(l.stamp) + " "
+	}
+	return r.lines.Print(prefix, l.text)
+}
+
+// note something that is no line of a log.
+func (r *reader) note(format string, args ...any) {
+	_ = r.notes.Print("", fmt.Appendf(nil, format, args...)) // who cannot be told anything cannot be told that either
+}
+
+// errNothing: nothing could be read.
+var errNothing = errors.New("nothing could be read")
+
+// once reads what has been said.
+func (r *reader) once(ctx context.Context, sources []source) error {
+	bodies, failed := make([]io.ReadCloser, len(sources)), make([]error, len(sources))
+	var opening sync.WaitGroup
+	for i, s := range sources {
+		opening.Go(func() { bodies[i], failed[i] = r.open(ctx, s, time.Time{}) })
+	}
+	opening.Wait()
+	scanners := make([]*scanner, len(sources))
+	next := make([]func() (line, bool), len(sources))
+	read := 0
+	for i, body := range bodies {
+		if failed[i] != nil {
+			r.note("%s cannot be read: %v", sources[i].prefix(), failed[i])
+			next[i] = func() (line, bool) { return line{}, false }
+			continue
+		}
+		defer body.Close()
+		scanners[i] = scan(body, time.Time{})
+		next[i] = scanners[i].next
+		read++
+	}
+	if err := merge(next, func(of int, l line) error { return r.print(sources[of], l) }); err != nil {
+		return fmt.Errorf("write what was read: %w", err)
+	}
+	for i, s := range scanners {
+		if s != nil && s.err() != nil && ctx.Err() == nil {
+			r.note("%s: its log breaks off: %v", sources[i].prefix(), s.err())
+		}
+	}
+	if read == 0 {
+		return fmt.Errorf("%w of %d containers; the reasons are above", errNothing, len(sources))
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+// Package pods is how commands find what runs of a workload in all clusters: the hub shows
+// pods of members as NAME.CLUSTER, with the cluster in a label.
+//
+// Contract: functions of what is on the hub; nothing is kept. Clusters that are away are
+// named by the hub, in warnings that the client prints. Lists are sorted by cluster, then
+// by name. Errors are ready to be shown to a person.
+package pods
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+)
+
+// Query is which pods are meant.
+type Query struct {
+	Namespace string
+	// Label and Field selectors, as the API takes them.
+	Label, Field string
+	// Of is what was asked for, for people.
+	Of string
+	// One pod is meant, by its name.
+	One bool
+}
+
+// Find makes a Query of an argument, TYPE/NAME or a pod's name, or of a label selector where
+// there is none. No clusters are all.
+func Find(ctx context.Context, c *client.Cluster, argument, selector string, clusters []string) (Query, error) {
+	q := Query{Namespace: c.Namespace}
+	switch {
+	case argument != "" && selector != "":
+		return q, fmt.Errorf("name %s, or select pods with -l, not both", argument)
+	case argument == "" && selector == "":
+		return q, fmt.Errorf("name a workload, such as deployment/web, or a pod, or select pods with -l")
+	case argument == "":
+		q.Label, q.Of = client.Within(selector, clusters), "pods with "+selector
+		return q, nil
+	}
+	kind, name, typed := strings.Cut(argument, "/")
+	if !typed {
+		kind, name = "pod", argument
+	}
+	object, err := c.ParseObject(kind + "/" + name)
+	if err != nil {
+		return q, err
+	}
+	q.Of = strings.ToLower(object.Kind.Kind) + "/" + object.Name
+	if object.Kind.Group == "" && object.Kind.Kind == "Pod" {
+		q.Field, q.One, q.Label = "metadata.name="+object.Name, true, client.Within("", clusters)
+		return q, nil
+	}
+	u, err := c.Dynamic.Resource(object.Resource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return q, fmt.Errorf("there is no %s in namespace %q; another namespace is chosen with -n: %w", q.Of, object.Namespace, err)
+	}
+	if err != nil {
+		return q, c.Explain(err)
+	}
+	if object.Namespace == "" {
+		return q, fmt.Errorf("%s is in no namespace, and has no pods; pods are selected with -l", q.Of)
+	}
+	label, err := SelectorOf(u)
+	if err != nil {
+		return q, err
+	}
+	// What runs in one cluster has its pods there.
+	if in := u.GetLabels()[atoll.LabelCluster]; in != "" {
+		clusters = []string{in}
+	}
+	q.Label = client.Within(label, clusters)
+	return q, nil
+}
+
+// SelectorOf gives the label selector of the pods of a workload or Service.
+func SelectorOf(u *unstructured.Unstructured) (string, error) {
+	what := u.GetKind() + " " + u.GetName()
+	// Every cluster gives its own UID to the pods of a Job; the name is the same in all.
+	if u.GetKind() == "Job" && u.GroupVersionKind().Group == "batch" {
+		return "batch.kubernetes.io/job-name=" + u.GetName(), nil
+	}
+	selector, ok, err := unstructured.NestedMap(u.Object, "spec", "selector")
+	if err != nil || !ok || len(selector) == 0 {
+		return "", fmt.Errorf("%s selects no pods: it has no spec.selector; pods are selected with -l", what)
+	}
+	if selector["matchLabels"] == nil && selector["matchExpressions"] == nil {
+		plain, _, err := unstructured.NestedStringMap(u.Object, "spec", "selector")
+		if err != nil {
+			return "", fmt.Errorf("%s: its spec.selector is no selector of pods; pods are selected with -l", what)
+		}
+		return labels.Set(plain).String(), nil
+	}
+	var s metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(selector, &s); err != nil {
+		return "", fmt.Errorf("%s: its spec.selector: %w", what, err)
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(&s)
+	if err != nil {
+		return "", fmt.Errorf("%s: its spec.selector: %w", what, err)
+	}
+	return parsed.String(), nil
+}
+
+// Options of a list or watch.
+func (q Query) Options() metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: q.Label, FieldSelector: q.Field}
+}
+
+// List the pods, and the version at which they were.
+func (q Query) List(ctx context.Context, c *client.Cluster) ([]corev1.Pod, string, error) {
+	list, err := c.Kube.CoreV1().Pods(q.Namespace).List(ctx, q.Options())
+	if err != nil {
+		return nil, "", c.Explain(err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(Cluster(&a), Cluster(&b)), cmp.Compare(a.Name, b.Name))
+	})
+	return list.Items, list.ResourceVersion, nil
+}
+
+// None says that there are no pods, and what to do.
+func (q Query) None() error {
+	if q.One {
+		return fmt.Errorf("there is no %s in namespace %q, or not in the clusters that were chosen; pods of placed workloads are named NAME.CLUSTER: see atoll get pods -n %s", q.Of, q.Namespace, q.Namespace)
+	}
+	return fmt.Errorf("no pod of %s runs in namespace %q in the clusters that were chosen and that answer; atoll explain tells where it is placed, and why", q.Of, q.Namespace)
+}
+
+// Cluster that something runs in; empty for what is stored on the hub.
+func Cluster(o metav1.Object) string { return o.GetLabels()[atoll.LabelCluster] }
+
+// Short is a pod's name in its cluster.
+func Short(o metav1.Object) string {
+	if cluster := Cluster(o); cluster != "" {
+		return strings.TrimSuffix(o.GetName(), "."+cluster)
+	}
+	return o.GetName()
+}
+
+// Prefix of what a container says.
+func Prefix(pod *corev1.Pod, container string) string {
+	return "[" + strings.TrimPrefix(Cluster(pod)+"/", "/") + Short(pod) + " " + container + "]"
+}
+
+// annotationContainer is kubectl's, for the container that is meant where none is named.
+const annotationContainer = "kubectl.kubernetes.io/default-container"
+
+// Container that is meant: the named one, or the pod's default.
+func Container(pod *corev1.Pod, named string) (string, error) {
+	all := Containers(pod)
+	if named == "" {
+		named = pod.Annotations[annotationContainer]
+		if !slices.Contains(all, named) {
+			named = ""
+		}
+	}
+	switch {
+	case named == "" && len(pod.Spec.Containers) > 0:
+		return pod.Spec.Containers[0].Name, nil
+	case !slices.Contains(all, named):
+		return "", fmt.Errorf("pod %s has no container %q; it has: %s", pod.Name, named, strings.Join(all, ", "))
+	}
+	return named, nil
+}
+
+// Containers of a pod, those that ran first included, by name in their order.
+func Containers(pod *corev1.Pod) []string {
+	var names []string
+	for _, c := range pod.Spec.InitContainers {
+		names = append(names, c.Name)
+	}
+	for _, c := range pod.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// State of a container; false where nothing is known of it yet.
+func State(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
+	for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
+		for _, s := range all {
+			if s.Name == container {
+				return s, true
+			}
+		}
+	}
+	return corev1.ContainerStatus{}, false
+}
+
+// Ready tells whether a pod runs and says that it is ready.
+func Ready(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning &&
+		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+}
+
+// Away tells whether an error may pass by itself: the cluster, or the hub, is not there now.
+func Away(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+}

@@ -1,0 +1,96 @@
+package top
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+func podsCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:     "pods",
+		Aliases: []string{"pod", "po"},
+		Short:   "Show what each pod of placed workloads uses, and what they use in each cluster",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := o.flags.Connect()
+			if err != nil {
+				return err
+			}
+			if o.all {
+				c.Namespace = ""
+			}
+			names, err := o.choice.Names(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			used, err := measured(cmd.Context(), c, "pods", c.Namespace, metav1.ListOptions{LabelSelector: client.Within(o.selector, names)}, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return o.printPods(cmd.OutOrStdout(), podUses(used))
+		},
+	}
+	o.flags.AddNamespace(cmd.Flags())
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "label selector of pods, such as app=web")
+	o.choice.AddTo(cmd.Flags())
+	return cmd
+}
+
+// podUse is what a pod uses.
+type podUse struct {
+	cluster, namespace, name string
+	cpu, memory              *resource.Quantity
+}
+
+// podUses by cluster, namespace and name.
+func podUses(used []usage) []podUse {
+	out := make([]podUse, len(used))
+	for i := range used {
+		u := &used[i]
+		out[i] = podUse{cluster: u.Labels[atoll.LabelCluster], namespace: u.Namespace, name: u.Name, cpu: u.of(corev1.ResourceCPU), memory: u.of(corev1.ResourceMemory)}
+	}
+	slices.SortFunc(out, byPlace)
+	return out
+}
+
+func (o *options) printPods(out io.Writer, all []podUse) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(out, "no pods that were measured; atoll get pods shows those that run")
+		return err
+	}
+	table := output.NewTable(out, "CLUSTER", "NAMESPACE", "NAME", "CPU", "MEMORY")
+	sums := output.NewTable(out, "CLUSTER", "PODS", "CPU", "MEMORY")
+	var of, total podUse
+	pods := 0
+	for i, p := range all {
+		table.Row(p.cluster, p.namespace, p.name, cpu(p.cpu), memory(p.memory))
+		of.cpu, of.memory, pods = plus(of.cpu, p.cpu), plus(of.memory, p.memory), pods+1
+		total.cpu, total.memory = plus(total.cpu, p.cpu), plus(total.memory, p.memory)
+		if i+1 == len(all) || all[i+1].cluster != p.cluster {
+			sums.Row(p.cluster, strconv.Itoa(pods), cpu(of.cpu), memory(of.memory))
+			of, pods = podUse{}, 0
+		}
+	}
+	sums.Row("TOTAL", strconv.Itoa(len(all)), cpu(total.cpu), memory(total.memory))
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return sums.Flush()
+}

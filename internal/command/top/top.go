@@ -1,0 +1,132 @@
+// Package top is the command `atoll top`: what clusters and pods use, beside the room that
+// there is, and summed over all.
+//
+// Contract: what is used comes from the members' own metrics-servers by way of the hub, which
+// names those that have none, in warnings that the client prints; there, and where nothing is
+// known, the table has "-" and sums are of what is known. Room is what Clusters report.
+package top
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+// metricsGroup is what metrics-server serves, and the hub for all members.
+var metricsGroup = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+
+type options struct {
+	flags    *client.Flags
+	choice   client.Choice
+	format   output.Format
+	selector string
+	all      bool
+}
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "top clusters|nodes|pods",
+		Short: "Show what clusters and pods use, and the room that there is",
+	}
+	cmd.AddCommand(clustersCommand(flags), podsCommand(flags))
+	return cmd
+}
+
+// usage of a cluster or pod, as metrics.k8s.io has it.
+type usage struct {
+	metav1.ObjectMeta `json:"metadata"`
+	// Usage of a node.
+	Usage corev1.ResourceList `json:"usage"`
+	// Containers of a pod.
+	Containers []struct {
+		Usage corev1.ResourceList `json:"usage"`
+	} `json:"containers"`
+}
+
+// of a resource, all containers together; nil where it was not measured.
+func (u *usage) of(name corev1.ResourceName) *resource.Quantity {
+	if q, ok := u.Usage[name]; ok {
+		return &q
+	}
+	var sum *resource.Quantity
+	for _, c := range u.Containers {
+		if q, ok := c.Usage[name]; ok {
+			sum = plus(sum, &q)
+		}
+	}
+	return sum
+}
+
+// plus adds what is known; nil is not known.
+func plus(a, b *resource.Quantity) *resource.Quantity {
+	switch {
+	case a == nil && b == nil:
+		return nil
+	case a == nil:
+		sum := b.DeepCopy()
+		return &sum
+	case b == nil:
+		return a
+	}
+	sum := a.DeepCopy()
+	sum.Add(*b)
+	return &sum
+}
+
+// measured lists what is used. A hub that serves no metrics gives none, which it says.
+func measured(ctx context.Context, c *client.Cluster, what, namespace string, o metav1.ListOptions, notes io.Writer) ([]usage, error) {
+	all, err := client.List[usage](ctx, c, metricsGroup.WithResource(what), namespace, o)
+	if apierrors.IsNotFound(err) {
+		fmt.Fprintf(notes, "%s serves no metrics.k8s.io: what is used is not known\n", c.Config.Host)
+		return nil, nil
+	}
+	return all, err
+}
+
+// cpu in thousandths, as kubectl writes it; "" where it is not known.
+func cpu(q *resource.Quantity) string {
+	if q == nil {
+		return ""
+	}
+	return fmt.Sprintf("%dm", q.MilliValue())
+}
+
+// memory in MiB, as kubectl writes it; "" where it is not known.
+func memory(q *resource.Quantity) string {
+	if q == nil {
+		return ""
+	}
+	return fmt.Sprintf("%dMi", q.Value()>>20)
+}
+
+// share in whole percents; "" where either is not known.
+func share(part, whole *resource.Quantity) string {
+	if part == nil || whole == nil || whole.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%.0f%%", 100*part.AsApproximateFloat64()/whole.AsApproximateFloat64())
+}
+
+// kept tells whether a cluster is chosen.
+func kept(chosen []string, cluster string) bool {
+	return chosen == nil || slices.Contains(chosen, cluster)
+}
+
+// byPlace is the order of what is in clusters.
+func byPlace(a, b podUse) int {
+	return cmp.Or(strings.Compare(a.cluster, b.cluster), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+}
