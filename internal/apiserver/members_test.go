@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -121,6 +122,12 @@ func (m *members) dial(_ context.Context, uid string) (net.Conn, error) {
 }
 
 func (m *members) Get(name string) (*v1alpha1.Cluster, bool) { return m.Cluster(name) }
+
+func (m *members) Clusters() []*v1alpha1.Cluster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.SortedFunc(maps.Values(m.clusters), func(a, b *v1alpha1.Cluster) int { return strings.Compare(a.Name, b.Name) })
+}
 
 func (m *members) Cluster(name string) (*v1alpha1.Cluster, bool) {
 	m.mu.Lock()
