@@ -57,6 +57,9 @@ const (
 
 	// LabelCluster is on what the hub shows of what runs in a member: the cluster's name.
 	LabelCluster = "atoll.dev/cluster"
+	// AnnotationNode is on what the hub shows of a Pod: the member's node that it runs on. On
+	// the hub, its node is its cluster.
+	AnnotationNode = "atoll.dev/node"
 
 	// LabelDialect is on what the hub made of an object that another system's users write,
 	// and which its controller reference names: that system.

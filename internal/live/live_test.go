@@ -44,17 +44,21 @@ func member1() Member {
 }
 
 func TestWhatIsShown(t *testing.T) {
-	shared := map[string]string{"app": "web"}
+	shared, noted := map[string]string{"app": "web"}, map[string]string{"by": "me"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "web-1", UID: "u1", Labels: shared, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
-	}}
+		Annotations:     noted,
+	}, Spec: corev1.PodSpec{NodeName: "node-1"}}
 	member1().Show(pod)
 	if pod.Name != "web-1.member1" || pod.Namespace != "shop" || pod.UID != "u1" || pod.Labels[atoll.LabelCluster] != "member1" || pod.Labels["app"] != "web" || pod.ManagedFields != nil {
 		t.Errorf("the pod is shown as %+v", pod.ObjectMeta)
 	}
 	if len(shared) != 1 {
 		t.Error("labels that others hold are changed")
+	}
+	if pod.Spec.NodeName != "member1" || pod.Annotations[atoll.AnnotationNode] != "node-1" || len(noted) != 1 {
+		t.Errorf("it is shown on the node %q, with %v", pod.Spec.NodeName, pod.Annotations)
 	}
 	want := metav1.OwnerReference{APIVersion: OwnerGroupVersion, Kind: "ReplicaSet", Name: "web.member1", UID: "rs", Controller: ptr.To(true)}
 	if got := pod.OwnerReferences[0]; !reflect.DeepEqual(got, want) {
@@ -105,7 +109,13 @@ func TestSelectorsPerCluster(t *testing.T) {
 		{label: "atoll.dev/cluster!=member1", none: true},
 		{label: "!atoll.dev/cluster", none: true},
 		{label: "atoll.dev/cluster"},
-		{field: "status.phase=Running,spec.nodeName!=n", wantField: "spec.nodeName!=n,status.phase=Running"},
+		{field: "status.phase=Running,spec.nodeName!=n", wantField: "status.phase=Running"},
+		{field: "spec.nodeName=member1", wantField: "spec.nodeName!="},
+		{field: "spec.nodeName=member2", none: true},
+		{field: "spec.nodeName=node-1", none: true},
+		{field: "spec.nodeName=", wantField: "spec.nodeName="},
+		{field: "spec.nodeName!=", wantField: "spec.nodeName!="},
+		{field: "spec.nodeName!=member1", wantField: "spec.nodeName="},
 		{field: "metadata.name=web-1.member1", wantField: "metadata.name=web-1"},
 		{field: "metadata.name=web-1.member2", none: true},
 		{field: "metadata.name=web-1", none: true},

@@ -8,8 +8,9 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Fields that hold names, of the object or of what it is about.
+// Fields that hold names, of the object, of where it is, or of what it is about.
 const (
+	fieldNode      = "spec.nodeName"
 	fieldName      = "metadata.name"
 	fieldAboutName = "involvedObject.name"
 	fieldAboutUID  = "involvedObject.uid"
@@ -86,6 +87,8 @@ func requirement(r fields.Requirement, cluster string) (fields.Selector, bool) {
 	switch r.Field {
 	case fieldAboutUID:
 		return nil, true
+	case fieldNode:
+		return onNode(r, cluster)
 	case fieldName:
 		if !ofIt {
 			return nil, !equal
@@ -104,4 +107,20 @@ func requirement(r fields.Requirement, cluster string) (fields.Selector, bool) {
 		return fields.OneTermEqualSelector(r.Field, name), true
 	}
 	return fields.OneTermNotEqualSelector(r.Field, name), true
+}
+
+// onNode asks for pods that are on a node, which is their cluster, or on none yet.
+func onNode(r fields.Requirement, cluster string) (fields.Selector, bool) {
+	equal := r.Operator != selection.NotEquals
+	placed := fields.OneTermNotEqualSelector(fieldNode, "")
+	unplaced := fields.OneTermEqualSelector(fieldNode, "")
+	switch {
+	case r.Value == "" && equal, r.Value == cluster && !equal:
+		return unplaced, true
+	case r.Value == "", r.Value == cluster:
+		return placed, true
+	case equal:
+		return nil, false
+	}
+	return nil, true
 }

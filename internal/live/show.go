@@ -35,6 +35,8 @@ func (m Member) Show(obj metav1.Object) {
 			m.object(&related, namespace)
 			o.Related = &related
 		}
+	case *corev1.Pod:
+		m.onNode(o)
 	case *discoveryv1.EndpointSlice:
 		o.Endpoints = slices.Clone(o.Endpoints)
 		for i := range o.Endpoints {
@@ -42,6 +44,9 @@ func (m Member) Show(obj metav1.Object) {
 				target := *t
 				m.object(&target, namespace)
 				o.Endpoints[i].TargetRef = &target
+			}
+			if o.Endpoints[i].NodeName != nil {
+				o.Endpoints[i].NodeName = &m.Cluster
 			}
 		}
 	}
@@ -54,6 +59,20 @@ func (m Member) Show(obj metav1.Object) {
 	obj.SetLabels(labels)
 	obj.SetManagedFields(nil)
 	obj.SetOwnerReferences(m.owners(obj))
+}
+
+// onNode shows a pod on the node that its cluster is on the hub: nodes of several members
+// may have one name, and that of a cluster besides.
+func (m Member) onNode(pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" {
+		return // it is not on any yet
+	}
+	pod.Annotations = maps.Clone(pod.Annotations)
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[atoll.AnnotationNode] = pod.Spec.NodeName
+	pod.Spec.NodeName = m.Cluster
 }
 
 // owners as they are shown.

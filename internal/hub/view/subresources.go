@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/live"
 )
 
@@ -100,6 +103,17 @@ type evictions struct {
 	pods *objects
 }
 
+// mayLeave refuses what drains a cluster that is cordoned: its pods would start there again,
+// one by one, since the member's own nodes take them.
+func mayLeave(c *v1alpha1.Cluster, pod string) error {
+	cordoned := slices.ContainsFunc(c.Spec.Taints, func(t v1alpha1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	if !cordoned {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("pods"), pod, fmt.Errorf(
+		"cluster %[1]s is cordoned, and a pod that is evicted there starts there again: to move what it runs, taint its node with the effect NoExecute: kubectl taint node %[1]s drain=:NoExecute", c.Name))
+}
+
 // Create an eviction, in the member where the pod runs.
 func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	m, object, ok := e.pods.runningIn(ctx, name)
@@ -109,6 +123,9 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 	asked, ok := obj.(*policy.Eviction)
 	if !ok || asked.Name != name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	if err := mayLeave(m.Cluster, name); err != nil {
+		return nil, err
 	}
 	namespace := request.NamespaceValue(ctx)
 	if _, err := e.pods.fleet.get(ctx, m, e.pods.kind, namespace, object); err != nil {
