@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
@@ -138,6 +139,22 @@ func (w *world) running(name string, want int) []corev1.Pod {
 		}
 		if time.Now().After(end) {
 			w.t.Fatalf("%s runs %d pods", name, len(pods))
+		}
+	}
+}
+
+// gone waits until a Deployment is.
+func (w *world) gone(name string) {
+	w.t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		_, err := w.kube.AppsV1().Deployments(w.ns).Get(w.t.Context(), name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return
+		case err != nil:
+			w.t.Fatal(err)
+		case time.Now().After(end):
+			w.t.Fatalf("the Deployment %s is still there", name)
 		}
 	}
 }
@@ -387,6 +404,7 @@ func TestWhatWentWithItsOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.running("web", 0)
+	w.gone("web") // its owners go after it, and tell of it as long as they are there
 	next := w.events(at, version)
 	for {
 		_, m, err := next()
