@@ -16,7 +16,8 @@ import (
 )
 
 // engineGroup is the group of the objects that only the hub itself writes and
-// watches: by far the most numerous ones. clusters and bundles, of atollGroup, are next.
+// watches: by far the most numerous ones. clusters and bundles, of atollGroup, are next,
+// and profiles, one for each cluster.
 const (
 	engineGroup = "engine.atoll.dev"
 	atollGroup  = "atoll.dev"
@@ -24,8 +25,10 @@ const (
 	bundles     = "bundles"
 )
 
-// engineStorage stores Atoll's objects slim. The engine's, Clusters and Bundles have no
-// watch cache, which would hold all of them a second time, some ten times as large as
+var profiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}
+
+// engineStorage stores Atoll's objects slim. The engine's, Clusters, Bundles and
+// ClusterProfiles have no watch cache, which would hold all of them a second time, some ten times as large as
 // the tables do, for a reader or two. Nobody asks who owns fields of the engine's
 // objects, nor of the status of the others, nor what the hub set in an object that it
 // made, such as a Cluster that joins, so that is not kept: of such an object it would be
@@ -34,14 +37,14 @@ type engineStorage struct{ generic.RESTOptionsGetter }
 
 func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := e.RESTOptionsGetter.GetRESTOptions(resource, example)
-	if err != nil || resource.Group != engineGroup && resource.Group != atollGroup {
+	if err != nil || resource.Group != engineGroup && resource.Group != atollGroup && resource != profiles {
 		return options, err
 	}
 	drop, decorate := dropHubsManaged, options.Decorator
 	if resource.Group == engineGroup {
 		drop = dropManaged
 	}
-	if resource.Group == engineGroup || resource.Resource == clusters || resource.Resource == bundles {
+	if resource.Group == engineGroup || resource.Resource == clusters || resource.Resource == bundles || resource == profiles {
 		decorate = generic.UndecoratedStorage
 	}
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),

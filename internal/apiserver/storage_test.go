@@ -267,10 +267,16 @@ func TestWatchesWithoutACache(t *testing.T) {
 // Clusters are as many as the engine's objects, but people write them: who set what is
 // kept of the spec and not of the status, and lists and watches are as with a cache.
 func TestClustersAreStoredSlim(t *testing.T) {
+	t.Run("clusters", func(t *testing.T) { storedSlim(t, "atoll.dev", "clusters") })
+	t.Run("their profiles", func(t *testing.T) { storedSlim(t, "multicluster.x-k8s.io", "clusterprofiles") })
+}
+
+// storedSlim tells whether a kind of which there is one for each cluster is.
+func storedSlim(t *testing.T, group, plural string) {
+	t.Helper()
 	u := admin(t, hub)
-	const group = "atoll.dev"
-	u.definition(fmt.Sprintf(engineCRD, group, "clusters"), "clusters."+group)
-	clusters := u.resource(group, "v1alpha1", "clusters")
+	u.definition(fmt.Sprintf(engineCRD, group, plural), plural+"."+group)
+	clusters := u.resource(group, "v1alpha1", plural)
 	var last *unstructured.Unstructured
 	for _, name := range []string{"a", "b", "c"} {
 		created, err := clusters.Create(t.Context(), testRow(group, name), metav1.CreateOptions{FieldManager: "kubectl"})
