@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -69,7 +70,8 @@ func (p *Policy) Remove(key atoll.ItemKey, ns Namespace) string {
 func never(key atoll.ItemKey) string {
 	group := v1alpha1.GroupVersion.Group
 	switch {
-	case key.Group == group, key.Kind == "CustomResourceDefinition" && key.Name == v1alpha1.AgentPolicyResource+"."+group:
+	case key.Group == group, key.Kind == "CustomResourceDefinition" && key.Name == v1alpha1.AgentPolicyResource+"."+group,
+		key.Kind == "APIService" && strings.HasSuffix(key.Name, "."+group): // by which somebody else would say that there is none
 		return "what limits the agent is this cluster's administrator's alone: no hub applies it"
 	case namespaceOf(key) == atoll.SystemNamespace:
 		return "namespace " + atoll.SystemNamespace + " is the agent's own in this cluster: no hub applies anything there"

@@ -71,6 +71,8 @@ func TestApply(t *testing.T) {
 		{what: "clusterScoped: NamespacesOnly, something else", spec: "{clusterScoped: NamespacesOnly}", object: role, refuse: "but namespaces themselves"},
 		{what: "the agent's limits", spec: "{}", object: "agent.atoll.dev/AgentPolicy//agent", refuse: "administrator's alone"},
 		{what: "their definition", spec: "{}", object: "apiextensions.k8s.io/CustomResourceDefinition//agentpolicies.agent.atoll.dev", refuse: "administrator's alone"},
+		{what: "who serves them", spec: "{}", object: "apiregistration.k8s.io/APIService//v1alpha1.agent.atoll.dev", refuse: "administrator's alone"},
+		{what: "who serves another group", spec: "{}", object: "apiregistration.k8s.io/APIService//v1.example.com"},
 		{what: "the agent's namespace", spec: `{namespaces: {allowed: ["*"]}}`, object: "/Secret/atoll-system/x", refuse: "the agent's own"},
 		{what: "the agent's namespace itself", spec: "{}", object: "/Namespace//atoll-system", refuse: "the agent's own"},
 		{what: "a field that is not known", spec: "{namespace: [shop]}", object: deployment, refuse: `unknown field "spec.namespace"`},
