@@ -5,9 +5,8 @@
 // why not, in words for the status of a row: what is refused, by which field, and who must
 // act. A nil *Policy is that of a member that has none: it refuses only what is never a
 // hub's, which are AgentPolicies, their definition, who serves them, and the agent's own
-// namespace. A policy
-// that cannot be understood refuses everything (Closed). Policies are immutable, and safe
-// for concurrent use.
+// namespace. A policy that cannot be understood refuses everything (Closed). Policies are
+// immutable, and safe for concurrent use.
 package policy
 
 import (

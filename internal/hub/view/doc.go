@@ -15,6 +15,9 @@
 // be told what has changed meanwhile, a watch ends with 410, for who watches to list again.
 // Lists are not paged.
 //
+// Members are not believed: of namespaces in which they have no rows nothing of theirs is
+// shown, and what they answer at once, and what becomes of it in memory, is bounded.
+//
 // A template is shown as it is stored, once; what it is in members, its status says.
 //
 // All may be called concurrently.

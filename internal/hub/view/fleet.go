@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -161,7 +160,7 @@ func (m *member) refused(answer *http.Response) error {
 	if err != nil {
 		return reach.Refusal(m.Cluster, err)
 	}
-	obj, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	obj, _, err := liveAnswers.Decode(body, nil, nil)
 	s, ok := obj.(*metav1.Status)
 	if err != nil || !ok {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s answers %s", m.Name, answer.Status))
@@ -175,11 +174,11 @@ func (m *member) refused(answer *http.Response) error {
 
 // read an object or a list of a member.
 func (f *Fleet) read(ctx context.Context, m *member, path string, query url.Values) (runtime.Object, error) {
-	return f.readBy(ctx, m, path, query, clientscheme.Codecs.UniversalDeserializer())
+	return f.readBy(ctx, m, path, query, liveAnswers)
 }
 
 // readBy a decoder.
-func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Values, by runtime.Decoder) (runtime.Object, error) {
+func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Values, by answers) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	answer, err := f.ask(ctx, m, path, query)
@@ -226,6 +225,9 @@ func (f *Fleet) list(ctx context.Context, m *member, k kind, namespace string, s
 	if err != nil {
 		return nil, "", apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with a %T", m.Name, list))
 	}
+	if version, err = m.bounded(of.GetResourceVersion()); err != nil {
+		return nil, "", err
+	}
 	err = meta.EachListItem(list, func(obj runtime.Object) error {
 		o, err := meta.Accessor(obj)
 		if err != nil {
@@ -237,7 +239,7 @@ func (f *Fleet) list(ctx context.Context, m *member, k kind, namespace string, s
 		}
 		return err
 	})
-	return objects, of.GetResourceVersion(), err
+	return objects, version, err
 }
 
 // template tells whether an object of the member is one on the hub, where it is shown already.

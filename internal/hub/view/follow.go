@@ -127,7 +127,7 @@ func (w *following) stream(m *member, version string) (string, error) {
 		return version, err
 	}
 	frames := protobuf.StreamSerializer.Framer.NewFrameReader(answer.Body)
-	events := restwatch.NewDecoder(streaming.NewDecoder(frames, protobuf.StreamSerializer.Serializer), clientscheme.Codecs.UniversalDeserializer())
+	events := restwatch.NewDecoder(streaming.NewDecoder(frames, protobuf.StreamSerializer.Serializer), liveAnswers)
 	defer events.Close()
 	for {
 		event, obj, err := events.Decode()
@@ -141,7 +141,11 @@ func (w *following) stream(m *member, version string) (string, error) {
 		if err != nil {
 			return version, err
 		}
-		version = o.GetResourceVersion()
+		now, err := m.bounded(o.GetResourceVersion())
+		if err != nil {
+			return version, err
+		}
+		version = now
 		in := incoming{from: m.Name, event: event, version: version}
 		if event != watch.Bookmark {
 			if in.object, in.template, err = w.told(m, obj, o); err != nil {

@@ -64,7 +64,7 @@ func (u usage) ConvertToTable(ctx context.Context, obj, options runtime.Object) 
 // object that is not there.
 func (u usage) ask(ctx context.Context, m *member, namespace, name string, query url.Values) (runtime.Object, error) {
 	path := kind{resource: u.resource.Resource, path: "/apis/" + metricsv1.SchemeGroupVersion.String()}.at(namespace, name)
-	obj, err := u.fleet.readBy(ctx, m, path, query, usageCodecs.UniversalDeserializer())
+	obj, err := u.fleet.readBy(ctx, m, path, query, usageAnswers)
 	if err != nil && !strings.HasPrefix(err.Error(), "cluster "+m.Name) && !(name != "" && apierrors.IsNotFound(err)) {
 		err = apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: %v", m.Name, err))
 	}

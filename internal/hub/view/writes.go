@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -247,7 +246,7 @@ func (f *Fleet) as(ctx context.Context, m *member, a asking) (runtime.Object, er
 	if err != nil {
 		return nil, late(ctx, m, err)
 	}
-	obj, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	obj, _, err := liveAnswers.Decode(body, nil, nil)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s answers %s, and cannot be understood: %v", m.Name, answer.Status, err))
 	}
