@@ -9,10 +9,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	jsonpatch "github.com/evanphx/json-patch"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -165,9 +165,7 @@ func (o *objects) fits(c change, before, after runtime.Object) error {
 		return conflict("it has been modified; read it again and make your change of that")
 	}
 	now.SetResourceVersion(old.GetResourceVersion())
-	if now.GetLabels()[atoll.LabelCluster] != c.m.Name || !slices.EqualFunc(now.GetOwnerReferences(), old.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool {
-		return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind
-	}) {
+	if now.GetLabels()[atoll.LabelCluster] != c.m.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, cannot be changed here", o.kind.Kind, old.GetName(), c.m.Name, atoll.LabelCluster))
 	}
 	return nil
