@@ -120,10 +120,11 @@ func TestVersionsOfMembersAreShort(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", agent.Listener.Addr().String())
 	}})})
 	m := &member{Cluster: c, Member: live.Member{Cluster: "oslo"}}
-	if _, version, err := f.list(t.Context(), m, kinds["pods"], "", live.Selection{}, nil); err == nil {
+	ctx, _ := whoAsks(t, "jane", "")
+	if _, version, err := f.list(ctx, m, kinds["pods"], "", live.Selection{}, nil); err == nil {
 		t.Errorf("a list is at a version of %d bytes", len(version))
 	}
-	w := &following{o: &objects{fleet: f, kind: kinds["pods"]}, ctx: t.Context(), in: make(chan incoming, 1)}
+	w := &following{o: &objects{fleet: f, kind: kinds["pods"]}, ctx: ctx, in: make(chan incoming, 1)}
 	if version, err := w.stream(m, "5"); err == nil || version != "5" {
 		t.Errorf("a watch is at a version of %d bytes, %v", len(version), err)
 	}

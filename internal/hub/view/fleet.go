@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,6 +63,7 @@ type Fleet struct {
 	o       Options
 	history *live.History
 	watches watches
+	shares  shares
 }
 
 // New makes a Fleet, whose resource versions are counted from now on.
@@ -143,10 +145,17 @@ func (f *Fleet) ask(ctx context.Context, m *member, path string, query url.Value
 	if id := audit.GetAuditIDTruncated(ctx); id != "" {
 		r.Header.Set("Audit-Id", id)
 	}
+	left, err := f.shares.take(ctx, m.Name)
+	if err != nil {
+		return nil, err
+	}
+	left = sync.OnceFunc(left)
 	answer, err := f.o.Reach.Transport().RoundTrip(r)
 	if err != nil {
+		left()
 		return nil, reach.Refusal(m.Cluster, err)
 	}
+	answer.Body = shared{answer.Body, left}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
 		return nil, m.refused(answer)
