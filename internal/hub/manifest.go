@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/render"
 	"atoll.dev/atoll/internal/rewind"
@@ -82,7 +83,8 @@ func (r rowRenderer) manifest(ctx context.Context, row state.Row) (atoll.Manifes
 	}
 	in := render.ManifestInput{
 		Bundle: row.Bundle, Row: row.Spec, Content: content, Key: r.key,
-		Here: func(bundle string) bool { return r.here(bundle, row.Cluster) },
+		Here:   func(bundle string) bool { return r.here(bundle, row.Cluster) },
+		Leaves: r.leaves(row.Cluster),
 	}
 	if row.Spec.Phase != atoll.RowRemoving {
 		cluster, ok := r.state.Clusters.Get(row.Cluster)
@@ -172,8 +174,15 @@ func (r rowRenderer) here(bundle, cluster string) bool {
 	return ok && row.Spec.Phase != atoll.RowRemoving
 }
 
+// leaves tells whether the cluster leaves the fleet with what runs in it.
+func (r rowRenderer) leaves(cluster string) bool {
+	c, ok := r.state.Clusters.Get(cluster)
+	return ok && c.Spec.Removal != nil && c.Spec.Removal.Mode == v1alpha1.ClusterOrphan
+}
+
 // salt names what manifest looks at besides the row: whether the namespace is doomed, whether
-// the row's cluster leaves the fleet, which of the Bundles that took items over are in the cluster, and what is held back.
+// the row's cluster leaves the fleet, which of the Bundles that took items over are in the
+// cluster, and what is held back.
 func (r rowRenderer) salt(row state.Row) string {
 	var parts []any
 	if ns := row.Bundle.Namespace; ns != "" {
@@ -181,6 +190,9 @@ func (r rowRenderer) salt(row state.Row) string {
 	}
 	if render.LeftBehind(row.Spec) {
 		parts = append(parts, "left behind")
+	}
+	if r.leaves(row.Cluster) {
+		parts = append(parts, "leaves")
 	}
 	content, err := r.content(r.ctx, row)
 	if err != nil {

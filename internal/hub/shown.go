@@ -23,6 +23,10 @@ func (t tables) Clusters() []*v1alpha1.Cluster { return t.state.Clusters.List() 
 
 func (t tables) Placed(namespace string) map[string][]string { return t.state.Rows.Placed(namespace) }
 
+func (t tables) PlacedAt(namespace, cluster string) bool {
+	return t.state.Rows.PlacedAt(namespace, cluster)
+}
+
 func (t tables) Template(key atoll.ItemKey) (types.UID, bool) {
 	obj, ok := t.state.Templates.Get(key)
 	if !ok {

@@ -91,7 +91,7 @@ func (s *standing) last(give string) (reason, message string) {
 	case !s.online:
 		return ReasonWaitsForCluster, "nothing is placed there any more; the cluster is away, and its agent lets go of the member when it is back; " + give
 	}
-	return ReasonAgentLeaves, "nothing is placed there any more; the agent lets go of the member; an agent that is too old for that must be updated, or " + give
+	return ReasonAgentLeaves, "nothing is placed there any more; the agent lets go of the member, and its log says what keeps it from that; an agent that is too old must be updated, or " + give
 }
 
 // waits says what the rows wait for: what somebody must do goes before what comes by

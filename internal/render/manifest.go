@@ -24,6 +24,8 @@ type ManifestInput struct {
 	// Here tells whether the Bundle of that UID has a row in this cluster that is
 	// not Removing. Nil: none has.
 	Here func(bundleUID string) bool
+	// Leaves: the row's cluster leaves the fleet, and what runs there stays.
+	Leaves bool
 	// Namespaces of the hub by name; those that no item needs are left out.
 	Namespaces map[string]atoll.NamespaceMeta
 	// DeletedNamespaces that the agent may remove once they are empty.
@@ -55,6 +57,9 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		m.Interpreters = script.ForMember(in.Content.Interpreters)
 	}
 	for _, t := range in.Content.Tombstones {
+		if in.leftBehind(t) {
+			continue
+		}
 		t.MovedTo = slices.DeleteFunc(slices.Clone(t.MovedTo), func(uid string) bool {
 			return in.Here == nil || !in.Here(uid)
 		})
@@ -68,6 +73,16 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 	}
 	m.Content = contentHash(in.Key, m)
 	return m
+}
+
+// leftBehind tells whether the tombstone's item went over to a Bundle that has no place in
+// this cluster only because the cluster leaves the fleet with what runs in it: to move it
+// was never a wish that it goes. The row keeps it, and lets go of it with all else.
+func (in *ManifestInput) leftBehind(t atoll.Tombstone) bool {
+	if len(t.MovedTo) == 0 || in.Here != nil && slices.ContainsFunc(t.MovedTo, in.Here) {
+		return false
+	}
+	return in.Leaves || LeftBehind(in.Row)
 }
 
 // LeftBehind tells whether a row is orphaned since its cluster leaves the fleet, and not

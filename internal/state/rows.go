@@ -37,8 +37,10 @@ type Rows struct {
 	mu       sync.RWMutex
 	pages    map[string]*page       // by slice name
 	byBundle map[string]*bundleRows // by Bundle UID
-	byMember map[string]*memberRows // by cluster UID
-	revision int64                  // highest resource version seen
+	// byNamespace are those of byBundle whose Bundles are in a namespace, by that and UID.
+	byNamespace map[string]map[string]*bundleRows
+	byMember    map[string]*memberRows // by cluster UID
+	revision    int64                  // highest resource version seen
 	notifier[rowsChanged]
 }
 
@@ -64,7 +66,7 @@ func newRows(c client.Client) *Rows {
 	return &Rows{
 		client:   c,
 		pages:    map[string]*page{},
-		byBundle: map[string]*bundleRows{},
+		byBundle: map[string]*bundleRows{}, byNamespace: map[string]map[string]*bundleRows{},
 		byMember: map[string]*memberRows{},
 	}
 }
@@ -185,26 +187,44 @@ func (t *Rows) Revision() int64 {
 }
 
 // Placed gives the clusters that have rows of Bundles in a namespace, or in any where it is
-// empty, and in which namespaces, in no order.
+// empty, and in which namespaces, in no order. It costs the rows of those namespaces.
 func (t *Rows) Placed(namespace string) map[string][]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := map[string][]string{}
-	for _, b := range t.byBundle {
-		if len(b.pages) == 0 {
-			continue
+	for of, bundles := range t.byNamespace {
+		if namespace == "" {
+			place(out, of, bundles)
 		}
-		of := b.pages[0].bundle.Namespace
-		if of == "" || namespace != "" && of != namespace {
-			continue
-		}
+	}
+	if namespace != "" {
+		place(out, namespace, t.byNamespace[namespace])
+	}
+	return out
+}
+
+// place notes the clusters of a namespace's Bundles.
+func place(out map[string][]string, namespace string, bundles map[string]*bundleRows) {
+	for _, b := range bundles {
 		for cluster := range b.rows {
-			if !slices.Contains(out[cluster], of) {
-				out[cluster] = append(out[cluster], of)
+			if in := out[cluster]; len(in) == 0 || in[len(in)-1] != namespace {
+				out[cluster] = append(in, namespace)
 			}
 		}
 	}
-	return out
+}
+
+// PlacedAt tells whether a cluster has rows of Bundles in a namespace. It costs no more than
+// the Bundles of the namespace.
+func (t *Rows) PlacedAt(namespace, cluster string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, b := range t.byNamespace[namespace] {
+		if b.rows[cluster] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // EmptySlices of a Bundle by number, for who collects them, and how many slices it has
@@ -270,6 +290,10 @@ func (t *Rows) drop(obj client.Object) {
 	b := t.byBundle[p.bundle.UID]
 	if b.pages = slices.DeleteFunc(b.pages, func(o *page) bool { return o == p }); len(b.pages) == 0 {
 		delete(t.byBundle, p.bundle.UID)
+		in := t.byNamespace[p.bundle.Namespace]
+		if delete(in, p.bundle.UID); len(in) == 0 {
+			delete(t.byNamespace, p.bundle.Namespace)
+		}
 	}
 	t.mu.Unlock()
 	p.filling.Unlock()
@@ -312,6 +336,12 @@ func (t *Rows) addPage(p *page) {
 	if b == nil {
 		b = &bundleRows{rows: map[string]*row{}}
 		t.byBundle[p.bundle.UID] = b
+		if ns := p.bundle.Namespace; ns != "" {
+			if t.byNamespace[ns] == nil {
+				t.byNamespace[ns] = map[string]*bundleRows{}
+			}
+			t.byNamespace[ns][p.bundle.UID] = b
+		}
 	} else {
 		p.bundle = b.pages[0].bundle
 	}

@@ -27,10 +27,14 @@ const leaveLook = 100 * time.Millisecond
 // left lists those, with the reason. It returns when nothing is held any more, or with
 // the error of ctx or of the member's store; called again it goes on.
 func (e *Engine) Leave(ctx context.Context, clean bool) (left []string, err error) {
-	for {
+	for told := ""; ; {
 		held := e.claiming()
 		if len(held) == 0 {
 			break
+		}
+		if why := e.hindrance(); why != "" && why != told {
+			told = why
+			e.o.Log.Warn("letting go of everything waits", "for", why)
 		}
 		for _, bundle := range held {
 			if err := e.letGo(ctx, bundle); err != nil {
@@ -73,6 +77,19 @@ func (e *Engine) claiming() []string {
 	return slices.Collect(maps.Keys(all))
 }
 
+// hindrance is what keeps an object from going or being let go; "": nothing does.
+func (e *Engine) hindrance() (why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first := ""
+	for key, t := range e.tasks {
+		if t.failure != nil && (first == "" || key.String() < first) {
+			first, why = key.String(), t.failure.Message
+		}
+	}
+	return why
+}
+
 // letGo of a Bundle that nobody ordered to be removed.
 func (e *Engine) letGo(ctx context.Context, bundle string) error {
 	e.mu.Lock()
@@ -81,10 +98,21 @@ func (e *Engine) letGo(ctx context.Context, bundle string) error {
 		m = h.Manifest.Bare()
 	}
 	e.mu.Unlock()
-	if m.Remove {
+	moved := func(t atoll.Tombstone) bool { return len(t.MovedTo) > 0 }
+	m.Tombstones = slices.Clone(m.Tombstones)
+	switch { // what was to go over to another Bundle, which does not come any more, stays
+	case !m.Remove:
+		m.Items, m.Remove, m.LeftBehind, m.Removal = nil, true, true, v1alpha1.RemoveOrphan
+		m.Tombstones = slices.DeleteFunc(m.Tombstones, moved)
+	case !slices.ContainsFunc(m.Tombstones, moved):
 		return nil
+	default:
+		for i := range m.Tombstones {
+			if t := &m.Tombstones[i]; moved(*t) {
+				t.MovedTo, t.Orphan = nil, true
+			}
+		}
 	}
-	m.Items, m.Remove, m.LeftBehind, m.Removal = nil, true, true, v1alpha1.RemoveOrphan
 	m.Interpreters, m.Namespaces, m.DeletedNamespaces = nil, nil, nil
 	m.Content = atoll.HashJSON(m)
 	return e.Upsert(ctx, m, store.Position{})
@@ -109,12 +137,18 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool) (why
 	key := claims.Namespace(ns)
 	if clean {
 		e.mu.Lock()
-		e.book.Doom(ns)
+		e.book.Part(ns, true)
 		e.due(key)
 		e.mu.Unlock()
 		e.nudge()
-		if why, err = e.awaitNamespace(ctx, key); err != nil || why == "" {
+		if why, err = e.awaitNamespace(ctx, key); err != nil {
+			e.mu.Lock()
+			e.book.Part(ns, false) // the hub may have taken it back
+			e.mu.Unlock()
 			return "", err
+		}
+		if why == "" {
+			return "", nil
 		}
 	}
 	res := member.Resource{Kind: key.Kind, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
@@ -139,13 +173,16 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool) (why
 	return why, nil
 }
 
+// keepsNamespace are the reasons for which a namespace stays unless somebody acts.
+var keepsNamespace = []string{ReasonForeign, ReasonSilent, ReasonPolicy, ReasonForbidden, ReasonDenied}
+
 // awaitNamespace waits until it is gone, or until it is known why it stays.
 func (e *Engine) awaitNamespace(ctx context.Context, key atoll.ItemKey) (why string, err error) {
 	for {
 		e.mu.Lock()
 		_, known := e.book.Record(key)
 		t := e.tasks[key]
-		if known && t != nil && t.failure != nil && (t.failure.Reason == ReasonForeign || t.failure.Reason == ReasonSilent) {
+		if known && t != nil && t.failure != nil && slices.Contains(keepsNamespace, t.failure.Reason) {
 			why = t.failure.Message
 		}
 		e.mu.Unlock()

@@ -1,8 +1,10 @@
 package apply
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/claims"
@@ -172,4 +174,54 @@ func TestLeavingGoesOnAfterAKill(t *testing.T) {
 	if n := len(w.claiming()); n > 0 {
 		t.Errorf("%d bundles are still claimed after another start", n)
 	}
+}
+
+// What went over to a Bundle that never came stays, whether its own Bundle was to go or not.
+func TestLeavingWaitsForNoMove(t *testing.T) {
+	for _, goes := range []bool{false, true} {
+		t.Run(map[bool]string{false: "stays", true: "goes"}[goes], func(t *testing.T) {
+			w := newWorld(t)
+			conf := w.item("t-conf", configMap)
+			w.upsert(manifest("b1", 1, conf))
+			w.ready("b1", 1)
+			m := manifest("b1", 2)
+			if goes {
+				m = remove("b1", 2)
+			}
+			m.Tombstones = []atoll.Tombstone{{Key: conf.Key, UID: "t-conf", MovedTo: []string{"never"}}}
+			w.upsert(m)
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			defer stop()
+			if _, err := w.Leave(ctx, false); err != nil {
+				t.Fatal(err)
+			}
+			if live := w.exists(conf.Key); live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
+				t.Errorf("it is left as %v", live.Object["metadata"])
+			}
+		})
+	}
+}
+
+// A removal that is taken back while a namespace waits to go leaves no order to remove it.
+func TestLeavingThatIsTakenBackPartsWithNoNamespace(t *testing.T) {
+	w := newWorld(t)
+	conf := w.item("t-conf", configMap)
+	w.upsert(manifest("b1", 1, conf))
+	w.ready("b1", 1)
+	w.upsert(remove("b1", 2))
+	w.removed("b1")
+	ns := claims.Namespace(w.ns)
+	w.fence(false) // nothing is deleted, and nobody says so to Leave
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if _, err := w.Leave(ctx, true); err == nil {
+		t.Fatal("it went although nothing could be deleted")
+	}
+	w.fence(true)
+	w.stop()
+	w.start()
+	w.holds("the namespace", 2*time.Second, func() (bool, string) {
+		live := w.get(ns)
+		return live != nil && live.GetDeletionTimestamp() == nil, "it goes"
+	})
 }

@@ -97,12 +97,13 @@ func (b *Book) want(nb *bundle, key atoll.ItemKey, state State) {
 }
 
 // succeed ends the claims of Bundles of which nothing is known but that objects carry their
-// labels: they are of another hub, or of another time. Where the object was made for
-// another template than the one that is asked for, whether it may be taken is decided as for
-// any object that is there already.
+// labels, where those were made for another template than the one that is asked for: they
+// are of another hub, or of another time, and whether they may be taken is decided as for
+// any object that is there already. Who means the same template may be a Bundle of this hub
+// whose manifest is still to come.
 func (b *Book) succeed(r *Record, template string) {
 	for _, other := range slices.Sorted(maps.Keys(r.Claims)) {
-		if c := r.Claims[other]; b.bundles[other] != nil || c.State != Kept {
+		if c := r.Claims[other]; b.bundles[other] != nil || c.State != Kept || c.Template == template {
 			continue
 		}
 		b.setClaim(r, other, nil)
@@ -136,8 +137,8 @@ func (b *Book) undoom(key atoll.ItemKey) {
 	if IsNamespace(key) {
 		ns = b.records[key]
 	}
-	if ns != nil && ns.Doomed {
-		ns.Doomed = false
+	if ns != nil && (ns.Doomed || ns.Parting) {
+		ns.Doomed, ns.Parting = false, false
 		b.soil(ns.Key)
 	}
 }
@@ -154,6 +155,9 @@ func (b *Book) leave(nb *bundle, key atoll.ItemKey) {
 		now.State, now.MovedTo, now.Orphan, now.Noted = Leaving, nil, t.Orphan, false
 		if len(t.MovedTo) > 0 {
 			now.State, now.MovedTo = Parked, t.MovedTo
+			if !t.Orphan && nb.holding.Manifest.LeftBehind { // what nobody takes over stays
+				now.Orphan, now.Noted = true, true
+			}
 		}
 	case nb.holding.Manifest.Remove:
 		now.State, now.MovedTo = Leaving, nil

@@ -67,7 +67,7 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 		s.Verb = Release
 	case leaving:
 		s.Verb = Delete
-	case r.Implicit && r.Doomed && len(r.Claims) == 0:
+	case r.Implicit && (r.Doomed || r.Parting) && len(r.Claims) == 0:
 		s.Verb = DeleteNamespace
 	}
 	return s
@@ -190,18 +190,18 @@ func (b *Book) MadeNamespace(name string, f Fact) {
 	b.soil(r.Key)
 }
 
-// Doom a namespace that the agent made: it goes once nothing is in it.
-func (b *Book) Doom(name string) {
-	if r := b.records[Namespace(name)]; r != nil && r.Implicit && !r.Doomed {
-		r.Doomed = true
-		b.soil(r.Key)
+// Part with a namespace that the agent made, or not any more: it goes once nothing is in
+// it, unless something needs it again.
+func (b *Book) Part(name string, parting bool) {
+	if r := b.records[Namespace(name)]; r != nil && r.Implicit {
+		r.Parting = parting
 	}
 }
 
-// Spare a namespace that was doomed.
+// Spare a namespace that was to go.
 func (b *Book) Spare(name string) {
-	if r := b.records[Namespace(name)]; r != nil && r.Doomed {
-		r.Doomed = false
+	if r := b.records[Namespace(name)]; r != nil && (r.Doomed || r.Parting) {
+		r.Doomed, r.Parting = false, false
 		b.soil(r.Key)
 	}
 }
@@ -209,7 +209,7 @@ func (b *Book) Spare(name string) {
 // ForgetNamespace drops the record of a namespace that the agent made and that was let go.
 func (b *Book) ForgetNamespace(name string) {
 	if r := b.records[Namespace(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
-		r.Implicit, r.Doomed, r.UID = false, false, ""
+		r.Implicit, r.Doomed, r.Parting, r.UID = false, false, false, ""
 		b.settle(r.Key)
 	}
 }
@@ -250,7 +250,7 @@ func (b *Book) Gone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []ato
 	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
 	r.Left, r.Adopted = nil, false
 	if r.Implicit && !b.needs(key.Name) {
-		r.Implicit, r.Doomed = false, false
+		r.Implicit, r.Doomed, r.Parting = false, false, false
 	}
 	return b.drop(r)
 }

@@ -78,6 +78,9 @@ type Record struct {
 	// Doomed: its namespace on the hub was deleted.
 	Implicit bool `json:"n,omitempty"`
 	Doomed   bool `json:"x,omitempty"`
+	// Parting: the agent leaves the member, and the namespace goes if nothing foreign is in
+	// it. That is not stored, and ends with the session in which the hub said so.
+	Parting bool `json:"-"`
 }
 
 // clone for readers outside the Book's lock.

@@ -108,11 +108,12 @@ func (b *Book) targets(r *Record, from string, c Claim) (waiting []string, taken
 	return waiting, taken
 }
 
-// pickOwner keeps the owner while its claim lives; then it prefers a claim on the
+// pickOwner keeps the owner while its claim lives, and it is known what the Bundle wants;
+// then it prefers a claim on the
 // template that the object was made for, then one that is more than a
 // dependency, then the lowest UID.
 func (b *Book) pickOwner(r *Record) string {
-	if r.Claims[r.Owner].live() {
+	if c := r.Claims[r.Owner]; c.State == Wanted || c.State == Kept && b.bundles[r.Owner] != nil {
 		return r.Owner
 	}
 	best, bestScore := "", -1

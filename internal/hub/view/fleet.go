@@ -42,6 +42,8 @@ type Tables interface {
 	// Placed gives the clusters that have rows in a namespace, or in any where it is empty,
 	// and in which namespaces.
 	Placed(namespace string) map[string][]string
+	// PlacedAt tells whether a cluster has rows in a namespace.
+	PlacedAt(namespace, cluster string) bool
 	// Clusters are all of them, by name.
 	Clusters() []*v1alpha1.Cluster
 	// Template gives the UID of the object with a key that users wrote; false where none is.
@@ -124,11 +126,10 @@ func (f *Fleet) of(namespace, name string) (m *member, object string, ok bool) {
 		return nil, "", false
 	}
 	c, ok := t.Cluster(cluster)
-	in, rows := t.Placed(namespace)[cluster]
-	if !ok || !rows {
+	if !ok || !t.PlacedAt(namespace, cluster) {
 		return nil, "", false
 	}
-	return &member{Cluster: c, in: in, Member: live.Member{Cluster: cluster, Template: t.Template}}, object, true
+	return &member{Cluster: c, in: []string{namespace}, Member: live.Member{Cluster: cluster, Template: t.Template}}, object, true
 }
 
 // ask a member's agent in the hub's own name. The body of the answer is the caller's to close.

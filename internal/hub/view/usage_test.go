@@ -54,6 +54,11 @@ func (m measuring) Placed(namespace string) map[string][]string {
 	return out
 }
 
+func (m measuring) PlacedAt(namespace, cluster string) bool {
+	_, there := m.Cluster(cluster)
+	return there && namespace == "shop"
+}
+
 func (measuring) Template(atoll.ItemKey) (types.UID, bool) { return "", false }
 
 // agents answer for clusters a and b; c has no metrics-server, and of d the agent is away.

@@ -352,7 +352,7 @@ func (w *following) shows(m *member, namespace string) bool {
 	if in[namespace] {
 		return true
 	}
-	if t, ok := w.o.fleet.o.Tables(); ok && slices.Contains(t.Placed(namespace)[m.Name], namespace) {
+	if t, ok := w.o.fleet.o.Tables(); ok && t.PlacedAt(namespace, m.Name) {
 		if in == nil {
 			in = map[string]bool{}
 			w.placed[m.Name] = in

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,8 +32,9 @@ import (
 const (
 	// most profiles that are written a second, and at once after a rest.
 	most = 50
-	// page of profiles that are read at a time when the hub starts.
-	page = 500
+	// page of profiles that are read at a time when the hub starts, and how long it waits
+	// after that failed: an inventory for others ends nobody's lead.
+	page, readAgain = 500, 5 * time.Second
 )
 
 // Clusters is the table of members.
@@ -82,11 +84,17 @@ func New(cfg Config) *Publisher {
 
 // Run until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	if err := p.read(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
+	for {
+		err := p.read(ctx)
+		if err == nil {
+			break
 		}
-		return err
+		p.Log.Warn("nothing is published before it is known what is; trying again", "after", readAgain, "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(readAgain):
+		}
 	}
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "profiles"})

@@ -3,6 +3,7 @@ package profiles
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -174,5 +175,34 @@ func TestProfilesFollowTheirClusters(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// That the store does not answer yet keeps a hub from nothing else.
+func TestWhatIsPublishedIsReadUntilThatSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		c := ctrlfake.NewClientBuilder().WithScheme(state.Scheme()).WithStatusSubresource(&multicluster.ClusterProfile{}).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, w client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				if reads++; reads == 1 {
+					return errors.New("the store does not answer")
+				}
+				return w.List(ctx, l, opts...)
+			},
+		}).Build()
+		m := &tables{cluster: tokyo(), publish: true}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- New(Config{Clusters: m, Settings: m, Client: c, Hub: hub}).Run(ctx) }()
+		time.Sleep(2 * readAgain)
+		synctest.Wait()
+		var o multicluster.ClusterProfile
+		if err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: "tokyo"}, &o); err != nil || reads != 2 {
+			t.Errorf("after %d reads: %v", reads, err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
 	})
 }
