@@ -375,7 +375,7 @@ func TestWhatDoesNotRunSaysSo(t *testing.T) {
 	fails(t, "", "debug -n "+ns+" once --image=registry.example/tool:1", told)
 	fails(t, "", "get --raw /api/v1/namespaces/"+ns+"/services/web/proxy", told)
 	fails(t, "", "rollout undo -n "+ns+" deploy/web", "no rollout history found")
-	fails(t, "", "top pod -n "+ns, "Metrics API not available")
+	fails(t, "", "top pod -n "+ns, "metrics not available yet")
 	if out := sh(t, "", "get pods -n "+ns+" --no-headers"); !strings.HasPrefix(out, "once ") || strings.Contains(out, "Warning") {
 		t.Errorf("get pods:\n%s", out)
 	}

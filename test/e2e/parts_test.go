@@ -49,6 +49,11 @@ var parts = []part{
 		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
 		"TestCredentialsTakeCareOfThemselves",
 	}},
+	// What else is placed everywhere would have to find another place first.
+	{name: "leaving", tests: []string{
+		"TestAClusterIsOrphanedAndComesBackUnderAnotherName", "TestAClusterIsCleaned", "TestADeadClusterIsGivenUpAndComesBack",
+		"TestARemovalIsTakenBack", "TestAMemberGoesOnToAnotherHub", "TestClustersAreInTheInventory",
+	}},
 	{name: "containers", realNodes: true, tests: []string{
 		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
 		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogs", "TestLogsAndExecInAllClusters",

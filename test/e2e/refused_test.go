@@ -190,7 +190,7 @@ var badFields = []refusal{
 	{"check-ins too often", registering + "connection: {type: CheckIn, interval: 9s}", "spec.connection.interval", "from 10s to 24h"},
 	{"check-ins too seldom", registering + "connection: {type: CheckIn, interval: 25h}", "spec.connection.interval", "from 10s to 24h"},
 	{"an interval that is none", registering + "connection: {type: CheckIn, interval: soon}", "spec.connection.interval", "duration"},
-	{"an unknown field of a cluster", registering + "mode: Push", "spec.mode", "unknown field"},
+	{"an unknown field of a cluster", registering + "colour: blue", "spec.colour", "unknown field"},
 	{"a Bundle of one's own", "apiVersion: atoll.dev/v1alpha1\nkind: Bundle\nmetadata: {name: refused, namespace: $NS}\nspec: {source: {kind: Annotation, name: a}, conflictResolution: Abort, removal: {mode: Delete}, whenUnfit: Keep}", "Bundle", "only the hub writes"},
 }
 
