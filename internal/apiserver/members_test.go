@@ -150,6 +150,11 @@ func (m *members) Placed(namespace string) map[string][]string {
 	return out
 }
 
+func (m *members) PlacedAt(namespace, cluster string) bool {
+	_, there := m.Placed(namespace)[cluster]
+	return there
+}
+
 // Template: what begins with "solo" was written on the hub.
 func (m *members) Template(key atoll.ItemKey) (types.UID, bool) {
 	return "template", key.Kind == "Pod" && strings.HasPrefix(key.Name, "solo") || key.Kind == "Deployment"
