@@ -192,13 +192,12 @@ func (t *Rows) Placed(namespace string) map[string][]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := map[string][]string{}
-	for of, bundles := range t.byNamespace {
-		if namespace == "" {
-			place(out, of, bundles)
-		}
-	}
 	if namespace != "" {
 		place(out, namespace, t.byNamespace[namespace])
+		return out
+	}
+	for of, bundles := range t.byNamespace {
+		place(out, of, bundles)
 	}
 	return out
 }

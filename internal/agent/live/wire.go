@@ -2,7 +2,6 @@ package live
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"atoll.dev/atoll/internal/agent/member"
 )
 
 // kind that is answered for.
@@ -80,18 +81,9 @@ func clientsOf(config *rest.Config) (map[string]rest.Interface, error) {
 		if clients[k.Group] != nil {
 			continue
 		}
-		c := rest.CopyConfig(config)
-		gv := k.GroupVersion()
-		c.GroupVersion, c.APIPath = &gv, "/apis"
-		if k.Group == "" {
-			c.APIPath = "/api"
-		}
-		c.NegotiatedSerializer = plain
-		c.ContentType = runtime.ContentTypeProtobuf
-		c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-		client, err := rest.RESTClientFor(c)
+		client, err := member.ProtobufClient(config, k.GroupVersion(), plain)
 		if err != nil {
-			return nil, fmt.Errorf("client of the member: %w", err)
+			return nil, err
 		}
 		clients[k.Group] = client
 	}

@@ -37,13 +37,18 @@ func Codec() runtime.ParameterCodec { return params }
 // TypedClient speaks protobuf for kinds of the group (core or
 // coordination.k8s.io), version v1.
 func TypedClient(config *rest.Config, group string) (rest.Interface, error) {
+	return ProtobufClient(config, schema.GroupVersion{Group: group, Version: "v1"}, plain)
+}
+
+// ProtobufClient speaks protobuf, where the member does, for the kinds of a group and
+// version that the serializer knows. The configuration is not changed.
+func ProtobufClient(config *rest.Config, gv schema.GroupVersion, kinds runtime.NegotiatedSerializer) (rest.Interface, error) {
 	c := rest.CopyConfig(config)
-	c.GroupVersion = &schema.GroupVersion{Group: group, Version: "v1"}
-	c.APIPath = "/apis"
-	if group == "" {
+	c.GroupVersion, c.APIPath = &gv, "/apis"
+	if gv.Group == "" {
 		c.APIPath = "/api"
 	}
-	c.NegotiatedSerializer = plain
+	c.NegotiatedSerializer = kinds
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(c)
