@@ -112,6 +112,21 @@ type ClusterRemoval struct {
 	// removed-NAME in the namespace atoll-system. Default false.
 	// +optional
 	Force bool `json:"force,omitempty"`
+	// Confirm releases what a removal with mode Clean would take away: until it is
+	// status.removal.plan, nothing leaves where Bundles are in the cluster. `atoll confirm
+	// cluster/NAME` writes it. One that is not the plan of what is there now is refused, and
+	// each removal has plans of its own. Default: nothing is confirmed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Confirm string `json:"confirm,omitempty"`
+}
+
+// RemovalHeld tells whether all that is in the cluster stays although the cluster is to be
+// cleaned: that is not confirmed, or the leading hub has not found yet that what was
+// confirmed is what it would remove.
+func (c *Cluster) RemovalHeld() bool {
+	r, s := c.Spec.Removal, c.Status.Removal
+	return r != nil && r.Mode == ClusterClean && (r.Confirm == "" || s == nil || s.Confirmed != r.Confirm)
 }
 
 // ClusterRemovalMode says what becomes of what Atoll applied.
@@ -124,7 +139,7 @@ const (
 	ClusterOrphan ClusterRemovalMode = "Orphan"
 	// ClusterClean removes what Atoll applied, and the namespaces that its agent made once
 	// nothing else is in them. What was there before Atoll stays, and what policies
-	// orphan.
+	// orphan. It waits for a confirmation.
 	ClusterClean ClusterRemovalMode = "Clean"
 )
 
@@ -305,6 +320,23 @@ type ClusterRemovalStatus struct {
 	Bundles int32 `json:"bundles"`
 	// Gone of them.
 	Gone int32 `json:"gone"`
+	// Plan is the hash of what the removal would take away and waits for spec.removal.confirm
+	// with: the items of all Bundles that are there, and which removal it is. Empty: it does
+	// not wait for that.
+	// +optional
+	Plan string `json:"plan,omitempty"`
+	// Confirmed is the plan that was confirmed, and that the leading hub found to be what it
+	// would take away; it is carried out. Empty: none is.
+	// +optional
+	Confirmed string `json:"confirmed,omitempty"`
+	// AgentWaitsFor is what keeps the agent from letting go of the member once no Bundle is
+	// left in it, in its own words; empty: nothing that lasts.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	AgentWaitsFor string `json:"agentWaitsFor,omitempty"`
+	// AgentWaitsSince is since when, by the agent's clock.
+	// +optional
+	AgentWaitsSince *metav1.Time `json:"agentWaitsSince,omitempty"`
 }
 
 // ClusterProperty is one property; KEP-2149's name and value.

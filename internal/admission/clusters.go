@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -62,10 +64,70 @@ func (p *Plugin) validateRemoval(ctx context.Context, a admission.Attributes, no
 	if is == nil || before != nil && before.Spec.Removal != nil && *before.Spec.Removal == *is {
 		return nil
 	}
-	if p.allowed(ctx, a.GetUserInfo(), "delete", access{resource: clusters, name: a.GetName()}) {
+	if !p.allowed(ctx, a.GetUserInfo(), "delete", access{resource: clusters, name: a.GetName()}) {
+		return admission.NewForbidden(a, fmt.Errorf("spec.removal: %q may not remove clusters: the verb delete on %s is needed", a.GetUserInfo().GetName(), clusters))
+	}
+	return p.validateConfirm(ctx, a, now, before)
+}
+
+// validateConfirm refuses a confirmation of anything else than what is in the cluster now, as
+// far as this hub's tables tell: they may lag, and whether anything goes the leading hub's decide
+// (internal/leave). One that stands may stay while the removal goes on, by which there is ever less, and when what is
+// left is to stay after all.
+func (p *Plugin) validateConfirm(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
+	is, was := now.Spec.Removal, (*v1alpha1.ClusterRemoval)(nil)
+	if before != nil {
+		was = before.Spec.Removal
+	}
+	if is.Confirm == "" || was != nil && was.Confirm == is.Confirm && (was.Mode == is.Mode || is.Mode == v1alpha1.ClusterOrphan) {
 		return nil
 	}
-	return admission.NewForbidden(a, fmt.Errorf("spec.removal: %q may not remove clusters: the verb delete on %s is needed", a.GetUserInfo().GetName(), clusters))
+	plan, err := p.CleanPlan(ctx, now)
+	at := field.NewPath("spec", "removal", "confirm")
+	switch {
+	case err != nil:
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: what is in the cluster is not known yet, try again: %v", at, err))
+	case before == nil || plan == "":
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{field.Invalid(at, is.Confirm, "nothing is in the cluster that would have to be confirmed")})
+	case plan != is.Confirm:
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{field.Invalid(at, is.Confirm, fmt.Sprintf(
+			"what would be removed is another plan now; `atoll confirm cluster/%s` shows it, and --plan %s releases it", now.Name, plan))})
+	}
+	return nil
+}
+
+// removalAsked notes when the removal of the Cluster was asked for, whatever who writes it says of
+// that: it tells this removal from an earlier one, of which a confirmation may still lie somewhere.
+func (p *Plugin) removalAsked(a admission.Attributes) error {
+	u, ok := a.GetObject().(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	mode := func(u *unstructured.Unstructured) string {
+		mode, _, _ := unstructured.NestedString(u.Object, "spec", "removal", "mode")
+		return mode // of the wrong shape: the schema refuses it
+	}
+	asked := ""
+	if now := mode(u); now != "" {
+		asked = p.Clock.Now().UTC().Format(time.RFC3339Nano)
+		if old, ok := a.GetOldObject().(*unstructured.Unstructured); ok && a.GetOperation() == admission.Update && mode(old) == now {
+			asked = old.GetAnnotations()[atoll.AnnotationRemovalAsked]
+		}
+	}
+	annotations := u.GetAnnotations()
+	if annotations[atoll.AnnotationRemovalAsked] == asked {
+		return nil
+	}
+	if asked == "" {
+		delete(annotations, atoll.AnnotationRemovalAsked)
+	} else {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[atoll.AnnotationRemovalAsked] = asked
+	}
+	u.SetAnnotations(annotations)
+	return nil
 }
 
 // taintTimes notes since when NoExecute taints are there, from which tolerations

@@ -6,6 +6,7 @@
 // the hub's other parts exist. What it needs of them it takes from Options.Hub; as
 // long as that has nothing, templates pass without the finalizer (bind puts it on
 // before their first Revision) and checks that need to know other objects are left
-// out. The hub's own identities may write anything. It calls no network: who may do
-// what is asked of the API server's own authorizer.
+// out. The hub's own identities may write anything. It calls no network, who may do
+// what is asked of the API server's own authorizer; but for a confirmation that a cluster be
+// cleaned, for which Revisions are read that are not in memory.
 package admission

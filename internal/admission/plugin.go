@@ -55,9 +55,12 @@ type Options struct {
 	Properties func() []string
 	// Sets gives the table of ClusterSets, false until it is there. nil: never.
 	Sets func() (Sets, bool)
+	// CleanPlan gives the hash of what a cluster would lose that is cleaned, "" for nothing; an
+	// error where that is not known. Required.
+	CleanPlan func(ctx context.Context, c *v1alpha1.Cluster) (string, error)
 	// Foretell what a dry run of a policy would change; nil: nobody does.
 	Foretell Foretell
-	// Clock for the times that taints were added; default: the real one.
+	// Clock for the times that taints were added and removals asked for; default: the real one.
 	Clock clock.PassiveClock
 }
 
@@ -110,6 +113,9 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	switch a.GetKind().Group {
 	case v1alpha1.GroupVersion.Group:
 		if a.GetKind().Kind == "Cluster" {
+			if err := p.removalAsked(a); err != nil {
+				return err
+			}
 			return p.taintTimes(a)
 		}
 		return nil

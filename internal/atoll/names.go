@@ -36,6 +36,11 @@ const (
 	// it. Rows remember it: the same time again does nothing.
 	AnnotationRebalance = "atoll.dev/rebalance"
 
+	// AnnotationRemovalAsked, on a Cluster, holds when its removal from the fleet was asked
+	// for; admission writes it, and keeps it as long as spec.removal keeps its mode. It tells
+	// one removal from the next.
+	AnnotationRemovalAsked = "atoll.dev/removal-asked"
+
 	// AnnotationRecalled, on a template of a restored hub, says that members remember
 	// its deletion by a user; Recalled reads it. Bundles hold the template back until
 	// somebody confirms the deletion, or keeps it.
@@ -57,6 +62,9 @@ const (
 
 	// LabelCluster is on what the hub shows of what runs in a member: the cluster's name.
 	LabelCluster = "atoll.dev/cluster"
+	// LabelComplete is on no object. A selector that says that it is "true" asks for a list in
+	// which nothing is missing: one that would lack what runs in a cluster fails instead.
+	LabelComplete = "atoll.dev/complete"
 	// AnnotationNode is on what the hub shows of a Pod: the member's node that it runs on. On
 	// the hub, its node is its cluster.
 	AnnotationNode = "atoll.dev/node"

@@ -1,7 +1,9 @@
 // Package v1alpha1 is the cluster inventory of Kubernetes' SIG Multicluster, its group
 // multicluster.x-k8s.io as far as a hub serves it: one ClusterProfile for each cluster, by
-// which other tools find the fleet. Names and meanings are those of its API of that version
-// (KEP-4322); the hub writes, and others read.
+// which other tools find the fleet. Names, types and bounds are those of its API of that version
+// (KEP-4322, KEP-5339), to the field, so that managers other than Atoll may keep profiles of
+// theirs here; a test in tools/inventory holds them against upstream's. The hub writes its own
+// with few of them, and others read.
 //
 // +kubebuilder:object:generate=true
 // +groupName=multicluster.x-k8s.io
@@ -28,7 +30,8 @@ const (
 	LabelClusterManager = "x-k8s.io/cluster-manager"
 	// ConditionControlPlaneHealthy tells whether the cluster's API answers.
 	ConditionControlPlaneHealthy = "ControlPlaneHealthy"
-	// ConditionJoined tells whether the cluster is in its manager's fleet.
+	// ConditionJoined tells whether the cluster is in its manager's fleet. It is Atoll's:
+	// upstream has no name for that.
 	ConditionJoined = "Joined"
 )
 
@@ -68,7 +71,7 @@ type ClusterManager struct {
 
 // ClusterProfileStatus is what is known of the cluster.
 type ClusterProfileStatus struct {
-	// Conditions: ControlPlaneHealthy, Joined.
+	// Conditions: ControlPlaneHealthy, and what else the manager tells.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -81,6 +84,12 @@ type ClusterProfileStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Properties []Property `json:"properties,omitempty"`
+	// CredentialProviders is how AccessProviders were called; of two of one name that among
+	// AccessProviders counts. Atoll writes none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	CredentialProviders []AccessProvider `json:"credentialProviders,omitempty"`
 	// AccessProviders tell how the cluster is reached.
 	// +optional
 	// +listType=map
@@ -105,6 +114,10 @@ type Property struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
+	// LastObservedTime is when the manager saw it last. Atoll writes none: it would be a
+	// write for being alive.
+	// +optional
+	LastObservedTime *metav1.Time `json:"lastObservedTime,omitempty"`
 }
 
 // AccessProvider is one way to the cluster.
@@ -119,11 +132,37 @@ type AccessProvider struct {
 // AccessCluster is where an API server is, in the words of a kubeconfig.
 type AccessCluster struct {
 	// Server is the address of the API.
+	Server string `json:"server"`
+	// TLSServerName that the server's certificate is verified for; default: its host.
 	// +optional
-	Server string `json:"server,omitempty"`
+	TLSServerName string `json:"tls-server-name,omitempty"`
+	// InsecureSkipTLSVerify verifies no certificate.
+	// +optional
+	InsecureSkipTLSVerify bool `json:"insecure-skip-tls-verify,omitempty"`
+	// CertificateAuthority is a file at the reader's with the CA.
+	// +optional
+	CertificateAuthority string `json:"certificate-authority,omitempty"`
 	// CertificateAuthorityData is the PEM of the CA that verifies the server.
 	// +optional
 	CertificateAuthorityData []byte `json:"certificate-authority-data,omitempty"`
+	// ProxyURL by which the server is reached.
+	// +optional
+	ProxyURL string `json:"proxy-url,omitempty"`
+	// DisableCompression of answers.
+	// +optional
+	DisableCompression bool `json:"disable-compression,omitempty"`
+	// Extensions are for exec plugins, and tools that know them.
+	// +optional
+	Extensions []AccessExtension `json:"extensions,omitempty"`
+}
+
+// AccessExtension is what a tool knows by that name.
+type AccessExtension struct {
+	// Name of the extension.
+	Name string `json:"name"`
+	// Extension in whatever form.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Extension runtime.RawExtension `json:"extension"`
 }
 
 // ClusterProfileList is a list of ClusterProfiles.
