@@ -12,22 +12,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust"
 )
 
-// Admin does what an administrator of the hub does. Its clients carry the rights.
+// Admin does what an administrator of the hub does. Its client carries the rights.
 type Admin struct {
-	Kube     kubernetes.Interface
-	Clusters dynamic.Interface
+	Hub dynamic.Interface
 }
 
-var clusters = v1alpha1.GroupVersion.WithResource("clusters")
+var (
+	clusters = v1alpha1.GroupVersion.WithResource("clusters")
+	secrets  = corev1.SchemeGroupVersion.WithResource("secrets")
+	requests = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
+)
+
+// encoded as the dynamic client takes it.
+func encoded(o any, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode a %s: %w", gvk.Kind, err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(gvk)
+	return u, nil
+}
 
 // CreateToken makes and stores a join token. Only the result knows its secret.
 func (a Admin) CreateToken(ctx context.Context, spec TokenSpec, now time.Time) (trust.Token, error) {
@@ -36,7 +51,11 @@ func (a Admin) CreateToken(ctx context.Context, spec TokenSpec, now time.Time) (
 	if err != nil {
 		return trust.Token{}, err
 	}
-	if _, err := a.Kube.CoreV1().Secrets(atoll.SystemNamespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+	u, err := encoded(secret, corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err != nil {
+		return trust.Token{}, err
+	}
+	if _, err := a.Hub.Resource(secrets).Namespace(atoll.SystemNamespace).Create(ctx, u, metav1.CreateOptions{}); err != nil {
 		return trust.Token{}, fmt.Errorf("store the join token on the hub: %w", err)
 	}
 	return t, nil
@@ -44,13 +63,17 @@ func (a Admin) CreateToken(ctx context.Context, spec TokenSpec, now time.Time) (
 
 // Tokens lists the tokens that the hub knows. Damaged ones are left out.
 func (a Admin) Tokens(ctx context.Context) ([]StoredToken, error) {
-	list, err := a.Kube.CoreV1().Secrets(atoll.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: LabelToken})
+	list, err := a.Hub.Resource(secrets).Namespace(atoll.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: LabelToken})
 	if err != nil {
 		return nil, fmt.Errorf("list join tokens: %w", err)
 	}
 	var out []StoredToken
 	for i := range list.Items {
-		if t, err := ParseTokenSecret(&list.Items[i]); err == nil {
+		var secret corev1.Secret
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &secret) != nil {
+			continue
+		}
+		if t, err := ParseTokenSecret(&secret); err == nil {
 			out = append(out, t)
 		}
 	}
@@ -59,7 +82,7 @@ func (a Admin) Tokens(ctx context.Context) ([]StoredToken, error) {
 
 // DeleteToken takes a token back. Clusters that joined by it stay.
 func (a Admin) DeleteToken(ctx context.Context, id string) error {
-	if err := a.Kube.CoreV1().Secrets(atoll.SystemNamespace).Delete(ctx, TokenSecretName(id), metav1.DeleteOptions{}); err != nil {
+	if err := a.Hub.Resource(secrets).Namespace(atoll.SystemNamespace).Delete(ctx, TokenSecretName(id), metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete join token %s: %w", id, err)
 	}
 	return nil
@@ -69,7 +92,7 @@ func (a Admin) DeleteToken(ctx context.Context, id string) error {
 // approved. keyHashes lists the keys that were approved, for people to compare
 // with what the agent prints; it is empty when no request waited.
 func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err error) {
-	cluster, err := a.Clusters.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
+	cluster, err := a.Hub.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("find cluster %s: %w", name, err)
 	}
@@ -96,7 +119,7 @@ func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err
 // Deny a Cluster: its spec.accepted becomes false, which cuts its agent off at
 // once, and requests that wait are denied.
 func (a Admin) Deny(ctx context.Context, name string) error {
-	cluster, err := a.Clusters.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
+	cluster, err := a.Hub.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("find cluster %s: %w", name, err)
 	}
@@ -128,7 +151,7 @@ func (a Admin) setAccepted(ctx context.Context, cluster *unstructured.Unstructur
 	if err != nil {
 		return err
 	}
-	_, err = a.Clusters.Resource(clusters).Patch(ctx, cluster.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = a.Hub.Resource(clusters).Patch(ctx, cluster.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("set spec.accepted of cluster %s to %t: %w", cluster.GetName(), accepted, err)
 	}
@@ -137,14 +160,18 @@ func (a Admin) setAccepted(ctx context.Context, cluster *unstructured.Unstructur
 
 // undecided lists requests of the Cluster on which nobody has decided.
 func (a Admin) undecided(ctx context.Context, cluster *unstructured.Unstructured) ([]certificatesv1.CertificateSigningRequest, error) {
-	list, err := a.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
+	list, err := a.Hub.Resource(requests).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{LabelCluster: cluster.GetName()}.String(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list certificate requests of cluster %s: %w", cluster.GetName(), err)
 	}
 	var out []certificatesv1.CertificateSigningRequest
-	for _, r := range list.Items {
+	for i := range list.Items {
+		var r certificatesv1.CertificateSigningRequest
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &r); err != nil {
+			return nil, fmt.Errorf("read certificate request %s: %w", list.Items[i].GetName(), err)
+		}
 		if r.Spec.SignerName == SignerName && r.Annotations[AnnotationUID] == string(cluster.GetUID()) && DecisionOn(&r) == Undecided {
 			out = append(out, r)
 		}
@@ -156,7 +183,11 @@ func (a Admin) decide(ctx context.Context, r *certificatesv1.CertificateSigningR
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: verdict, Status: corev1.ConditionTrue, Reason: "Atoll" + string(verdict), Message: message,
 	})
-	_, err := a.Kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
+	u, err := encoded(r, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
+	if err != nil {
+		return err
+	}
+	_, err = a.Hub.Resource(requests).Update(ctx, u, metav1.UpdateOptions{}, "approval")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("decide on certificate request %s: %w", r.Name, err)
 	}

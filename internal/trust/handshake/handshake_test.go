@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust"
@@ -28,7 +30,9 @@ func admin(t *testing.T, names ...string) Admin {
 		c.SetUID(types.UID("uid-of-" + n))
 		objects = append(objects, c)
 	}
-	return Admin{Kube: fake.NewClientset(), Clusters: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), objects...)}
+	return Admin{Hub: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		secrets: "SecretList", requests: "CertificateSigningRequestList",
+	}, objects...)}
 }
 
 func (a Admin) request(t *testing.T, cluster, uid string) string {
@@ -46,24 +50,38 @@ func (a Admin) request(t *testing.T, cluster, uid string) string {
 		t.Fatal(err)
 	}
 	csr := NewRequest(cluster, uid, r, 3600)
-	if _, err := a.Kube.CertificatesV1().CertificateSigningRequests().Create(t.Context(), csr, metav1.CreateOptions{}); err != nil {
+	u, err := encoded(csr, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Hub.Resource(requests).Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return csr.Name
 }
 
-func (a Admin) decision(t *testing.T, name string) Decision {
+// stored object of the hub, read into one of its type.
+func (a Admin) stored(t *testing.T, resource schema.GroupVersionResource, namespace, name string, into any) {
 	t.Helper()
-	csr, err := a.Kube.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+	u, err := a.Hub.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return DecisionOn(csr)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (a Admin) decision(t *testing.T, name string) Decision {
+	t.Helper()
+	var csr certificatesv1.CertificateSigningRequest
+	a.stored(t, requests, "", name, &csr)
+	return DecisionOn(&csr)
 }
 
 func (a Admin) accepted(t *testing.T, name string) bool {
 	t.Helper()
-	c, err := a.Clusters.Resource(clusters).Get(t.Context(), name, metav1.GetOptions{})
+	c, err := a.Hub.Resource(clusters).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +122,8 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := a.Kube.CoreV1().Secrets(atoll.SystemNamespace).Get(t.Context(), TokenSecretName(token.ID), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := &corev1.Secret{}
+	a.stored(t, secrets, atoll.SystemNamespace, TokenSecretName(token.ID), secret)
 	for k, v := range secret.Data {
 		if strings.Contains(string(v), strings.Split(token.Reveal(), ".")[2]) {
 			t.Errorf("%s holds the token's secret", k)

@@ -1,10 +1,14 @@
 package handshake
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +49,29 @@ type Credentials struct {
 	ProxyURL string
 	// ServerName in the server's certificate. Default: the host of Server.
 	ServerName string
+}
+
+// TokenEnds is when the token is not good any more, and when it was issued, as it says itself;
+// zero where it does not say: long-lived tokens have no end.
+func (c Credentials) TokenEnds() (issued, ends time.Time) {
+	parts := strings.Split(c.Token, ".")
+	if len(parts) != 3 {
+		return issued, ends
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return issued, ends
+	}
+	var said struct{ Iat, Exp float64 }
+	if json.Unmarshal(payload, &said) != nil {
+		return issued, ends
+	}
+	for at, seconds := range map[*time.Time]float64{&issued: said.Iat, &ends: said.Exp} {
+		if seconds > 0 && seconds < math.MaxInt32*100 {
+			*at = time.Unix(int64(seconds), 0)
+		}
+	}
+	return issued, ends
 }
 
 // Format makes fmt's verbs leave the token, and what a proxy's URL may hold, out.

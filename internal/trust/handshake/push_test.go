@@ -1,9 +1,11 @@
 package handshake
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,5 +56,30 @@ func TestCredentialsThatCannotBeUsed(t *testing.T) {
 				t.Errorf("%v tells a secret", err)
 			}
 		})
+	}
+}
+
+// A token of a ServiceAccount says itself when it ends, if it does.
+func TestWhenATokenEnds(t *testing.T) {
+	says := func(payload string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".sig"
+	}
+	for token, want := range map[string][2]int64{
+		says(`{"iat": 1000, "exp": 5000.5}`): {1000, 5000},
+		says(`{"exp": 5000}`):                {0, 5000},
+		says(`{"iat": 1000}`):                {1000, 0},
+		says(`{"exp": -1}`):                  {},
+		says(`{"exp": 1e300}`):               {},
+		says(`{"exp": "soon"}`):              {},
+		says(`[`):                            {},
+		"e30.*.sig":                          {},
+		"hush":                               {},
+	} {
+		issued, ends := Credentials{Token: token}.TokenEnds()
+		for i, at := range []time.Time{issued, ends} {
+			if at.IsZero() != (want[i] == 0) || !at.IsZero() && at.Unix() != want[i] {
+				t.Errorf("%s: issued %s, ends %s", token, issued, ends)
+			}
+		}
 	}
 }

@@ -36,8 +36,14 @@ func RequestName(cluster, keyHash string) string {
 	return "atoll-" + cluster + "-" + digits[:min(12, len(digits))]
 }
 
-// NewRequest makes the standard object that an administrator approves.
+// expirationLeast, in seconds, is what Kubernetes takes as the life that a request asks for.
+// Who signs may give less.
+const expirationLeast = 600
+
+// NewRequest makes the standard object that an administrator approves. It asks for that
+// lifetime, or for the least that a request may.
 func NewRequest(cluster, uid string, r trust.Request, lifetimeSeconds int32) *certificatesv1.CertificateSigningRequest {
+	lifetimeSeconds = max(lifetimeSeconds, expirationLeast)
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        RequestName(cluster, r.KeyHash),

@@ -37,6 +37,9 @@ type Standing struct {
 	// Certificates of the hub: its CAs and what it shows.
 	Certificates []Certificate `json:"certificates"`
 	Agents       Agents        `json:"agents"`
+	// FormerUsers have asked the hub that answers by client certificates of the former CA
+	// since the rotation began, which end with it.
+	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
 	// Warnings in words.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -49,6 +52,13 @@ type Certificate struct {
 	Issued time.Time `json:"issued"`
 	// Own is what the hub renews by itself, before a quarter of its life is left.
 	Own bool `json:"own,omitempty"`
+}
+
+// FormerUser of a client certificate of the former CA.
+type FormerUser struct {
+	Name string `json:"name"`
+	// Last is when the user asked last.
+	Last time.Time `json:"last"`
 }
 
 // Agents by what they are known to hold.
@@ -68,10 +78,14 @@ type Agents struct {
 	Soonest *time.Time `json:"soonest,omitempty"`
 }
 
-// Certificates of agents: when they end, by Cluster; of those that the hubs have heard of
-// since they were started.
+// Certificates of agents: when they end, by Cluster, of those that the hubs have heard of
+// since they were started; and how their connections come.
 type Certificates struct {
 	Ends map[string]time.Time `json:"ends"`
+	// Carriage is how agents' present connections come, by Cluster: TLS, WebSocket, or Push
+	// of those that the hub runs; CheckIn of those that hold none and are to check in. A
+	// Cluster whose agent is away is not in it.
+	Carriage map[string]string `json:"carriage,omitempty"`
 }
 
 // warnBefore is the part of a certificate's life that may be left without a warning.
@@ -125,6 +139,12 @@ func (s Standing) Text(bool) string {
 		fmt.Fprintf(w, "%s\t%s\n", c.Name, stamp(c.Ends))
 	}
 	_ = w.Flush() // into memory
+	for _, u := range s.FormerUsers {
+		fmt.Fprintf(&b, "\nuser %s came by a client certificate of the former CA, at %s last, and needs a new one", u.Name, stamp(u.Last))
+	}
+	if len(s.FormerUsers) > 0 {
+		fmt.Fprintln(&b)
+	}
 	s.Agents.text(&b, s.RotatingSince != nil)
 	for _, warning := range s.Warnings {
 		fmt.Fprintf(&b, "WARNING: %s\n", warning)

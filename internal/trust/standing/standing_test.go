@@ -32,4 +32,8 @@ func TestWarningsAboutCertificates(t *testing.T) {
 	if !slices.Contains(strings.Fields(Standing{Warnings: []string{"look"}}.Text(false)), "WARNING:") {
 		t.Error("people read of no warning")
 	}
+	former := Standing{FormerUsers: []FormerUser{{"jane", now}, {"joe", now}}}.Text(false)
+	if !strings.Contains(former, "user jane came by a client certificate of the former CA, at "+stamp(now)) || !strings.Contains(former, "user joe ") {
+		t.Errorf("people read of no users that are to be cut off: %s", former)
+	}
 }
