@@ -16,6 +16,24 @@ type Room struct {
 // chance alone, hubs differ by a few in a hundred.
 func clearlyMore(share int) int { return share + share/10 + 20 }
 
+// Serving gives the addresses of the hubs that serve agents now, this one among them, in
+// order. A hub that has not been heard of for Grace serves nobody as far as this one knows.
+func (p *Peers) Serving() []string {
+	var out []string
+	if p.o.Serves() {
+		out = append(out, p.o.Address)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.found {
+		if h := p.union.hubs[name]; h != nil && h.serves {
+			out = append(out, addressOf(name))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Surplus tells how many streams this hub has more than its share of all that serve, and
 // which others have room for them, the emptiest first. It begins to tell when that is
 // clearly more, and then, while moving, until there is none. As long as a living hub has

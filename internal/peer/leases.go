@@ -12,9 +12,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"atoll.dev/atoll/internal/watched"
 )
 
 const (
@@ -106,17 +106,8 @@ type found struct {
 func (p *Peers) discover(ctx context.Context, following *sync.WaitGroup) error {
 	changed := make(chan struct{}, 1)
 	leases, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.LabelSelector = leaseLabel
-				return p.o.Leases.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.LabelSelector = leaseLabel
-				return p.o.Leases.Watch(ctx, o)
-			},
-		}, p.o.Leases),
-		ObjectType: &coordinationv1.Lease{},
+		ListerWatcher: watched.Labels(p.o.Leases, leaseLabel),
+		ObjectType:    &coordinationv1.Lease{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { signal(changed) }, UpdateFunc: func(any, any) { signal(changed) }, DeleteFunc: func(any) { signal(changed) },
 		},

@@ -51,7 +51,11 @@ type Options struct {
 	// same of agents at other hubs, again whenever it is renewed.
 	CertificateOf func(uid string) (ends time.Time, generation int, ok bool)
 	Certificate   func(uid string, ends time.Time, generation int)
-	Log           *slog.Logger
+	// CarriageOf the connection of an agent whose stream is here, for people to see.
+	// Carriage is told the same of agents at other hubs.
+	CarriageOf func(uid string) string
+	Carriage   func(uid, how string)
+	Log        *slog.Logger
 }
 
 // Peers of this hub. Make it with New.
@@ -240,7 +244,7 @@ func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
 
 // session of this hub, as it is told.
 func (p *Peers) session(uid string, at int64) *peerpb.Session {
-	s := &peerpb.Session{Uid: uid, At: at}
+	s := &peerpb.Session{Uid: uid, At: at, Carriage: p.o.CarriageOf(uid)}
 	if ends, generation, ok := p.o.CertificateOf(uid); ok {
 		s.CertificateEnds, s.Generation = ends.Unix(), uint32(generation)
 	}
@@ -260,6 +264,7 @@ func (p *Peers) take(f *found, told *peerpb.Told) {
 	}
 	for _, s := range told.GetSessions() {
 		p.carry(p.union.held(f.name, s.GetUid(), s.GetAt()), now)
+		p.o.Carriage(s.GetUid(), s.GetCarriage())
 		if s.GetCertificateEnds() != 0 {
 			p.o.Certificate(s.GetUid(), time.Unix(s.GetCertificateEnds(), 0), int(s.GetGeneration()))
 		}

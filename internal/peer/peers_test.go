@@ -97,6 +97,7 @@ type hub struct {
 	ended []string
 	own   map[string]time.Time // ends of certificates
 	told  map[string]string    // those of others
+	came  map[string]string    // how those of others come
 }
 
 func (h *hub) knows(uid string) string {
@@ -135,7 +136,7 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	h := &hub{known: map[string]string{}, own: map[string]time.Time{}, told: map[string]string{}, done: make(chan struct{})}
+	h := &hub{known: map[string]string{}, own: map[string]time.Time{}, told: map[string]string{}, came: map[string]string{}, done: make(chan struct{})}
 	h.Peers = New(Options{
 		Address: l.Addr().String(), Leases: listed{f.kube.CoordinationV1().Leases("kube-system")},
 		Client: func(string) *tls.Config {
@@ -146,7 +147,13 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 			defer h.mu.Unlock()
 			h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
 		},
-		Serves: h.serves.Load,
+		Serves:     h.serves.Load,
+		CarriageOf: func(uid string) string { return "as " + uid },
+		Carriage: func(uid, how string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.came[uid] = how
+		},
 		CertificateOf: func(uid string) (time.Time, int, bool) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -256,6 +263,11 @@ func TestHubsKnowOfEachOthersAgentsCertificates(t *testing.T) {
 	certified(100)
 	a.Up("u")
 	f.eventually("b knows", tells("100 7"))
+	b.mu.Lock()
+	if b.came["u"] != "as u" {
+		t.Errorf("b knows of how the agent comes: %q", b.came["u"])
+	}
+	b.mu.Unlock()
 	certified(200)
 	a.Renewed("u")
 	f.eventually("b knows of the renewed one", tells("200 7"))
@@ -285,6 +297,12 @@ func TestAHubThatServesHasRoomForWhatAnotherHasTooMany(t *testing.T) {
 		n, rooms := a.Surplus(false)
 		return n == 45 && len(rooms) == 1 && rooms[0] == Room{b.o.Address, 45}
 	})
+	if got := a.Serving(); len(got) != 1 || got[0] != b.o.Address {
+		t.Errorf("%v serve agents, want %s alone", got, b.o.Address)
+	}
+	if got := b.Serving(); len(got) != 1 || got[0] != b.o.Address {
+		t.Errorf("to the one that serves agents, %v do", got)
+	}
 	c.serves.Store(true)
 	f.eventually("two do", func() bool {
 		n, rooms := a.Surplus(false)

@@ -56,6 +56,18 @@ func answered(stream grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.
 	return err
 }
 
+// Holds tells whether another hub is known to hold the stream of that cluster.
+func (p *Peers) Holds(uid string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.union.hubs {
+		if _, holds := h.sessions[uid]; holds {
+			return true
+		}
+	}
+	return false
+}
+
 // holder gives the connection to the hub that holds the cluster; nil where none does that
 // answers.
 func (p *Peers) holder(uid string) *grpc.ClientConn {

@@ -36,6 +36,9 @@ func TestAHubLeadsToAnothersAgents(t *testing.T) {
 	b.Up("tokyo")
 	b.Up("full")
 	f.eventually("a hears of b's agents", func() bool { return a.knows("tokyo") == "elsewhere" && a.knows("full") == "elsewhere" })
+	if !a.Holds("tokyo") || a.Holds("oslo") || b.Holds("tokyo") {
+		t.Error("who holds tokyo is not who is said to")
+	}
 	if _, err := a.Dial(t.Context(), "full"); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != "full" {
 		t.Errorf("of one that the other hub refuses: %v", err)
 	}

@@ -51,11 +51,12 @@ type HubOutput struct {
 	// agent holds.
 	Synced    bool
 	Unclaimed []Entry
-	// Inventory, Renew, Remembered, Left as received.
+	// Inventory, Renew, Remembered, Left, Leaving as received.
 	Inventory  *pb.Inventory
 	Renew      *pb.Renew
 	Remembered *pb.Remembered
 	Left       *pb.Left
+	Leaving    *pb.Leaving
 	// Refused: send the frame and end the session.
 	Refused *pb.Refused
 }
@@ -142,6 +143,8 @@ func (h *Hub) Frame(f *pb.FromAgent) HubOutput {
 		out.Remembered = v.Remembered
 	case *pb.FromAgent_Left:
 		out.Left = v.Left
+	case *pb.FromAgent_Leaving:
+		out.Leaving = v.Leaving
 	}
 	return out
 }

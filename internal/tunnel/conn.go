@@ -62,7 +62,12 @@ func New(s Stream, end func(), name string) *Conn {
 // Pump hands what comes to who reads, until the stream or the connection is over. It is
 // called once, and gives why the stream ended: nil where either end closed it.
 func (c *Conn) Pump() error {
-	err := c.pump()
+	// A thousand wait here. With a smaller stack under it, each has half as large a one.
+	return c.ended(c.pump())
+}
+
+// ended says so to who reads, with the reason.
+func (c *Conn) ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		c.why = io.EOF
 		err = nil

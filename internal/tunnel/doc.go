@@ -18,6 +18,10 @@
 //
 // A Listener hands connections, of whatever kind, to a server.
 //
+// A Share bounds what the tunnels of one connection have handed to gRPC's client together and
+// is not written yet, so that what else is said on the connection does not wait for all of them.
+// Streams that it opens are used like others.
+//
 // Prompt keeps what is written to a connection out of the kernel until it is to be sent, so
 // that what matters more may still pass it.
 //

@@ -19,6 +19,12 @@ import (
 // dialled serves a tunnel over gRPC: the agent's end and the hub's.
 func dialled(t *testing.T) (agent, hub *Conn) {
 	t.Helper()
+	return dialledBy(t, &Share{})
+}
+
+// dialledBy a share.
+func dialledBy(t *testing.T, share *Share) (agent, hub *Conn) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +41,7 @@ func dialled(t *testing.T) (agent, hub *Conn) {
 	t.Cleanup(func() { client.Close() })
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	stream, err := pb.NewTunnelClient(client).Open(ctx)
+	stream, err := share.Open(func(o ...grpc.CallOption) (ClientStream, error) { return pb.NewTunnelClient(client).Open(ctx, o...) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,5 +99,32 @@ func TestAConnectionIsClosedAlthoughNobodyReads(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("Close does not free who writes")
+	}
+}
+
+// TestWhatWasWrittenCountsNoMore: gRPC tells when it has written a piece, so that a tunnel
+// whose end reads gets as much through as it likes, and what nobody reads is all that counts.
+func TestWhatWasWrittenCountsNoMore(t *testing.T) {
+	share := &Share{}
+	agent, hub := dialledBy(t, share)
+	go func() { _, _ = agent.Write(make([]byte, 8<<20)) }()
+	if _, err := io.ReadFull(hub, make([]byte, 8<<20)); err != nil {
+		t.Fatal(err)
+	}
+	counts := func() int {
+		share.mu.Lock()
+		defer share.mu.Unlock()
+		return share.taken
+	}
+	for until := time.Now().Add(10 * time.Second); counts() > 0; <-time.After(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d bytes count, and all was read", counts())
+		}
+	}
+	go func() { _, _ = agent.Write(make([]byte, 8<<20)) }()
+	for until := time.Now().Add(10 * time.Second); counts() == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("nothing counts of what nobody reads")
+		}
 	}
 }

@@ -280,8 +280,10 @@ type Session struct {
 	// that signed it; 0: not known. Renewed ones are told by the same session again.
 	CertificateEnds int64  `protobuf:"varint,3,opt,name=certificate_ends,json=certificateEnds,proto3" json:"certificate_ends,omitempty"`
 	Generation      uint32 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How the agent's connection comes, as people see it; empty: not known yet.
+	Carriage      string `protobuf:"bytes,5,opt,name=carriage,proto3" json:"carriage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -342,6 +344,13 @@ func (x *Session) GetGeneration() uint32 {
 	return 0
 }
 
+func (x *Session) GetCarriage() string {
+	if x != nil {
+		return x.Carriage
+	}
+	return ""
+}
+
 var File_peer_proto protoreflect.FileDescriptor
 
 const file_peer_proto_rawDesc = "" +
@@ -364,14 +373,15 @@ const file_peer_proto_rawDesc = "" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"v\n" +
+	"generation\"\x92\x01\n" +
 	"\aSession\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12)\n" +
 	"\x10certificate_ends\x18\x03 \x01(\x03R\x0fcertificateEnds\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\rR\n" +
-	"generation2\x8b\x01\n" +
+	"generation\x12\x1a\n" +
+	"\bcarriage\x18\x05 \x01(\tR\bcarriage2\x8b\x01\n" +
 	"\x04Peer\x12;\n" +
 	"\x05Watch\x12\x1b.atoll.peer.v1.WatchRequest\x1a\x13.atoll.peer.v1.Told0\x01\x12F\n" +
 	"\x06Tunnel\x12\x1b.google.protobuf.BytesValue\x1a\x1b.google.protobuf.BytesValue(\x010\x01B&Z$atoll.dev/atoll/internal/peer/peerpbb\x06proto3"

@@ -224,6 +224,7 @@ type FromAgent struct {
 	//	*FromAgent_Renew
 	//	*FromAgent_Remembered
 	//	*FromAgent_Left
+	//	*FromAgent_Leaving
 	Frame         isFromAgent_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -347,6 +348,15 @@ func (x *FromAgent) GetLeft() *Left {
 	return nil
 }
 
+func (x *FromAgent) GetLeaving() *Leaving {
+	if x != nil {
+		if x, ok := x.Frame.(*FromAgent_Leaving); ok {
+			return x.Leaving
+		}
+	}
+	return nil
+}
+
 type isFromAgent_Frame interface {
 	isFromAgent_Frame()
 }
@@ -387,6 +397,10 @@ type FromAgent_Left struct {
 	Left *Left `protobuf:"bytes,20,opt,name=left,proto3,oneof"`
 }
 
+type FromAgent_Leaving struct {
+	Leaving *Leaving `protobuf:"bytes,21,opt,name=leaving,proto3,oneof"`
+}
+
 func (*FromAgent_Hello) isFromAgent_Frame() {}
 
 func (*FromAgent_Digest) isFromAgent_Frame() {}
@@ -404,6 +418,8 @@ func (*FromAgent_Renew) isFromAgent_Frame() {}
 func (*FromAgent_Remembered) isFromAgent_Frame() {}
 
 func (*FromAgent_Left) isFromAgent_Frame() {}
+
+func (*FromAgent_Leaving) isFromAgent_Frame() {}
 
 type FromHub struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2139,6 +2155,62 @@ func (x *Left) GetBehind() []string {
 	return nil
 }
 
+// Leaving tells what keeps the agent from letting go of its member, between Leave and Left,
+// once that lasts, and whenever it is something else. Hubs that do not know it pass it over.
+type Leaving struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people; empty: nothing does any more.
+	Waits string `protobuf:"bytes,1,opt,name=waits,proto3" json:"waits,omitempty"`
+	// Since when, in seconds of the agent's clock since 1970.
+	Since         int64 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leaving) Reset() {
+	*x = Leaving{}
+	mi := &file_session_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leaving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leaving) ProtoMessage() {}
+
+func (x *Leaving) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leaving.ProtoReflect.Descriptor instead.
+func (*Leaving) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Leaving) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+func (x *Leaving) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 // Ask wants things again that the agent has sent before or thinks known.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2152,7 +2224,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2236,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2249,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Ask) GetReports() []string {
@@ -2204,7 +2276,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2288,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2301,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -2244,7 +2316,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2328,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2341,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -2300,7 +2372,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2384,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2397,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -2373,7 +2445,7 @@ const file_session_proto_rawDesc = "" +
 	"clusterUid\x12!\n" +
 	"\fcluster_name\x18\x04 \x01(\tR\vclusterName\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x15\n" +
-	"\x06hub_ca\x18\x06 \x01(\fR\x05hubCa\"\xeb\x03\n" +
+	"\x06hub_ca\x18\x06 \x01(\fR\x05hubCa\"\xa2\x04\n" +
 	"\tFromAgent\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.atoll.session.v1.HelloH\x00R\x05hello\x122\n" +
 	"\x06digest\x18\x02 \x01(\v2\x18.atoll.session.v1.DigestH\x00R\x06digest\x12,\n" +
@@ -2385,7 +2457,8 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"remembered\x18\b \x01(\v2\x1c.atoll.session.v1.RememberedH\x00R\n" +
 	"remembered\x12,\n" +
-	"\x04left\x18\x14 \x01(\v2\x16.atoll.session.v1.LeftH\x00R\x04leftB\a\n" +
+	"\x04left\x18\x14 \x01(\v2\x16.atoll.session.v1.LeftH\x00R\x04left\x125\n" +
+	"\aleaving\x18\x15 \x01(\v2\x19.atoll.session.v1.LeavingH\x00R\aleavingB\a\n" +
 	"\x05frame\"\xc7\x05\n" +
 	"\aFromHub\x125\n" +
 	"\awelcome\x18\x01 \x01(\v2\x19.atoll.session.v1.WelcomeH\x00R\awelcome\x12B\n" +
@@ -2524,7 +2597,10 @@ const file_session_proto_rawDesc = "" +
 	"\x05Leave\x12\x14\n" +
 	"\x05clean\x18\x01 \x01(\bR\x05clean\"\x1e\n" +
 	"\x04Left\x12\x16\n" +
-	"\x06behind\x18\x01 \x03(\tR\x06behind\"3\n" +
+	"\x06behind\x18\x01 \x03(\tR\x06behind\"5\n" +
+	"\aLeaving\x12\x14\n" +
+	"\x05waits\x18\x01 \x01(\tR\x05waits\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x03R\x05since\"3\n" +
 	"\x03Ask\x12\x18\n" +
 	"\areports\x18\x01 \x03(\tR\areports\x12\x12\n" +
 	"\x04apis\x18\x02 \x01(\bR\x04apis\"\b\n" +
@@ -2561,7 +2637,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),           // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),             // 1: atoll.session.v1.JoinReply
@@ -2590,15 +2666,16 @@ var file_session_proto_goTypes = []any{
 	(*Dial)(nil),                  // 24: atoll.session.v1.Dial
 	(*Leave)(nil),                 // 25: atoll.session.v1.Leave
 	(*Left)(nil),                  // 26: atoll.session.v1.Left
-	(*Ask)(nil),                   // 27: atoll.session.v1.Ask
-	(*Recall)(nil),                // 28: atoll.session.v1.Recall
-	(*Remembered)(nil),            // 29: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil),   // 30: atoll.session.v1.RememberedTombstone
-	nil,                           // 31: atoll.session.v1.Objects.ObjectsEntry
-	nil,                           // 32: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                           // 33: atoll.session.v1.Inventory.RequestedEntry
-	nil,                           // 34: atoll.session.v1.Inventory.PropertiesEntry
-	(*wrapperspb.BytesValue)(nil), // 35: google.protobuf.BytesValue
+	(*Leaving)(nil),               // 27: atoll.session.v1.Leaving
+	(*Ask)(nil),                   // 28: atoll.session.v1.Ask
+	(*Recall)(nil),                // 29: atoll.session.v1.Recall
+	(*Remembered)(nil),            // 30: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil),   // 31: atoll.session.v1.RememberedTombstone
+	nil,                           // 32: atoll.session.v1.Objects.ObjectsEntry
+	nil,                           // 33: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                           // 34: atoll.session.v1.Inventory.RequestedEntry
+	nil,                           // 35: atoll.session.v1.Inventory.PropertiesEntry
+	(*wrapperspb.BytesValue)(nil), // 36: google.protobuf.BytesValue
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
@@ -2608,43 +2685,44 @@ var file_session_proto_depIdxs = []int32{
 	18, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
 	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
 	20, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	29, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	30, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
 	26, // 8: atoll.session.v1.FromAgent.left:type_name -> atoll.session.v1.Left
-	6,  // 9: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
-	8,  // 10: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
-	12, // 11: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
-	14, // 12: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
-	17, // 13: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
-	21, // 14: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
-	22, // 15: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	27, // 16: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	28, // 17: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
-	7,  // 18: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
-	23, // 19: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
-	24, // 20: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
-	25, // 21: atoll.session.v1.FromHub.leave:type_name -> atoll.session.v1.Leave
-	5,  // 22: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
-	5,  // 23: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
-	10, // 24: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
-	11, // 25: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
-	5,  // 26: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	31, // 27: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
-	32, // 28: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	33, // 29: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
-	19, // 30: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
-	34, // 31: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
-	30, // 32: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 33: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 34: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	35, // 35: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
-	3,  // 36: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 37: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	35, // 38: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
-	36, // [36:39] is the sub-list for method output_type
-	33, // [33:36] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	27, // 9: atoll.session.v1.FromAgent.leaving:type_name -> atoll.session.v1.Leaving
+	6,  // 10: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
+	8,  // 11: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
+	12, // 12: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
+	14, // 13: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
+	17, // 14: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
+	21, // 15: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
+	22, // 16: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
+	28, // 17: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	29, // 18: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	7,  // 19: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
+	23, // 20: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
+	24, // 21: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
+	25, // 22: atoll.session.v1.FromHub.leave:type_name -> atoll.session.v1.Leave
+	5,  // 23: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
+	5,  // 24: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
+	10, // 25: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
+	11, // 26: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
+	5,  // 27: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
+	32, // 28: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	33, // 29: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	34, // 30: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	19, // 31: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
+	35, // 32: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
+	31, // 33: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 34: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 35: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	36, // 36: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
+	3,  // 37: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 38: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	36, // 39: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
+	37, // [37:40] is the sub-list for method output_type
+	34, // [34:37] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2662,6 +2740,7 @@ func file_session_proto_init() {
 		(*FromAgent_Renew)(nil),
 		(*FromAgent_Remembered)(nil),
 		(*FromAgent_Left)(nil),
+		(*FromAgent_Leaving)(nil),
 	}
 	file_session_proto_msgTypes[3].OneofWrappers = []any{
 		(*FromHub_Welcome)(nil),
@@ -2684,7 +2763,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

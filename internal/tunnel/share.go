@@ -1,0 +1,186 @@
+package tunnel
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+const (
+	// shareBytes of all tunnels may be with gRPC's client before they are written: what else
+	// is said on the connection stands behind them. 50 ms of 20 Mbit/s, and twice what gRPC
+	// takes of one tunnel, so that one alone does not notice.
+	shareBytes = 128 << 10
+	// loanMost is how long a piece counts. One that is not written by then is of a tunnel
+	// that the other end does not read, and must not keep others waiting.
+	loanMost = 250 * time.Millisecond
+)
+
+// Share is what the tunnels of one connection may have handed to gRPC's client at a time.
+// That gives each stream its turn, and would take 96 KiB of every tunnel: of fifty, a
+// session's word would wait for all of them. The zero value is ready; it is safe for
+// concurrent use.
+type Share struct {
+	mu      sync.Mutex
+	taken   int
+	loans   []*loan // that count, the oldest first
+	waiting []*borrower
+	timer   *time.Timer // looks for loans that are too old, while somebody waits
+}
+
+// loan of a piece's bytes.
+type loan struct {
+	of    *Share
+	bytes int
+	since time.Time
+}
+
+type borrower struct {
+	bytes int
+	got   chan *loan
+}
+
+// take a loan, in turn.
+func (s *Share) take(ctx context.Context, bytes int) (*loan, error) {
+	b := &borrower{bytes: bytes, got: make(chan *loan, 1)}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, b)
+	s.serve()
+	s.mu.Unlock()
+	select {
+	case l := <-b.got:
+		return l, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, b); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	} else {
+		s.end(<-b.got)
+	}
+	s.serve()
+	return nil, context.Cause(ctx)
+}
+
+// done with a loan: the piece is written, or dropped.
+func (l *loan) done() {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.of.end(l)
+	l.of.serve()
+}
+
+// end a loan, if it counts still. The caller holds mu.
+func (s *Share) end(l *loan) {
+	if i := slices.Index(s.loans, l); i >= 0 {
+		s.loans = slices.Delete(s.loans, i, i+1)
+		s.taken -= l.bytes
+	}
+}
+
+// serve those who wait. The caller holds mu.
+func (s *Share) serve() {
+	now := time.Now()
+	for len(s.waiting) > 0 && len(s.loans) > 0 && now.Sub(s.loans[0].since) >= loanMost {
+		s.end(s.loans[0])
+	}
+	for len(s.waiting) > 0 && (s.taken == 0 || s.taken+s.waiting[0].bytes <= shareBytes) {
+		b := s.waiting[0]
+		s.waiting = slices.Delete(s.waiting, 0, 1)
+		l := &loan{of: s, bytes: b.bytes, since: now}
+		s.loans, s.taken = append(s.loans, l), s.taken+b.bytes
+		b.got <- l // there is room for it
+	}
+	switch {
+	case len(s.waiting) == 0:
+	case s.timer == nil:
+		s.timer = time.AfterFunc(s.loans[0].since.Add(loanMost).Sub(now), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.serve()
+		})
+	default:
+		s.timer.Reset(s.loans[0].since.Add(loanMost).Sub(now))
+	}
+}
+
+// ClientStream is a client's end of a gRPC stream of pieces.
+type ClientStream interface {
+	Stream
+	CloseSend() error
+	Context() context.Context
+}
+
+// Open a stream that has its share of what is sent: by gives it, of a client, with the
+// options that make it so.
+func (s *Share) Open(by func(...grpc.CallOption) (ClientStream, error)) (ClientStream, error) {
+	t := &turn{CodecV2: encoding.GetCodecV2(grpcproto.Name), share: s}
+	stream, err := by(grpc.ForceCodecV2(t), grpc.MaxRetryRPCBufferSize(0)) // what is kept for another try is never written
+	if err != nil {
+		return nil, err
+	}
+	t.ClientStream = stream
+	return t, nil
+}
+
+// turn is a stream, and the codec by which it is told when a piece was written.
+type turn struct {
+	ClientStream
+	encoding.CodecV2
+	share *Share
+	loan  *loan // of the piece that is being sent
+}
+
+// Send a piece, when it is this tunnel's turn.
+func (t *turn) Send(p *wrapperspb.BytesValue) error {
+	if !mem.IsBelowBufferPoolingThreshold(len(p.GetValue())) {
+		l, err := t.share.take(t.Context(), len(p.GetValue()))
+		if err != nil {
+			return err
+		}
+		t.loan = l
+	}
+	err := t.ClientStream.Send(p)
+	if t.loan != nil { // it came to nothing
+		t.loan.done()
+		t.loan = nil
+	}
+	return err
+}
+
+// Marshal a piece, for gRPC, which frees it once it is written.
+func (t *turn) Marshal(v any) (mem.BufferSlice, error) {
+	message, ok := v.(proto.Message)
+	if t.loan == nil || !ok {
+		return t.CodecV2.Marshal(v)
+	}
+	pool := loaned{mem.DefaultBufferPool(), t.loan}
+	b := pool.Get(proto.Size(message))
+	if _, err := (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend((*b)[:0], message); err != nil {
+		pool.BufferPool.Put(b)
+		return nil, err
+	}
+	t.loan = nil
+	return mem.BufferSlice{mem.NewBuffer(b, pool)}, nil
+}
+
+// loaned buffers end a loan when they are given back.
+type loaned struct {
+	mem.BufferPool
+	loan *loan
+}
+
+// Put one back.
+func (l loaned) Put(b *[]byte) {
+	l.BufferPool.Put(b)
+	l.loan.done()
+}
