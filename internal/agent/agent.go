@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/agent/apply"
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/inventory"
 	"atoll.dev/atoll/internal/agent/lease"
 	"atoll.dev/atoll/internal/agent/limits"
@@ -28,6 +29,7 @@ import (
 	"atoll.dev/atoll/internal/agent/live"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/proxy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
@@ -49,6 +51,9 @@ type Options struct {
 	Token string
 	// Name that the cluster asks for.
 	Name string
+	// Runner names who runs the agent, in the member's Lease, which begins with it; default:
+	// the machine's name.
+	Runner string
 	// Version of the agent; default atoll.Version.
 	Version string
 	// Registry takes the metrics; default: a new one.
@@ -77,6 +82,10 @@ const (
 	qps   = 200
 	burst = 400
 )
+
+// lingers is how long an agent that panicked, all of which is to end, keeps its lease at
+// most: what it had asked of the member is answered or given up by then.
+const lingers = 15 * time.Second
 
 // Run the agent until ctx ends. When another agent takes the member over, it waits
 // for its turn again.
@@ -158,7 +167,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	p.limits = limits.New(limits.Options{Client: client, Changed: p.limited, Log: o.Log})
+	p.limits = limits.New(limits.Options{Client: client, Changed: p.limited, Relabelled: p.relabelled, Log: o.Log})
 	var engine *apply.Engine
 	working := false
 	answers := func(err error) {
@@ -169,7 +178,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 			o.Stage(Stage{Works: err == nil, Err: err})
 		}
 	}
-	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.Identity(), answers, o.Log)
+	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.Identity(o.Runner), answers, o.Log)
 	if err != nil {
 		return err
 	}
@@ -219,6 +228,9 @@ func (p *parts) limited() {
 	p.proxy.Weigh()
 }
 
+// relabelled is told that the labels of a namespace are others, by which the policy selects.
+func (p *parts) relabelled(namespace string) { p.engine.Relabelled(namespace) } // all parts are there before they run
+
 // tunnels are served for people, and for the hub.
 func (p *parts) tunnels(o Options, client *member.Client) (*proxy.Server, error) {
 	transport, err := proxy.NewTransport(o.MemberConfig)
@@ -248,20 +260,33 @@ func (p *parts) run(ctx context.Context) error {
 	group, work := errgroup.WithContext(work)
 	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan error, 1)
+	go func() { defer crash.Recover(ctx); linger(ctx, leaseCtx); release() }()
 	go func() {
-		err := p.lease.Keep(leaseCtx)
-		stop()
-		kept <- err
+		var err error
+		defer func() { stop(); kept <- err }()
+		defer crash.Recover(ctx)
+		err = p.lease.Keep(leaseCtx)
 	}()
-	group.Go(func() error { p.inventory.Run(work); return nil })
-	group.Go(func() error { p.limits.Run(work); return nil })
-	group.Go(func() error { p.watcher.Run(work, p.engine); return nil })
-	group.Go(func() error { p.engine.Run(work); return nil })
-	group.Go(func() error { p.proxy.Run(work); return nil })
-	group.Go(func() error { return p.link.Run(work, p.engine) })
+	for _, run := range []func(context.Context){
+		p.inventory.Run, p.limits.Run, p.engine.Run, p.proxy.Run,
+		func(ctx context.Context) { p.watcher.Run(ctx, p.engine) },
+	} {
+		group.Go(func() error { defer crash.Recover(ctx); run(work); return nil })
+	}
+	group.Go(func() error { defer crash.Recover(ctx); return p.link.Run(work, p.engine) })
 	err := group.Wait()
 	release()
 	return errors.Join(err, <-kept)
+}
+
+// linger until the lease is given back, or for a while after a panic, also where all ended by
+// itself before: what that left behind may wait for ever, and the next agent must not.
+func linger(ctx, leaseCtx context.Context) {
+	select {
+	case <-crash.Came(ctx):
+		pause.For(leaseCtx, lingers)
+	case <-leaseCtx.Done():
+	}
 }
 
 // open reads what is stored and what the member serves, as soon as it answers.

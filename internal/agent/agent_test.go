@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"atoll.dev/atoll/internal/agent/agenttest"
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -237,6 +239,31 @@ func TestOneApplierPerMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("the second takes over", func() bool { return f.hub.sessions == 2 })
+}
+
+// TestALeaseOutlivesNoPanic: what is left of an agent that panicked, while it ended by itself,
+// does not keep the next one from the member.
+func TestALeaseOutlivesNoPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		ctx = crash.Contain(ctx, func(*crash.Panic) {})
+		given := make(chan struct{})
+		go func() { linger(ctx, t.Context()); close(given) }()
+		end()
+		time.Sleep(2 * lingers)
+		select {
+		case <-given:
+			t.Error("the lease of an agent that ends is given back before it has ended")
+		default:
+		}
+		go func() { defer crash.Recover(ctx); panic("late") }()
+		time.Sleep(lingers + time.Second)
+		select {
+		case <-given:
+		default:
+			t.Error("the lease of an agent that panicked is kept")
+		}
+	})
 }
 
 // TestAnAgentTellsItsStages: that it stands by, for whom, and that it works.

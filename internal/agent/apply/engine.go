@@ -145,6 +145,7 @@ func (e *Engine) Upsert(ctx context.Context, m atoll.Manifest, at store.Position
 	for _, key := range e.fold(holding) {
 		e.due(key)
 	}
+	e.relabel(prev, &m)
 	told, whole := e.book.Stirred(), e.judgeAnew(prev, &holding)
 	e.mu.Unlock()
 	for _, gk := range whole {

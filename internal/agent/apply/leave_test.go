@@ -50,9 +50,10 @@ func TestTakenUpAgain(t *testing.T) {
 					t.Errorf("label %s is left on it", label)
 				}
 			}
-			for _, f := range live.GetManagedFields() {
-				if f.Operation == "Apply" && strings.HasPrefix(f.Manager, atoll.FieldManager) {
-					t.Errorf("%s still owns fields of it", f.Manager)
+			for _, f := range live.GetManagedFields() { // the note is its own, and nothing else
+				if fields := f.FieldsV1.GetRawString(); (f.Manager == atoll.FieldManager || f.Manager == atoll.HandoverManager) &&
+					(f.Operation != "Update" || strings.Count(fields, `"f:`) != 3 || !strings.Contains(fields, `{"f:metadata":{"f:annotations":{`) || !strings.Contains(fields, `"f:atoll.dev/left-behind":{}`)) {
+					t.Errorf("%s still owns by %s: %s", f.Manager, f.Operation, fields)
 				}
 			}
 			if note := live.GetAnnotations()[claims.AnnotationLeftBehind]; note != "t-web" {
@@ -119,7 +120,7 @@ func TestLeaving(t *testing.T) {
 				w.upsert(remove("b1", 2))
 				w.removed("b1")
 			}
-			behind, err := w.Leave(t.Context(), c.clean)
+			behind, err := w.Leave(t.Context(), c.clean, w.waits)
 			if err != nil || len(behind) != c.behind {
 				t.Fatalf("left behind: %q, %v", behind, err)
 			}
@@ -161,7 +162,7 @@ func TestLeavingGoesOnAfterAKill(t *testing.T) {
 	}
 	w.stop()
 	w.start()
-	if behind, err := w.Leave(t.Context(), true); err != nil || len(behind) == 0 {
+	if behind, err := w.Leave(t.Context(), true, w.waits); err != nil || len(behind) == 0 {
 		t.Fatalf("left behind: %q, %v", behind, err) // its namespace, with what is orphaned in it
 	}
 	for _, key := range []atoll.ItemKey{w.own(webKey), w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})} {
@@ -192,13 +193,40 @@ func TestLeavingWaitsForNoMove(t *testing.T) {
 			w.upsert(m)
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			defer stop()
-			if _, err := w.Leave(ctx, false); err != nil {
+			if _, err := w.Leave(ctx, false, w.waits); err != nil {
 				t.Fatal(err)
 			}
 			if live := w.exists(conf.Key); live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
 				t.Errorf("it is left as %v", live.Object["metadata"])
 			}
 		})
+	}
+}
+
+// What the hub ordered to be removed before goes, although it had no time to: only the rest stays.
+func TestLeavingRemovesWhatWasOrderedBefore(t *testing.T) {
+	w := newWorld(t)
+	conf, web := w.item("t-conf", configMap), w.item("t-web", deployment)
+	w.upsert(manifest("b1", 1, conf, web))
+	w.ready("b1", 1)
+	w.fence(false) // nothing is deleted
+	m := manifest("b1", 2, web)
+	m.Tombstones = []atoll.Tombstone{{Key: conf.Key, UID: "t-conf"}}
+	w.upsert(m)
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if _, err := w.Leave(ctx, false, w.waits); err == nil {
+		t.Error("it has left although something was still to be removed")
+	}
+	w.fence(true)
+	if _, err := w.Leave(t.Context(), false, w.waits); err != nil {
+		t.Fatal(err)
+	}
+	if live := w.get(conf.Key); live != nil {
+		t.Errorf("what was to be removed is left as %v", live.Object["metadata"])
+	}
+	if live := w.exists(web.Key); live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
+		t.Errorf("what was not to be removed is left as %v", live.Object["metadata"])
 	}
 }
 
@@ -214,7 +242,7 @@ func TestLeavingThatIsTakenBackPartsWithNoNamespace(t *testing.T) {
 	w.fence(false) // nothing is deleted, and nobody says so to Leave
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	if _, err := w.Leave(ctx, true); err == nil {
+	if _, err := w.Leave(ctx, true, w.waits); err == nil {
 		t.Fatal("it went although nothing could be deleted")
 	}
 	w.fence(true)
@@ -225,3 +253,38 @@ func TestLeavingThatIsTakenBackPartsWithNoNamespace(t *testing.T) {
 		return live != nil && live.GetDeletionTimestamp() == nil, "it goes"
 	})
 }
+
+// What keeps the agent from leaving is told once that lasts, by the name of who must act, and
+// that it is over.
+func TestLeavingTellsWhatItWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	conf := w.item("t-conf", configMap)
+	w.upsert(manifest("b1", 1, conf))
+	w.ready("b1", 1)
+	w.upsert(remove("b1", 2))
+	w.removed("b1")
+	ns := claims.Namespace(w.ns)
+	w.edit(ns, `{"metadata":{"finalizers":["example.com/keep"]}}`)
+	told := make(chan string, 16)
+	left := make(chan error, 1)
+	go func() {
+		_, err := w.Leave(t.Context(), true, func(why string) { told <- why })
+		left <- err
+	}()
+	if why := <-told; !strings.Contains(why, "Namespace "+w.ns) || !strings.Contains(why, "example.com/keep") {
+		t.Errorf("it waits for %q", why)
+	}
+	w.edit(ns, `{"metadata":{"finalizers":null}}`)
+	for why := range told { // by way of what is on its way
+		if why == "" {
+			break
+		}
+	}
+	if err := <-left; err != nil {
+		t.Fatal(err)
+	}
+	w.absent(ns)
+}
+
+// waits for nothing that a test asks about.
+func (w *world) waits(string) {}

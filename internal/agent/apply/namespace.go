@@ -121,6 +121,19 @@ func namespaceBody(ns, uid, owner string, meta atoll.NamespaceMeta) map[string]a
 // corev1NameLabel is set by the API server itself.
 const corev1NameLabel = "kubernetes.io/metadata.name"
 
+// relabel brings namespaces that the agent made up to date where the manifest says other labels
+// and annotations of them than before. The caller holds mu.
+func (e *Engine) relabel(prev *claims.Holding, m *atoll.Manifest) {
+	for ns, meta := range m.Namespaces {
+		if prev != nil && metaHash(prev.Manifest.Namespaces[ns]) == metaHash(meta) {
+			continue
+		}
+		if r, known := e.book.Record(claims.Namespace(ns)); known && r.Implicit && r.UID != "" {
+			e.due(r.Key)
+		}
+	}
+}
+
 // needing is the owner of something in the namespace. The caller holds mu.
 func (e *Engine) needing(ns string) string {
 	owner := ""

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -28,6 +29,7 @@ func (e *Engine) Run(ctx context.Context) {
 	e.watchAll()
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer crash.Recover(ctx) // before what runs is waited for: it is to end
 	for ctx.Err() == nil {
 		var keys []atoll.ItemKey
 		next, held := heldRetry, e.o.Held()
@@ -164,6 +166,7 @@ func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *syn
 		running.Go(func() {
 			defer tier.Done()
 			defer func() { <-e.slots }()
+			defer crash.Recover(ctx)
 			failure := e.work(ctx, key)
 			e.finish(ctx, key, failure)
 		})
@@ -172,7 +175,7 @@ func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *syn
 		return
 	}
 	done := make(chan struct{})
-	go func() { tier.Wait(); close(done) }()
+	go func() { defer crash.Recover(ctx); tier.Wait(); close(done) }()
 	timer := time.NewTimer(tierGrace)
 	defer timer.Stop()
 	select {
@@ -220,6 +223,11 @@ func (e *Engine) concerned(key atoll.ItemKey) (out []string) {
 				out = append(out, uid)
 			}
 		}
+		for _, inside := range e.book.Inside(key.Name) {
+			out = append(out, e.book.Concerned(inside)...)
+		}
+		slices.Sort(out)
+		out = slices.Compact(out)
 	}
 	return append(out, e.book.Concerned(key)...)
 }

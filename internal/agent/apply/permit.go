@@ -21,17 +21,39 @@ import (
 func (e *Engine) Weigh() {
 	e.mu.Lock()
 	for _, key := range e.book.Keys() {
-		t := e.task(key)
-		t.weigh = true
-		if t.failure != nil && t.failure.Reason == ReasonPolicy {
-			t.failures = 0
-			e.due(key)
-			continue
-		}
-		e.soon(key)
+		e.reweigh(key)
 	}
 	e.mu.Unlock()
 	e.nudge()
+}
+
+// Relabelled tells that the labels of a namespace have changed, by which the member's policy
+// may go, or that it came or went: what is in it is weighed anew.
+func (e *Engine) Relabelled(namespace string) {
+	e.mu.Lock()
+	concerned := e.book.Inside(namespace)
+	if ns := claims.Namespace(namespace); e.tasks[ns] != nil {
+		concerned = append(concerned, ns)
+	}
+	for _, key := range concerned {
+		e.reweigh(key)
+	}
+	e.mu.Unlock()
+	if len(concerned) > 0 {
+		e.nudge()
+	}
+}
+
+// reweigh what may be done to the key. The caller holds mu.
+func (e *Engine) reweigh(key atoll.ItemKey) {
+	t := e.task(key)
+	t.weigh = true
+	if t.failure != nil && t.failure.Reason == ReasonPolicy {
+		t.failures = 0
+		e.due(key)
+		return
+	}
+	e.soon(key)
 }
 
 // permitted tells why the plan's act may not be done; nil: it may.
@@ -64,12 +86,13 @@ func (e *Engine) may(ctx context.Context, key atoll.ItemKey, question func(*poli
 	if why == "" {
 		return nil
 	}
-	f := &Failure{Reason: ReasonPolicy, Message: cut(why), First: 5 * time.Second, Most: 10 * time.Minute}
-	if p.Asks(key) {
-		f.Most = 30 * time.Second // nobody tells when the labels of a namespace change
-	}
-	return f
+	return &Failure{Reason: ReasonPolicy, Message: cut(why), First: deniedRest, Most: deniedRest}
 }
+
+// deniedRest is after how long what is denied is asked about again where nobody told that
+// the policy, or the labels of a namespace, have changed: an agent that may not watch
+// namespaces is told nothing of those.
+const deniedRest = 10 * time.Minute
 
 // namespaceFor the policy, as far as it asks for it.
 func (e *Engine) namespaceFor(ctx context.Context, p *policy.Policy, key atoll.ItemKey) (ns policy.Namespace, failure *Failure) {

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -132,6 +133,38 @@ func TestANamespaceThatMayNotBeMadeIsTheReason(t *testing.T) {
 	w.ready("b1", 1)
 }
 
+func TestLabelsOfANamespaceThatMayNotChangeAreSaid(t *testing.T) {
+	w := newWorld(t)
+	a := w.configMap("a", "x")
+	labelled := func(generation int64, team string) atoll.Manifest {
+		m := manifest("b1", generation, a)
+		m.Namespaces = map[string]atoll.NamespaceMeta{w.ns: {Labels: map[string]string{"team": team}}}
+		return m
+	}
+	w.upsert(labelled(1, "x"))
+	w.ready("b1", 1)
+	w.limit("{clusterScoped: Deny}")
+	w.upsert(labelled(2, "y"))
+	w.status("b1", func(s atoll.RowStatus) bool {
+		it, ok := saidOf(s, a.Key)
+		return ok && s.State == atoll.RowReady && it.Reason == ReasonPolicy &&
+			strings.HasPrefix(it.Message, "labels and annotations of namespace "+w.ns+" stay as they are: AgentPolicy agent")
+	})
+	ns := claims.Namespace(w.ns)
+	if got := w.get(ns).GetLabels()["team"]; got != "x" {
+		t.Errorf("the namespace is of team %s", got)
+	}
+	w.limit("{clusterScoped: NamespacesOnly}")
+	w.eventually("the namespace is relabelled", func() (bool, string) {
+		got := w.get(ns).GetLabels()["team"]
+		return got == "y", got
+	})
+	w.status("b1", func(s atoll.RowStatus) bool {
+		_, said := saidOf(s, a.Key)
+		return s.State == atoll.RowReady && !said
+	})
+}
+
 func TestNamespacesAreSelectedByLabelsOfTheirOwn(t *testing.T) {
 	w := newWorld(t)
 	w.limit("{namespaces: {selector: {matchLabels: {hub: welcome}}}}")
@@ -141,7 +174,17 @@ func TestNamespacesAreSelectedByLabelsOfTheirOwn(t *testing.T) {
 	w.denied("b1", a.Key, "does not allow namespace "+w.ns)
 	ns := atoll.ItemKey{Kind: "Namespace", Name: w.ns}
 	w.edit(ns, `{"metadata":{"labels":{"hub":"welcome"}}}`)
-	w.ready("b1", 1) // after some retries: nobody watches labels of namespaces
+	w.Relabelled(w.ns)
+	w.ready("b1", 1)
+	w.edit(ns, `{"metadata":{"labels":{"hub":null}}}`)
+	w.Relabelled(w.ns) // what is there stays, and is said to
+	w.status("b1", func(s atoll.RowStatus) bool {
+		it, ok := saidOf(s, a.Key)
+		return ok && !it.Error && it.Reason == ReasonPolicy
+	})
+	w.edit(ns, `{"metadata":{"labels":{"hub":"welcome"}}}`)
+	w.Relabelled(w.ns)
+	w.status("b1", func(s atoll.RowStatus) bool { _, said := saidOf(s, a.Key); return !said })
 	w.edit(ns, `{"metadata":{"labels":{"`+atoll.LabelBundleUID+`":"b9"}}}`)
 	w.upsert(manifest("b1", 2, w.configMap("a", "y")))
 	w.denied("b1", a.Key, "does not allow namespace "+w.ns)

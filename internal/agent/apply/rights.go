@@ -40,6 +40,26 @@ func unauthorized(message string) string {
 		return fmt.Sprintf("this cluster's RBAC forbids ServiceAccount %s, as which the agent writes there, to %s %s: its administrator grants it %s",
 			strings.Replace(name, ":", "/", 1), verb, resource, rule)
 	}
+	if allow := optIn(verb, resource, group); allow != "" {
+		if m[4] != "" {
+			resource += "." + group
+		}
+		return fmt.Sprintf("this cluster's RBAC forbids the agent to %s %s: its administrator installs it again by atoll join --allow %s, or adds a ClusterRole labelled %s=true with a rule for them",
+			verb, resource, allow, LabelAggregate)
+	}
 	return fmt.Sprintf("this cluster's RBAC forbids the agent to %s %s: its administrator adds a ClusterRole labelled %s=true with %s",
 		verb, resource, LabelAggregate, rule)
+}
+
+// optIn names what of atoll join --allow gives the right, and little else; empty: nothing does.
+func optIn(verb, resource, group string) string {
+	switch {
+	case group == "apiextensions.k8s.io" && resource == "customresourcedefinitions":
+		return "crds"
+	case group == "rbac.authorization.k8s.io":
+		return "rbac"
+	case verb == "impersonate" && (resource == "users" || resource == "groups"):
+		return "impersonate"
+	}
+	return ""
 }

@@ -13,6 +13,18 @@ func TestWhoIsForbiddenHearsWhichRuleToAdd(t *testing.T) {
 			`this cluster's RBAC forbids the agent to patch deployments: its administrator adds a ClusterRole labelled rbac.atoll.dev/aggregate-to-agent=true with {apiGroups: [apps], resources: [deployments], verbs: [get, list, watch, create, update, patch, delete]}`,
 		},
 		{
+			`roles.rbac.authorization.k8s.io "a" is forbidden: User "` + account + `" cannot patch resource "roles" in API group "rbac.authorization.k8s.io" in the namespace "shop"`,
+			`forbids the agent to patch roles.rbac.authorization.k8s.io: its administrator installs it again by atoll join --allow rbac, or adds a ClusterRole labelled rbac.atoll.dev/aggregate-to-agent=true`,
+		},
+		{
+			`a is forbidden: User "` + account + `" cannot create resource "customresourcedefinitions" in API group "apiextensions.k8s.io" at the cluster scope`,
+			`forbids the agent to create customresourcedefinitions.apiextensions.k8s.io: its administrator installs it again by atoll join --allow crds`,
+		},
+		{
+			`users "jane" is forbidden: User "` + account + `" cannot impersonate resource "users" in API group "" at the cluster scope`,
+			`forbids the agent to impersonate users: its administrator installs it again by atoll join --allow impersonate`,
+		},
+		{
 			`configmaps "a" is forbidden: User "jane" cannot get resource "configmaps" in API group "" in the namespace "shop"`,
 			`forbids the agent to get configmaps: its administrator adds a ClusterRole labelled rbac.atoll.dev/aggregate-to-agent=true with {apiGroups: [""], resources: [configmaps],`,
 		},

@@ -29,6 +29,7 @@ func (e *Engine) Status(bundle string, prev *atoll.RowStatus, now time.Time) (at
 		listed[m.Items[i].Key] = true
 		in.Items = append(in.Items, e.item(bundle, &m.Items[i], prev))
 	}
+	e.sayNamespaces(in.Items)
 	for _, key := range e.book.ClaimedBy(bundle) {
 		if !listed[key] {
 			in.Items = append(in.Items, e.extra(bundle, key))
@@ -71,6 +72,27 @@ func (e *Engine) item(bundle string, it *atoll.Rendered, prev *atoll.RowStatus) 
 		out.Message = "another bundle still holds the object that this one replaces: bundle " + r.Owner
 	}
 	return out
+}
+
+// sayNamespaces says of the first item in a namespace that the agent made why that does not
+// get the labels and annotations that it has on the hub. The caller holds mu.
+func (e *Engine) sayNamespaces(items []report.Item) {
+	said := map[string]bool{}
+	for i := range items {
+		it := &items[i]
+		ns := it.Key.Namespace
+		if ns == "" || said[ns] || it.Reason != "" || it.Why != "" || !it.Observed || it.Health != atoll.Healthy {
+			continue
+		}
+		said[ns] = true
+		key := claims.Namespace(ns)
+		if r, known := e.book.Record(key); !known || !r.Implicit || r.UID == "" {
+			continue
+		}
+		if t := e.tasks[key]; t != nil && t.failure != nil && !t.failure.Waits {
+			it.Why, it.Text = t.failure.Reason, "labels and annotations of namespace "+ns+" stay as they are: "+t.failure.Message
+		}
+	}
 }
 
 // ran tells of a run-to-completion object that is gone.

@@ -4,6 +4,11 @@
 //
 // Contract:
 //
+//   - Nothing is told of the member before all of it was read once, so that an agent
+//     that starts takes nothing back that the hub knows: APIs and version, nodes and
+//     pods as far as the agent may list them, ClusterProperties where they are served.
+//     That the member does not answer is told at once, and alone. What cannot be read for
+//     a minute is not waited for: the rest is told, and as Trouble what is missing.
 //   - Changed is called when Current gives something new, at most every Quiet; a
 //     node that turns ready or not is new at once, sums of requests only when
 //     their first two digits change.
@@ -17,6 +22,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -28,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/atoll"
@@ -37,8 +44,13 @@ import (
 // Quiet is how long changes are gathered before they are told.
 const Quiet = time.Second
 
+// Patience is how long an agent that starts waits for all of the member that it tells of.
+const Patience = time.Minute
+
 // Snapshot of the member. Read-only.
 type Snapshot struct {
+	// Version of Kubernetes; empty: the member was not read yet, and what follows is empty,
+	// too, but for Answers and Trouble.
 	Version string
 	// APIs are "group/version/Kind", sorted, and APIsHash identifies them.
 	APIs     []string
@@ -51,7 +63,8 @@ type Snapshot struct {
 	Room []string
 	// Properties of the member by name, see properties.go.
 	Properties map[string]string
-	// Answers: the member's API answers the agent; Trouble says why not.
+	// Answers: the member's API answers the agent; Trouble says why not, or what of the member
+	// could not be read though it does.
 	Answers bool
 	Trouble string
 }
@@ -77,6 +90,8 @@ type Inventory struct {
 
 	mu      sync.Mutex
 	version string
+	// apis is the hash of those that were served when it was asked last.
+	apis    string
 	trouble string
 	nodes   map[string]node
 	pods    map[string]pod
@@ -85,17 +100,25 @@ type Inventory struct {
 	asked   amounts           // requested
 	stated  map[string]string // by ClusterProperty objects
 	told    Snapshot
-	// counted: the kinds that were listed. toldRoom and toldAt are about told.Room.
-	counted  map[string]bool
-	toldRoom atoll.Room
-	toldAt   time.Time
-	again    *time.Timer
+	// counted: the kinds that were listed; read: those, and the ones that may not be listed
+	// or are not served. toldRoom and toldAt are about told.Room.
+	counted map[string]bool
+	read    map[string]bool
+	// failed says why what is not read could not be, as far as anything said so; impatient:
+	// it is not waited for any more.
+	failed    map[string]string
+	patience  time.Duration
+	impatient bool
+	toldRoom  atoll.Room
+	toldAt    time.Time
+	again     *time.Timer
 }
 
 // What is counted.
 const (
-	countNodes = "nodes"
-	countPods  = "pods"
+	countNodes      = "nodes"
+	countPods       = "pods"
+	countProperties = "clusterproperties"
 )
 
 // New gives an Inventory that knows nothing yet.
@@ -107,7 +130,7 @@ func New(o Options) (*Inventory, error) {
 	return &Inventory{
 		o: o, core: core, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), served: make(chan struct{}, 1),
 		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{},
-		stated: map[string]string{}, counted: map[string]bool{},
+		stated: map[string]string{}, counted: map[string]bool{}, read: map[string]bool{}, failed: map[string]string{}, patience: Patience,
 	}, nil
 }
 
@@ -143,13 +166,21 @@ func (i *Inventory) Answered(err error) (back bool) {
 func (i *Inventory) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { i.watchNodes(ctx) })
-	running.Go(func() { i.watchPods(ctx) })
+	defer crash.Recover(ctx) // before what runs is waited for: it is to end
+	running.Go(func() { defer crash.Recover(ctx); i.watchNodes(ctx) })
+	running.Go(func() { defer crash.Recover(ctx); i.watchPods(ctx) })
 	for _, kind := range definitions {
-		running.Go(func() { i.watchDefinitions(ctx, kind) })
+		running.Go(func() { defer crash.Recover(ctx); i.watchDefinitions(ctx, kind) })
 	}
-	running.Go(func() { i.watchProperties(ctx) })
-	running.Go(func() { i.discover(ctx) })
+	running.Go(func() { defer crash.Recover(ctx); i.watchProperties(ctx) })
+	running.Go(func() { defer crash.Recover(ctx); i.discover(ctx) })
+	lost := time.AfterFunc(i.patience, func() {
+		i.mu.Lock()
+		i.impatient = true
+		i.mu.Unlock()
+		signal(i.wake)
+	})
+	defer lost.Stop()
 	defer func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -167,10 +198,23 @@ func (i *Inventory) Run(ctx context.Context) {
 		if i.tell() {
 			i.o.Changed()
 		}
+		if i.Current().Version == "" {
+			continue // what is still missing may come at once
+		}
 		if !pause.For(ctx, Quiet) {
 			return
 		}
 	}
+}
+
+// unread says what was not read of the member yet; empty: all was. The caller holds mu.
+func (i *Inventory) unread() string {
+	for _, what := range []string{countNodes, countPods, countProperties} {
+		if !i.read[what] {
+			return "the agent cannot read the member's " + what + " and counts none: " + cmp.Or(i.failed[what], "no answer came yet")
+		}
+	}
+	return ""
 }
 
 // tell takes a new snapshot and says whether it differs from the last.
@@ -178,8 +222,14 @@ func (i *Inventory) tell() bool {
 	apis := i.o.Client.APIs()
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	unread := i.unread()
+	if i.version == "" || unread != "" && !i.impatient {
+		old := i.told
+		i.told = Snapshot{Answers: i.trouble == "", Trouble: i.trouble}
+		return i.told.Trouble != old.Trouble
+	}
 	s := Snapshot{
-		Version: i.version, Nodes: len(i.nodes), Answers: i.trouble == "", Trouble: i.trouble,
+		Version: i.version, Nodes: len(i.nodes), Answers: i.trouble == "", Trouble: cmp.Or(i.trouble, unread),
 		Allocatable: i.total.quantities(0), Requested: i.asked.quantities(2),
 	}
 	if apis != nil {
@@ -207,7 +257,7 @@ func (i *Inventory) tell() bool {
 	old := i.told
 	i.told = s
 	return s.Version != old.Version || s.APIsHash != old.APIsHash || s.Nodes != old.Nodes || s.Ready != old.Ready ||
-		s.Answers != old.Answers || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested) ||
+		s.Answers != old.Answers || (s.Trouble == "") != (old.Trouble == "") || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested) ||
 		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room) || !maps.Equal(s.Properties, old.Properties)
 }
 
@@ -215,19 +265,35 @@ func (i *Inventory) tell() bool {
 // asked what it serves: it takes a moment until its answer has the change.
 var lookAgain = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
 
+// failedAgain is the time after which it is asked again where it did not answer that.
+const failedAgain = 10 * time.Second
+
 // discover asks for version and APIs whenever look says so.
 func (i *Inventory) discover(ctx context.Context) {
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-i.look:
+		case <-again:
 		}
+		failed := again != nil
+		again = nil
 		for _, wait := range lookAgain {
 			if !pause.For(ctx, wait) {
 				return
 			}
-			if i.ask(ctx) {
+			changed, err := i.ask(ctx)
+			again = nil
+			if err != nil {
+				again = time.After(failedAgain)
+				if !failed {
+					i.o.Log.Warn("cannot find out what the member serves; trying on", "err", err)
+				}
+				failed = true
+			}
+			if changed {
 				i.o.Served()
 				signal(i.served)
 				signal(i.wake)
@@ -238,21 +304,23 @@ func (i *Inventory) discover(ctx context.Context) {
 
 // ask once; true when the member serves other APIs, or is of another version,
 // than before.
-func (i *Inventory) ask(ctx context.Context) bool {
-	changed, err := i.o.Client.Discover(ctx)
-	if err != nil {
-		i.o.Log.Debug("discovery failed", "err", err)
-		return false
+func (i *Inventory) ask(ctx context.Context) (changed bool, err error) {
+	if _, err := i.o.Client.Discover(ctx); err != nil {
+		return false, err
 	}
 	version, err := i.o.Client.Version(ctx)
-	if err != nil {
-		return changed
-	}
+	// Others discover too: a change that they were the first to see is one all the same.
+	apis := i.o.Client.APIs().Hash()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	changed = changed || version != i.version || i.told.APIsHash == ""
+	changed = apis != i.apis || i.told.APIsHash == ""
+	i.apis = apis
+	if err != nil {
+		return changed, err
+	}
+	changed = changed || version != i.version
 	i.version = version
-	return changed
+	return changed, nil
 }
 
 func signal(c chan struct{}) {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"atoll.dev/atoll/internal/agent/crash"
 )
 
 // Properties that the agent finds out itself. No object of the member replaces them.
@@ -96,6 +98,11 @@ func (i *Inventory) watchProperties(ctx context.Context) {
 			clear(i.stated)
 			i.mu.Unlock()
 			signal(i.wake)
+		case !there && !watched && !apis.Silent(clusterProperty.Group):
+			i.mu.Lock()
+			i.read[countProperties] = true // there are none
+			i.mu.Unlock()
+			signal(i.wake)
 		}
 	}
 }
@@ -106,6 +113,7 @@ func (i *Inventory) begin(ctx context.Context, resource schema.GroupVersionResou
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		defer crash.Recover(ctx)
 		i.watchStated(ctx, resource)
 	}()
 	return func() {
@@ -117,11 +125,19 @@ func (i *Inventory) begin(ctx context.Context, resource schema.GroupVersionResou
 func (i *Inventory) watchStated(ctx context.Context, resource schema.GroupVersionResource) {
 	at := i.o.Client.Dynamic().Resource(resource)
 	source := &cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return at.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return at.Watch(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			out, err := at.List(ctx, o)
+			i.refused(countProperties, err)
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := at.Watch(ctx, o)
+			i.refused(countProperties, err)
+			return w, err
+		},
 	}
 	into := &sums{
-		Inventory: i, put: i.state,
+		Inventory: i, what: countProperties, put: i.state,
 		drop:  func(name string) { delete(i.stated, name) },
 		clear: func() { clear(i.stated) },
 	}

@@ -96,7 +96,7 @@ func aPod(name, node, cpu string) *corev1.Pod {
 // half a minute, and what comes and goes not at all.
 func TestRoomIsToldWhenItMatters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{}, counted: map[string]bool{}, wake: make(chan struct{}, 1)}
+		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{}, counted: map[string]bool{}, read: map[string]bool{countProperties: true}, version: "v1.36.3", wake: make(chan struct{}, 1)}
 		nodes, pods := i.nodeSums(), i.podSums()
 		told := func() string {
 			i.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -114,14 +115,31 @@ func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			out := list.DeepCopyObject()
 			err := i.core.Get().Resource(plural).VersionedParams(&o, member.Codec()).Do(ctx).Into(out)
+			i.refused(plural, err)
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			return i.core.Get().Resource(plural).VersionedParams(&o, member.Codec()).Watch(ctx)
+			w, err := i.core.Get().Resource(plural).VersionedParams(&o, member.Codec()).Watch(ctx)
+			i.refused(plural, err)
+			return w, err
 		},
 	}
 	cache.NewReflectorWithOptions(source, kind, into, cache.ReflectorOptions{Name: "atoll", TypeDescription: plural}).RunWithContext(ctx)
+}
+
+// refused notes that what was to be listed cannot be: the agent may not, or it is not served.
+// Nothing of it is waited for then. Another error is no answer, and the reflector tries on.
+func (i *Inventory) refused(what string, err error) {
+	if err == nil {
+		return
+	}
+	i.mu.Lock()
+	if i.failed[what] = err.Error(); apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		i.read[what] = true
+	}
+	i.mu.Unlock()
+	signal(i.wake)
 }
 
 // sums is a reflector's store that keeps sums.
@@ -169,7 +187,7 @@ func (s *sums) Replace(objs []any, _ string) error {
 	for _, obj := range objs {
 		s.put(obj)
 	}
-	s.counted[s.what] = true
+	s.counted[s.what], s.read[s.what] = true, true
 	s.mu.Unlock()
 	signal(s.wake)
 	return nil

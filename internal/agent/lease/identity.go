@@ -11,18 +11,25 @@ import (
 // runs the agent finds the pod's UID.
 const PodVariable = "ATOLL_POD_UID"
 
-// Identity of one holder: host, pod, boot and process namespace, process and when
+// Identity of one holder: who runs it, by default its host; pod, boot and process namespace, process and when
 // it started, so that another process of the same machine, or of the same pod, can
 // tell whether this one still lives; and a random part, since one process may have
 // several holders.
-func Identity() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+func Identity(runner string) string {
+	if runner == "" {
+		runner = host()
 	}
 	return strings.Join([]string{
-		host, pod(), machine(), strconv.Itoa(os.Getpid()), started(os.Getpid()), rand.Text()[:8],
+		runner, pod(), machine(), strconv.Itoa(os.Getpid()), started(os.Getpid()), rand.Text()[:8],
 	}, "_")
+}
+
+func host() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
 }
 
 // pod UID; empty outside a pod.

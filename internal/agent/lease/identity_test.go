@@ -26,7 +26,8 @@ func TestOnlyTheSurelyDeadAreDead(t *testing.T) {
 		name, pod, holder string
 		want              bool
 	}{
-		{"this process", "", Identity(), false},
+		{"this process", "", Identity(""), false},
+		{"this process, for a hub", "", Identity("atoll-hub-1@hub_1:6444"), false},
 		{"process that ended", "", holderOf("", machine(), ended.Process.Pid, "1"), true},
 		{"number given to another process", "", holderOf("", machine(), me, "1"), true},
 		{"start not known", "", holderOf("", machine(), ended.Process.Pid, ""), false},

@@ -169,15 +169,15 @@ func (l *Lease) giveBack(ctx context.Context) {
 	if err != nil || holder(now) != l.identity {
 		return
 	}
+	l.mu.Lock()
+	l.lost = true // before another one may have it
+	l.mu.Unlock()
 	now.Spec.HolderIdentity = ptr.To("")
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := l.client.Put().Namespace(l.namespace).Resource("leases").Name(Name).Body(now).Do(ctx).Error(); err != nil {
 		l.log.Info("the lease was not given back; the next agent waits until it ends", "err", err)
 	}
-	l.mu.Lock()
-	l.lost = true
-	l.mu.Unlock()
 }
 
 func (l *Lease) get(ctx context.Context) (*coordinationv1.Lease, error) {

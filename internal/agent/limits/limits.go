@@ -4,7 +4,8 @@
 // said. A member that does not serve the kind, or has no policy, has none (nil). One that has
 // a policy which may not be read, or followed, or is not understood, has a policy that
 // refuses everything. While the member's API does not answer, what it said last holds.
-// Nothing is watched in a member that does not serve the kind.
+// Nothing is watched in a member that does not serve the kind. Of namespaces the labels are,
+// while the policy selects by them.
 //
 // Read has to be called before anything is done to the member, Run once; all methods may be
 // called from any goroutine.
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"atoll.dev/atoll/api/agent/v1alpha1"
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/policy"
 )
@@ -37,13 +39,17 @@ type Options struct {
 	Client *member.Client
 	// Changed is called after Current has changed. It must not block.
 	Changed func()
-	Log     *slog.Logger
+	// Relabelled is called, while the policy selects namespaces by labels, for each namespace
+	// once, and when its labels have changed, or it came or went. It must not block.
+	Relabelled func(namespace string)
+	Log        *slog.Logger
 }
 
 // Limits of what the agent does in its member.
 type Limits struct {
 	o      Options
 	served chan struct{}
+	turned chan struct{} // capacity 1: Current did
 
 	mu sync.Mutex
 	// said is the policy as it was read last; blind says why it cannot be followed.
@@ -55,7 +61,7 @@ type Limits struct {
 // New gives Limits that are not known yet, so that nothing is allowed.
 func New(o Options) *Limits {
 	closed := policy.Closed("it was not read yet")
-	return &Limits{o: o, served: make(chan struct{}, 1), said: closed, current: closed}
+	return &Limits{o: o, served: make(chan struct{}, 1), turned: make(chan struct{}, 1), said: closed, current: closed}
 }
 
 // Current policy.
@@ -139,6 +145,10 @@ func (l *Limits) change(how func()) {
 	l.current = now
 	l.mu.Unlock()
 	if changed {
+		select {
+		case l.turned <- struct{}{}:
+		default:
+		}
 		l.o.Log.Info("what the hub may do in this member has changed", "agentPolicy", now)
 		l.o.Changed()
 	}
@@ -146,6 +156,13 @@ func (l *Limits) change(how func()) {
 
 // Run keeps up until ctx ends.
 func (l *Limits) Run(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer crash.Recover(ctx)
+		l.selecting(ctx)
+	}()
+	defer func() { <-done }()
 	for ctx.Err() == nil {
 		res, served := l.resource()
 		if served {
@@ -168,6 +185,7 @@ func (l *Limits) follow(ctx context.Context, res member.Resource) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer crash.Recover(ctx)
 		expected := &unstructured.Unstructured{}
 		expected.SetGroupVersionKind(res.GVK())
 		cache.NewReflectorWithOptions(l.source(res), expected, (*mirror)(l),

@@ -42,7 +42,8 @@ type world struct {
 	mu sync.Mutex
 	// forbidden is a verb that the agent may not.
 	forbidden string
-	asked     int // requests of the agent for policies
+	asked     int      // requests of the agent for policies
+	told      []string // namespaces that were relabelled, as it was told
 }
 
 // RoundTrip refuses what is forbidden, as RBAC does.
@@ -89,7 +90,11 @@ func newWorld(t *testing.T) *world {
 	if w.client, err = member.New(agenttest.Config()); err != nil {
 		t.Fatal(err)
 	}
-	w.Limits = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler)})
+	w.Limits = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler), Relabelled: func(ns string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.told = append(w.told, ns)
+	}})
 	w.discover()
 	return w
 }
@@ -205,7 +210,7 @@ func TestAPolicyIsFollowed(t *testing.T) {
 	w.eventually("it is forbidden", func() bool { return !w.allows() })
 
 	// One that begins now knows it before it does anything.
-	late := New(Options{Client: w.o.Client, Changed: func() {}, Log: w.o.Log})
+	late := New(Options{Client: w.o.Client, Changed: func() {}, Relabelled: func(string) {}, Log: w.o.Log})
 	if err := late.Read(t.Context()); err != nil || !strings.HasPrefix(late.Current().String(), "AgentPolicy agent (generation 1)") {
 		t.Errorf("at its start an agent has the policy %s, %v", late.Current(), err)
 	}
@@ -240,6 +245,65 @@ func TestAPolicyThatMayNotBeReadForbidsEverything(t *testing.T) {
 	w.eventually("it is forbidden", func() bool { return !w.allows() })
 	w.forbid("")
 	w.eventually("it is allowed", w.allows)
+}
+
+// TestLabelsOfNamespacesAreFollowedWhileTheyCount: by a watch, of one change one word; nothing is
+// told, nor asked of the member, where the policy selects nothing.
+func TestLabelsOfNamespacesAreFollowedWhileTheyCount(t *testing.T) {
+	w := newWorld(t)
+	w.define()
+	if err := w.limit("agent", notShop); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	w.eventually("it is forbidden", func() bool { return !w.allows() })
+	at := w.client.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	name := "labelled"
+	label := func(value string) {
+		t.Helper()
+		body := `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "` + name + `", "labels": {"hub": "` + value + `"}}}`
+		if _, err := at.Patch(t.Context(), name, types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: "admin"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, ns := range w.told {
+			if ns == name {
+				n++
+			}
+		}
+		return n
+	}
+	tells := func(what string, want int) {
+		t.Helper()
+		w.eventually(what, func() bool { return count() >= want })
+		if n := count(); n != want {
+			t.Errorf("%s: it was told %d times, wanted %d", what, n, want)
+		}
+	}
+	label("stranger")
+	if err := w.limit("agent", "{namespaces: {selector: {matchLabels: {hub: welcome}}}}"); err != nil {
+		t.Fatal(err)
+	}
+	tells("as it is when the policy begins to select", 1)
+	label("welcome")
+	tells("relabelled", 2)
+	if _, err := at.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"annotations": {"a": "b"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	label("stranger")
+	tells("annotated, and relabelled", 3)
+	if err := w.limit("agent", notShop); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("nothing is selected", func() bool { return !w.Current().Selects() })
+	label("welcome")
+	if err := w.limit("agent", "{namespaces: {selector: {matchLabels: {hub: welcome}}}}"); err != nil {
+		t.Fatal(err)
+	}
+	tells("as it is when the policy selects again", 4)
 }
 
 func TestTheDefinitionRefusesWhatMeansNothing(t *testing.T) {

@@ -108,6 +108,9 @@ func (l *Link) isOver(v *visit, now time.Time) (over bool, again time.Duration) 
 	if !e.Idle.IsZero() {
 		e.Work = l.core.Work()
 		e.UnderWay += len(l.dirty)
+		if !memberRead(l.o.Inventory()) {
+			e.UnderWay++ // until the next check-in the hub would know nothing of it
+		}
 	}
 	over, again = l.rhythm.Over(e, now)
 	v.over = over

@@ -75,12 +75,12 @@ func (m *member) Upsert(_ context.Context, order atoll.Manifest, _ store.Positio
 	return nil
 }
 
-func (m *member) Forget(context.Context, string, time.Time) error { return nil }
-func (m *member) Object(string) (json.RawMessage, bool)           { return nil, false }
-func (m *member) CarriedOut(string) []atoll.Tombstone             { return nil }
-func (m *member) Held() []apply.Held                              { return nil }
-func (m *member) Holds(string, *atoll.Tombstone) bool             { return false }
-func (m *member) Leave(context.Context, bool) ([]string, error)   { return nil, nil }
+func (m *member) Forget(context.Context, string, time.Time) error             { return nil }
+func (m *member) Object(string) (json.RawMessage, bool)                       { return nil, false }
+func (m *member) CarriedOut(string) []atoll.Tombstone                         { return nil }
+func (m *member) Held() []apply.Held                                          { return nil }
+func (m *member) Holds(string, *atoll.Tombstone) bool                         { return false }
+func (m *member) Leave(context.Context, bool, func(string)) ([]string, error) { return nil, nil }
 
 func (m *member) Status(bundle string, _ *atoll.RowStatus, _ time.Time) (atoll.RowStatus, bool) {
 	m.mu.Lock()
@@ -301,7 +301,7 @@ func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, 
 	h.next = func() time.Time { return time.UnixMilli(int64(testutil.ToFloat64(metrics.next) * 1000)) }
 	l := New(Options{
 		Hub: listener.Addr().String(), CAHash: trust.CertificateHash(ca), Name: "shop", Version: "test", Store: m,
-		Inventory: func() inventory.Snapshot { return inventory.Snapshot{Answers: true} }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Inventory: func() inventory.Snapshot { return inventory.Snapshot{Version: "v1.36.3", Answers: true} }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}, store.Contents{})
 	m.changed = l.Changed
 	ctx, cancel := context.WithCancel(t.Context())

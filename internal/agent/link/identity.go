@@ -192,6 +192,10 @@ func (l *Link) join(ctx context.Context) error {
 				return ctx.Err()
 			}
 			continue
+		case l.id.known && status.Code(err) == codes.PermissionDenied && l.newToken():
+			l.o.Log.Info("the hub refuses this agent's key; asking by the new token", "hub", l.hub())
+			l.id.known = false
+			continue
 		}
 		d := wait.next(session.CheckIn{})
 		switch status.Code(err) {

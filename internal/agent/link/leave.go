@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
@@ -23,6 +24,7 @@ func (l *Link) leaves(ctx context.Context, v *visit, clean bool) {
 	v.leaving = done
 	go func() {
 		defer close(done)
+		defer crash.Recover(ctx)
 		l.depart(ctx, v, clean)
 	}()
 }
@@ -32,16 +34,27 @@ func (l *Link) leaves(ctx context.Context, v *visit, clean bool) {
 // removed, and the token by which it joined does not let it in again.
 func (l *Link) depart(ctx context.Context, v *visit, clean bool) {
 	l.o.Log.Info("the hub removes this cluster: letting go of all that it placed here", "hub", l.hub(), "clean", clean)
-	behind, err := l.engine.Leave(ctx, clean)
+	// What the hub was told in an earlier session is not known, so that the first word is news.
+	told, said := "", false
+	waits := func(why string) {
+		if said && why == told {
+			return
+		}
+		if told, said = why, true; why != "" {
+			l.o.Log.Warn("letting go of everything waits", "for", why)
+		}
+		v.out.put(&pb.FromAgent{Frame: &pb.FromAgent_Leaving{Leaving: &pb.Leaving{Waits: why, Since: time.Now().Unix()}}})
+	}
+	behind, err := l.engine.Leave(ctx, clean, waits)
 	for err != nil {
 		if ctx.Err() != nil {
 			return
 		}
-		l.o.Log.Warn("cannot let go of everything yet; trying on", "err", err)
+		waits(err.Error())
 		if !pause.For(ctx, departRetry) {
 			return
 		}
-		behind, err = l.engine.Leave(ctx, clean)
+		behind, err = l.engine.Leave(ctx, clean, waits)
 	}
 	for _, what := range behind {
 		l.o.Log.Warn("left behind", "what", what)
@@ -93,7 +106,12 @@ func (l *Link) anew() {
 // member: what the two have in common is taken up again as it is.
 func (l *Link) leaveFormer(ctx context.Context) error {
 	l.o.Log.Info("letting go of what another hub placed here", "cluster", l.id.Former)
-	if _, err := l.engine.Leave(ctx, false); err != nil {
+	waits := func(why string) {
+		if why != "" {
+			l.o.Log.Warn("letting go of what another hub placed waits", "for", why)
+		}
+	}
+	if _, err := l.engine.Leave(ctx, false, waits); err != nil {
 		return err
 	}
 	l.mu.Lock()

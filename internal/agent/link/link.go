@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"atoll.dev/atoll/internal/agent/apply"
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/inventory"
 	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
@@ -58,7 +59,7 @@ type Engine interface {
 	CarriedOut(bundle string) []atoll.Tombstone
 	Held() []apply.Held
 	Holds(bundle string, t *atoll.Tombstone) bool
-	Leave(ctx context.Context, clean bool) (left []string, err error)
+	Leave(ctx context.Context, clean bool, waits func(why string)) (left []string, err error)
 }
 
 // Options of a Link. Those without a default are required.
@@ -144,7 +145,7 @@ func (l *Link) InventoryChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
-		l.out.put(l.inventory(false))
+		l.tellMember(l.out, false)
 	}
 }
 
@@ -155,9 +156,10 @@ func (l *Link) Run(ctx context.Context, engine Engine) error {
 	l.begin()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { l.storeLoop(ctx) })
-	running.Go(func() { l.reportLoop(ctx) })
-	running.Go(func() { l.saveLoop(ctx) })
+	defer crash.Recover(ctx) // before what runs is waited for: it is to end
+	running.Go(func() { defer crash.Recover(ctx); l.storeLoop(ctx) })
+	running.Go(func() { defer crash.Recover(ctx); l.reportLoop(ctx) })
+	running.Go(func() { defer crash.Recover(ctx); l.saveLoop(ctx) })
 	var err error
 	if l.id, err = l.loadIdentity(ctx); err != nil {
 		return err
@@ -295,7 +297,7 @@ func (l *Link) moved(m *movedError) {
 
 // refused decides how long to wait after the hub refused a session.
 func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
-	if (r.reason == "Unknown" || r.reason == "Replaced") && l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID {
+	if (r.reason == "Unknown" || r.reason == "Replaced") && l.newToken() {
 		l.o.Log.Info("the hub does not know this cluster any more; joining anew by the new token", "hub", l.hub())
 		l.id.cert, l.id.known = nil, false
 		return d
@@ -317,6 +319,9 @@ func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
 		"reason", r.reason, "message", r.message, "nextTry", d.String())
 	return d
 }
+
+// newToken tells whether the agent was given a token that it has not joined by.
+func (l *Link) newToken() bool { return l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID }
 
 // untrusted tells whether TLS failed for want of trust, on either side.
 func untrusted(err error) bool {

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"atoll.dev/atoll/internal/agent/store"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
@@ -208,22 +211,72 @@ func TestANewPinOfTheSameHub(t *testing.T) {
 		HubCAPEM: append(signedPEM(second), signedPEM(first)...), CAHash: trust.CertificateHash(first), ClusterUID: "uid",
 	}
 	for name, c := range map[string]struct {
-		pin  string
-		same bool
+		pin      string
+		formerly []string
+		same     bool
 	}{
-		"the old pin": {trust.CertificateHash(first), true},
-		"the new pin": {trust.CertificateHash(second), true},
-		"a stranger":  {trust.CertificateHash(stranger), false},
+		"the old pin":                  {trust.CertificateHash(first), nil, true},
+		"the new pin":                  {trust.CertificateHash(second), nil, true},
+		"a stranger":                   {trust.CertificateHash(stranger), nil, false},
+		"of a hub that was the first":  {trust.CertificateHash(stranger), []string{"sha256:x", trust.CertificateHash(first)}, true},
+		"of one that was another once": {trust.CertificateHash(stranger), []string{"sha256:x"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &member{identity: stored}
-			l := New(Options{Hub: "hub:1", CAHash: c.pin, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, store.Contents{})
+			l := New(Options{Hub: "hub:1", CAHash: c.pin, FormerCAHashes: c.formerly, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, store.Contents{})
 			id, err := l.loadIdentity(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if same := id.ClusterUID == "uid" && id.known; same != c.same || id.CAHash != c.pin {
 				t.Errorf("the same is %t, for %s", same, id.CAHash)
+			}
+		})
+	}
+}
+
+// A hub that does not know the key, since it was restored from a backup of before the agent
+// joined, is asked by a new token, where the agent was given one, and by none that it has
+// joined by before.
+func TestAHubThatForgotTheKeyIsAskedByANewToken(t *testing.T) {
+	const token = "atoll1.bbbbbbbbbb.cccccccccccccccccccccccccc"
+	for what, c := range map[string]struct {
+		joinedBy string
+		asked    []string
+	}{
+		"a new token":             {"aaaaaaaaaa", []string{"", token}},
+		"the one that it came by": {"bbbbbbbbbb", []string{"", "", ""}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ca, caKey := keys(t)
+			h, asked := newBehind(t), []string(nil)
+			h.join = func(r *pb.JoinRequest) (*pb.JoinReply, error) {
+				if asked = append(asked, r.GetToken()); len(asked) == 3 {
+					cancel()
+				}
+				if r.GetToken() == "" {
+					return nil, status.Error(codes.PermissionDenied, "the join token is refused")
+				}
+				request, err := trust.ParseRequest(r.GetCsr())
+				if err != nil {
+					return nil, err
+				}
+				cert := signed(t, ca, caKey, request.Public, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+				return &pb.JoinReply{State: "Accepted", Certificate: cert, ClusterUid: "new"}, nil
+			}
+			l := before(h, h.address)
+			l.o.Store, l.o.Token, l.o.RefusedPause = &forgetful{}, token, time.Millisecond
+			l.id.known, l.id.ClusterUID, l.id.TokenID = true, "old", c.joinedBy
+			if err := l.join(ctx); (err == nil) != (len(c.asked) == 2) {
+				t.Error(err)
+			}
+			if !slices.Equal(asked, c.asked) {
+				t.Errorf("asked by %q", asked)
+			}
+			if len(c.asked) == 2 && (l.id.ClusterUID != "new" || l.id.TokenID != "bbbbbbbbbb") {
+				t.Errorf("it is %q, by token %q", l.id.ClusterUID, l.id.TokenID)
 			}
 		})
 	}

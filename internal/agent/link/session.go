@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"atoll.dev/atoll/internal/agent/crash"
+	"atoll.dev/atoll/internal/agent/inventory"
 	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
@@ -100,9 +102,10 @@ func (l *Link) session(ctx context.Context) error {
 	defer v.tunnels.running.Wait()
 	defer l.departed(v)
 	defer cancel()
-	sending.Go(func() { l.send(ctx, stream, v) })
-	sending.Go(func() { l.renew(ctx, out) })
+	sending.Go(func() { defer crash.Recover(ctx); l.send(ctx, stream, v) })
+	sending.Go(func() { defer crash.Recover(ctx); l.renew(ctx, out) })
 	sending.Go(func() {
+		defer crash.Recover(ctx)
 		if l.leave(ctx, v) {
 			cancel()
 		}
@@ -156,7 +159,7 @@ func (l *Link) receive(ctx context.Context, stream pb.Session_ConnectClient, v *
 		l.mu.Lock()
 		result := l.core.Frame(f)
 		if w := result.Welcome; w != nil {
-			v.out.put(l.inventory(false))
+			l.tellMember(v.out, false)
 			l.follow(v, w.GetCheckInSeconds())
 			l.renewBefore(v, time.Now())
 		}
@@ -184,7 +187,7 @@ func (l *Link) take(result session.AgentOutput, out *outbox) {
 	if out != nil {
 		out.put(result.Frames...)
 		if result.SendAPIs {
-			out.put(l.inventory(true))
+			l.tellMember(out, true)
 		}
 		if result.Recall {
 			out.put(l.remembered()...)
@@ -238,9 +241,16 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 	return nil
 }
 
-// inventory as a frame. The caller holds mu.
-func (l *Link) inventory(withAPIs bool) *pb.FromAgent {
+// memberRead: something is known of the member, if only that it does not answer.
+func memberRead(s inventory.Snapshot) bool { return s.Version != "" || s.Trouble != "" }
+
+// tellMember tells what the member is. Before it was read nothing is told, since nothing known
+// would read as a member without nodes, properties and APIs. The caller holds mu.
+func (l *Link) tellMember(out *outbox, withAPIs bool) {
 	s := l.o.Inventory()
+	if !memberRead(s) {
+		return
+	}
 	inv := &pb.Inventory{
 		KubernetesVersion: s.Version, AgentVersion: l.o.Version, ApisHash: s.APIsHash,
 		NodesTotal: int32(s.Nodes), NodesReady: int32(s.Ready),
@@ -253,7 +263,7 @@ func (l *Link) inventory(withAPIs bool) *pb.FromAgent {
 	if withAPIs {
 		inv.Apis = s.APIs
 	}
-	return &pb.FromAgent{Frame: &pb.FromAgent_Inventory{Inventory: inv}}
+	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Inventory{Inventory: inv}})
 }
 
 // storeLoop puts manifests into the member and acknowledges them.

@@ -38,10 +38,15 @@ type behind struct {
 	pb.UnimplementedRegistrationServer
 	address, caHash string
 	socket          *httptest.Server
+	// join answers; default: so that who asks knows that the hub did.
+	join func(*pb.JoinRequest) (*pb.JoinReply, error)
 }
 
-// Join answers so that who asks knows that the hub did.
-func (*behind) Join(context.Context, *pb.JoinRequest) (*pb.JoinReply, error) {
+// Join answers who asks.
+func (h *behind) Join(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
+	if h.join != nil {
+		return h.join(r)
+	}
 	return nil, status.Error(codes.AlreadyExists, "this is the hub")
 }
 

@@ -4,11 +4,13 @@
 //
 // Contract: an object is answered for when Atoll applied it, or when its controller, or the
 // controller's controller and so on, is one that Atoll applied: the agent's records know
-// them by their UIDs. Of anything else in the member nothing is said, not even that it is
-// there, but for the sum of what all nodes use. An Event is answered for when what it is about is. Answers are those of the
-// member's API for get, list, watch and logs of pods, events, replicasets,
-// controllerrevisions and endpointslices, as protobuf, and are the member's own objects; and
-// what metrics-server measures, where the member has it.
+// them by their UIDs. A UID counts with the kind, namespace and name that go with it, since
+// owner references and Events hold what their writers like. Of anything else in the member
+// nothing is said, not even that it is there, but for the sum of what all nodes use. An Event
+// is answered for when what it is about is. Answers are those of the member's API for get,
+// list, watch and logs of pods, events, replicasets, controllerrevisions, jobs and
+// endpointslices, as protobuf, and are the member's own objects; and what metrics-server
+// measures, where the member has it.
 //
 // The requests are made with the agent's own rights. So they are nobody's but the hub's:
 // they come under a host name that what people ask can never have, and one that brings

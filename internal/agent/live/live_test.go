@@ -57,6 +57,7 @@ func (b *book) Namespaces() (out []string) {
 			out = append(out, key.Namespace)
 		}
 	}
+	slices.Sort(out) // what was read of one is known when the next is
 	return out
 }
 
@@ -418,5 +419,41 @@ func TestWhatWentWithItsOwners(t *testing.T) {
 			t.Errorf("the watch ended with %v", err)
 		}
 		break
+	}
+}
+
+// TestWhatGetsAnotherOwnerIsToldOf: a Deployment that is deleted without what it runs, and
+// made anew, takes that up again.
+func TestWhatGetsAnotherOwnerIsToldOf(t *testing.T) {
+	w := newWorld(t, "live-adopted")
+	w.book.set(w.deployment("web"))
+	pods := w.running("web", 2)
+	at := "/api/v1/namespaces/" + w.ns + "/pods"
+	_, version := w.list(at)
+	next := w.events(at, version)
+	if err := w.kube.AppsV1().Deployments(w.ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+		t.Fatal(err)
+	}
+	w.gone("web")
+	key, uid := w.deployment("web")
+	for end := time.Now().Add(time.Minute); ; {
+		set, err := w.kube.AppsV1().ReplicaSets(w.ns).Get(t.Context(), pods[0].OwnerReferences[0].Name, metav1.GetOptions{})
+		if c := metav1.GetControllerOf(set); err == nil && c != nil && string(c.UID) == uid {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the ReplicaSet is not taken up: %v, %v", set, err)
+		}
+	}
+	w.book.set(key, uid)
+	w.touch(w.ns, pods[0].Name)
+	for {
+		event, m, err := next()
+		if err != nil || event == watch.Deleted {
+			t.Fatalf("%s of %v, %v", event, m, err)
+		}
+		if event == watch.Modified && m.GetName() == pods[0].Name && m.GetAnnotations()["touched"] != "" {
+			return
+		}
 	}
 }

@@ -54,6 +54,15 @@ func (r ref) key() atoll.ItemKey {
 	return atoll.ItemKey{Group: r.gvk.Group, Kind: r.gvk.Kind, Namespace: r.namespace, Name: r.name}
 }
 
+// identity of an object. Whoever can write in the member can name any UID as that of an
+// owner, or of what an Event is about: it counts with the kind, namespace and name alone.
+type identity struct {
+	key atoll.ItemKey
+	uid types.UID
+}
+
+func (r ref) identity() identity { return identity{r.key(), r.uid} }
+
 // controller of an object, nil where it has none.
 func controller(m metav1.Object) *ref {
 	c := metav1.GetControllerOfNoCopy(m)
@@ -78,20 +87,20 @@ type owners struct {
 	client  *member.Client
 	records Records
 	// above are the controllers of objects that were read, nil where one has none.
-	above map[types.UID]*ref
+	above map[identity]*ref
 	// whole are kinds of which all were read: what was not among them is gone.
 	whole map[kindIn]bool
 }
 
 func newOwners(c *member.Client, r Records) *owners {
-	return &owners{client: c, records: r, above: map[types.UID]*ref{}, whole: map[kindIn]bool{}}
+	return &owners{client: c, records: r, above: map[identity]*ref{}, whole: map[kindIn]bool{}}
 }
 
 // of an object: whose it is.
 func (o *owners) of(ctx context.Context, gvk schema.GroupVersionKind, m metav1.Object) (whose, error) {
 	at, known := start(gvk, m)
 	if known {
-		o.above[at.uid] = controller(m)
+		o.above[at.identity()] = controller(m)
 	}
 	return o.follow(ctx, at)
 }
@@ -102,7 +111,7 @@ func (o *owners) follow(ctx context.Context, at ref) (whose, error) {
 		if w := o.recorded(at); w != foreign {
 			return w, nil
 		}
-		up, read := o.above[at.uid]
+		up, read := o.above[at.identity()]
 		if !read {
 			var err error
 			if up, err = o.read(ctx, at); err != nil {
@@ -137,6 +146,19 @@ func (o *owners) recorded(at ref) whose {
 	return pending
 }
 
+// forget who controls an object, and what controls it.
+func (o *owners) forget(gvk schema.GroupVersionKind, m metav1.Object) {
+	at, _ := start(gvk, m)
+	for range deepest {
+		up := o.above[at.identity()]
+		delete(o.above, at.identity())
+		if up == nil {
+			return
+		}
+		at = *up
+	}
+}
+
 var errGone = apierrors.NewNotFound(schema.GroupResource{}, "")
 
 // read who controls an object; NotFound where it is gone, nil where the member does not
@@ -162,27 +184,27 @@ func (o *owners) read(ctx context.Context, at ref) (*ref, error) {
 	case m.UID != at.uid:
 		return nil, errGone
 	}
-	o.above[at.uid] = controller(m)
-	return o.above[at.uid], nil
+	o.above[at.identity()] = controller(m)
+	return o.above[at.identity()], nil
 }
 
 // prepare to be asked for objects of a list: owners of which many are not known are read
 // together.
 func (o *owners) prepare(ctx context.Context, gvk schema.GroupVersionKind, objects []metav1.Object) error {
 	for range deepest {
-		missing := map[kindIn]map[types.UID]bool{}
+		missing := map[kindIn]map[identity]bool{}
 		for _, m := range objects {
 			if at, ok := o.unknown(gvk, m); ok {
 				in := kindIn{at.gvk, at.namespace}
 				if missing[in] == nil {
-					missing[in] = map[types.UID]bool{}
+					missing[in] = map[identity]bool{}
 				}
-				missing[in][at.uid] = true
+				missing[in][at.identity()] = true
 			}
 		}
 		read := false
-		for in, uids := range missing {
-			if len(uids) > oneByOne {
+		for in, owners := range missing {
+			if len(owners) > oneByOne {
 				grown, err := o.readAll(ctx, in)
 				if err != nil {
 					return err
@@ -206,13 +228,13 @@ type kindIn struct {
 func (o *owners) unknown(gvk schema.GroupVersionKind, m metav1.Object) (ref, bool) {
 	at, known := start(gvk, m)
 	if known {
-		o.above[at.uid] = controller(m)
+		o.above[at.identity()] = controller(m)
 	}
 	for range deepest {
 		if at.uid == "" || o.recorded(at) != foreign {
 			return ref{}, false
 		}
-		up, read := o.above[at.uid]
+		up, read := o.above[at.identity()]
 		if !read {
 			return at, true
 		}
@@ -232,7 +254,7 @@ func (o *owners) readAll(ctx context.Context, in kindIn) (bool, error) {
 	}
 	before := len(o.above)
 	err := o.metadata(ctx, res, in.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
-		o.above[m.UID] = controller(m)
+		o.above[ref{in.gvk, m.Namespace, m.Name, m.UID}.identity()] = controller(m)
 	})
 	if apierrors.IsForbidden(err) {
 		return false, nil

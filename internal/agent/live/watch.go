@@ -183,26 +183,40 @@ func (v *watching) gone(ctx context.Context, obj runtime.Object, m metav1.Object
 		}
 		told = w == placed
 	}
-	delete(v.who.above, m.GetUID())
+	if at, known := start(v.a.GroupVersionKind, m); known {
+		delete(v.who.above, at.identity())
+	}
 	if told {
 		return v.send(watch.Deleted, obj)
 	}
 	return nil
 }
 
-// retry what waits for the record of its owner.
+// retry what waits for the record of its owner. That may have gone meanwhile, and left what
+// it controlled to another one of its name: who controls what is read anew.
 func (v *watching) retry(ctx context.Context, now time.Time) error {
+	metas := make(map[types.UID]metav1.Object, len(v.waiting))
 	for uid, l := range v.waiting {
-		delete(v.waiting, uid)
-		if now.After(l.until) {
-			continue
-		}
 		m, err := meta.Accessor(l.obj)
 		if err != nil {
 			return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, l.obj, err)
 		}
-		if err := v.is(ctx, l.obj, m, l.until); err != nil {
-			return err
+		metas[uid] = m
+		v.who.forget(v.a.GroupVersionKind, m)
+	}
+	for uid, l := range v.waiting {
+		delete(v.waiting, uid)
+		if !now.After(l.until) {
+			if err := v.is(ctx, l.obj, metas[uid], l.until); err != nil {
+				return err
+			}
+			continue
+		}
+		if v.told[uid] { // as in lists, it is placed no more
+			v.told[uid] = false
+			if err := v.send(watch.Deleted, l.obj); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +40,7 @@ var kinds = map[[2]string]kind{
 	{"/apis/apps/v1", "controllerrevisions"}: {
 		appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevisionList{} },
 	},
+	{"/apis/batch/v1", "jobs"}: {batchv1.SchemeGroupVersion.WithKind("Job"), "jobs", func() runtime.Object { return &batchv1.JobList{} }},
 	{"/apis/discovery.k8s.io/v1", "endpointslices"}: {
 		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
 	},
@@ -55,6 +57,7 @@ var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))
 	utilruntime.Must(appsv1.AddToScheme(s))
+	utilruntime.Must(batchv1.AddToScheme(s))
 	utilruntime.Must(discoveryv1.AddToScheme(s))
 	utilruntime.Must(metricsv1.AddToScheme(s))
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
@@ -111,8 +114,8 @@ func statusOf(err error) *metav1.Status {
 		known = apierrors.NewServiceUnavailable("the cluster's API server does not answer its agent: " + err.Error())
 	}
 	status := known.Status()
-	if status.Code == 0 {
-		status.Code = http.StatusInternalServerError
+	if status.Code < 400 || status.Code > 599 { // which is no error's
+		status.Code = http.StatusBadGateway
 	}
 	return &status
 }

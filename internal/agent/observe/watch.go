@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/interpret/script"
@@ -118,6 +119,7 @@ func (w *Watcher) launch(one *oneWatch) {
 	one.stop = stop
 	w.running.Go(func() {
 		defer stop()
+		defer crash.Recover(ctx)
 		res := one.resource
 		source, expected := w.source(res)
 		reflector := cache.NewReflectorWithOptions(source, expected, &reducer{res, w.sink},

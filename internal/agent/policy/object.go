@@ -19,9 +19,12 @@ type Namespace struct {
 	Ours bool
 }
 
+// Selects tells whether some of it depends on the labels of namespaces.
+func (p *Policy) Selects() bool { return p != nil && p.closed == "" && p.selector != nil }
+
 // Asks tells whether it takes the labels of the object's namespace to decide.
 func (p *Policy) Asks(key atoll.ItemKey) bool {
-	if p == nil || p.closed != "" || p.selector == nil {
+	if !p.Selects() {
 		return false
 	}
 	ns := namespaceOf(key)

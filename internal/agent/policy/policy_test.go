@@ -166,6 +166,27 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestShow: what the hub asks in its own name is bounded by the sort of request alone.
+func TestShow(t *testing.T) {
+	const pods, log = "/api/v1/pods", "/api/v1/namespaces/shop/pods/web/log"
+	for _, c := range []struct{ what, spec, path, refuse string }{
+		{what: "no limits", spec: "{}", path: log},
+		{what: "users and groups", spec: "{reach: {users: [joe], groups: [hr]}}", path: pods},
+		{what: "requests", spec: "{reach: {requests: [Read]}}", path: pods},
+		{what: "requests, another", spec: "{reach: {requests: [Read]}}", path: log, refuse: "of the sort Logs"},
+		{what: "requests, none", spec: "{reach: {requests: []}}", path: pods, refuse: "of the sort Read"},
+		{what: "a policy that cannot be read", spec: "{what: 1}", path: pods, refuse: "nothing is allowed"},
+	} {
+		err := read(t, c.spec).Show("GET", c.path)
+		if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !strings.Contains(err.Error(), c.refuse)) {
+			t.Errorf("%s: %v; wanted %q", c.what, err, c.refuse)
+		}
+	}
+	if err := (*Policy)(nil).Show("GET", pods); err != nil {
+		t.Errorf("without a policy: %v", err)
+	}
+}
+
 func TestSortsOfRequests(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
@@ -207,7 +228,7 @@ func TestMatch(t *testing.T) {
 	}{
 		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"*", "a", true}, {"a*", "abc", true}, {"*c", "abc", true}, {"a*c", "abc", true},
 		{"a*c", "ac", true}, {"a*a", "a", false}, {"a*b*c", "a-b-b-c", true}, {"a*b*c", "a-c-b", false}, {"*b*", "abc", true}, {"*bb*b", "abb", false},
-		{"a.c", "abc", false}, {"[a]", "a", false}, {"", "", true}, {"", "a", false},
+		{"a.c", "abc", false}, {"[a]", "a", false}, {"a*b", "abc", false}, {"", "", true}, {"", "a", false},
 	} {
 		if got := match(c.pattern, c.name); got != c.want {
 			t.Errorf("%q of %q: %t", c.name, c.pattern, got)

@@ -1,0 +1,41 @@
+package apply
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What keeps an agent is told when it lasts, and that nothing does any more; so it is when somebody
+// was told of something before this try began.
+func TestWhatAnAgentWaitsForIsToldWhenItLasts(t *testing.T) {
+	const short = leaveTell / 2
+	for _, tc := range []struct {
+		name string
+		on   []string // each for short
+		want []string
+	}{
+		{"nothing, and it is over soon", []string{""}, nil},
+		{"nothing for long", []string{"", "", "", "", ""}, []string{""}},
+		{"something that passes", []string{"a", "", "b", "a"}, nil},
+		{"something that lasts", []string{"a", "a", "a", "a"}, []string{"a"}},
+		{"and goes", []string{"a", "a", "a", "", "", "", ""}, []string{"a", ""}},
+		{"something else then", []string{"a", "a", "a", "b", "b", "b"}, []string{"a", "b"}},
+		{"after nothing for long", []string{"", "", "", "a", "a", "a"}, []string{"", "a"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told []string
+				w := waiting{tell: func(why string) { told = append(told, why) }}
+				for _, why := range tc.on {
+					w.on(why)
+					time.Sleep(short)
+				}
+				if !slices.Equal(told, tc.want) {
+					t.Errorf("told %q, want %q", told, tc.want)
+				}
+			})
+		})
+	}
+}
