@@ -23,6 +23,7 @@ import (
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/tunnel"
 )
 
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -58,6 +59,7 @@ type testAgent struct {
 	// dialled is told of a tunnel that the hub asks for; conn is that of the session.
 	dialled func(id string)
 	conn    *grpc.ClientConn
+	share   tunnel.Share // of its tunnels
 
 	mu      sync.Mutex
 	core    *session.Agent

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/kubernetes/fake"
@@ -243,9 +244,10 @@ func TestRotationIsPaced(t *testing.T) {
 }
 
 // Whoever's clock is wrong by ten minutes, or is said so by a hub whose clock is, comes in;
-// what has ended or not begun is refused by TLS, and the key is still good.
+// what has ended or not begun is refused by TLS, and the key is still good, however long
+// ago that was, until its cluster is denied.
 func TestClocksAndEndsOfCertificates(t *testing.T) {
-	h := newTestHub(t)
+	h := newTestHub(t, func(o *Options) { o.JoinWait = 10 * time.Millisecond })
 	uid, id := h.cluster("tokyo")
 	issued := func(at time.Time, life time.Duration) tls.Certificate {
 		cert, err := h.keys.AgentCA.Sign(id.PrivateKey.(crypto.Signer).Public(), keys.Request{
@@ -269,6 +271,7 @@ func TestClocksAndEndsOfCertificates(t *testing.T) {
 		"another hub is 10 minutes behind":     {issued(now.Add(-10*time.Minute), time.Hour), 0, true},
 		"the agent is a day behind":            {issued(now, time.Hour), -24 * time.Hour, false},
 		"the certificate has ended":            {issued(now.Add(-2*time.Hour), time.Hour), 0, false},
+		"it has ended a year ago":              {issued(now.Add(-366*24*time.Hour), 24*time.Hour), 0, false},
 		"the certificate has not begun":        {issued(now.Add(time.Hour), time.Hour), 0, false},
 		"ended, and the agent is a day behind": {issued(now.Add(-2*time.Hour), time.Hour), -10 * time.Minute, false},
 	} {
@@ -285,6 +288,49 @@ func TestClocksAndEndsOfCertificates(t *testing.T) {
 				t.Errorf("by the key: %v, %v", reply, err)
 			}
 		})
+	}
+	c := mustGet(t, h, "tokyo")
+	c.Spec.Accepted = false
+	if err := h.client.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := h.pinned().Join(t.Context(), joinRequest(t, "", "tokyo", id.PrivateKey.(crypto.Signer)))
+	if err != nil || reply.GetState() != statePending || len(reply.GetCertificate()) > 0 {
+		t.Errorf("by the key, when it is denied: %v, %v", reply, err)
+	}
+}
+
+// TestWhoIsDeniedIsGivenNoCertificate, also by what was asked on the stream before it ended.
+func TestWhoIsDeniedIsGivenNoCertificate(t *testing.T) {
+	h := newTestHub(t)
+	uid, id := h.cluster("tokyo")
+	a := h.agent(id, "one")
+	a.welcomed()
+	s := h.sessions.of(uid)
+	c, _ := h.clusters.Get("tokyo")
+	c = c.DeepCopy()
+	c.Spec.Accepted = false
+	if err := h.client.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the table shows it", func() bool { c, _ := h.clusters.Get("tokyo"); return !c.Spec.Accepted })
+	s.renew(&pb.Renew{Csr: signerOf{a.key}.csr(t)})
+	if n := testutil.ToFloat64(h.metrics.issued.WithLabelValues("renewal")); n != 0 {
+		t.Errorf("%v certificates were given", n)
+	}
+	s.mu.Lock()
+	s.renewed = time.Time{}
+	s.mu.Unlock()
+	c, _ = h.clusters.Get("tokyo")
+	c = c.DeepCopy()
+	c.Spec.Accepted = true
+	if err := h.client.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the table shows that it is accepted", func() bool { c, _ := h.clusters.Get("tokyo"); return c.Spec.Accepted })
+	s.renew(&pb.Renew{Csr: signerOf{a.key}.csr(t)})
+	if n := testutil.ToFloat64(h.metrics.issued.WithLabelValues("renewal")); n != 1 {
+		t.Errorf("%v certificates were given to who is accepted", n)
 	}
 }
 

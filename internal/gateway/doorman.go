@@ -82,10 +82,27 @@ func (d *doorman) now() *entry {
 		NextProtos:   []string{"h2", "http/1.1"},
 	}}
 	resumable(e.config)
+	balancers := t.balancers()
+	e.config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Contains(hello.SupportedProtos, "h2") {
+			return nil, nil // as above
+		}
+		return balancers, nil
+	}
 	if !d.entry.CompareAndSwap(was, e) {
 		return d.now() // so that there is one that makes tickets
 	}
 	return e
+}
+
+// balancers are whom TLS is done with so who do not speak HTTP/2. Many of them know, or are
+// set to, no newer TLS than 1.2 towards what is behind them (Envoy, and nginx before 1.23.4);
+// what they carry is TLS 1.3 by itself. They are asked for no certificate.
+func (t *Trust) balancers() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{t.Serving},
+		NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true,
+	}
 }
 
 // visitor is who is at the other end of a connection.
@@ -96,8 +113,9 @@ type visitor struct {
 	subject  *pkix.Name // of that certificate, where it is not an agent's
 	line     *line
 	conn     *tls.Conn // of an agent
-	// certificate that an agent came by.
+	// certificate that an agent came by, and how its connection comes.
 	certificate certified
+	carriage    string
 }
 
 // Subject of the certificate of who is no agent; nil where none was shown.
@@ -139,7 +157,7 @@ func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if v.uid == "" {
 		return conn, v, nil
 	}
-	v.conn, v.certificate = conn, entry.trust.certified(state)
+	v.conn, v.certificate, v.carriage = conn, entry.trust.certified(state), from.carriage()
 	from.gone = true
 	go d.agents(conn, v)
 	return nil, nil, credentials.ErrConnDispatched

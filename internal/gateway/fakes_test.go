@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -208,6 +209,7 @@ type memInventory struct {
 	unclaimed       map[string][]string
 	known           map[string]bool
 	certificates    map[string]told
+	carriages       map[string]string
 	onUp, onObserve func(uid string)
 }
 
@@ -231,10 +233,19 @@ func (t *memInventory) hooks() (up, observe func(uid string)) {
 	return up, observe
 }
 
-func (t *memInventory) StreamUp(uid string) {
+func (t *memInventory) StreamUp(uid, carriage string) {
 	up, _ := t.hooks()
 	up(uid)
 	t.count(uid, 1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	put(&t.carriages, uid, carriage)
+}
+
+func (t *memInventory) carriageOf(uid string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.carriages[uid]
 }
 
 func (t *memInventory) StreamDown(uid string, _ time.Time) { t.count(uid, -1) }
@@ -348,6 +359,11 @@ func (f *follow) see(obj client.Object) {
 	if c, ok := obj.(*v1alpha1.Cluster); ok {
 		f.clusters.put(c.DeepCopy())
 	}
+}
+
+func (h *testHub) onLeaving(_ context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
+	h.waits <- fmt.Sprint(c.Name, " ", waits, " ", since.Unix())
+	return nil
 }
 
 // onLeft forgets a Cluster whose agent has left, and tells what it left behind.

@@ -60,7 +60,8 @@ type Rows interface {
 
 // Inventory takes what streams tell about members.
 type Inventory interface {
-	StreamUp(uid string)
+	// StreamUp tells how the agent's connection comes: CarriageTLS or CarriageWebSocket.
+	StreamUp(uid, carriage string)
 	// StreamDown tells when the agent was heard of last.
 	StreamDown(uid string, heard time.Time)
 	Observe(uid string, inventory *pb.Inventory)
@@ -124,6 +125,9 @@ type Options struct {
 	// more, and what stays there although it should have gone. It forgets the Cluster, if
 	// that is still as it is given. It may block.
 	OnLeft func(ctx context.Context, c *v1alpha1.Cluster, behind []string) error
+	// OnLeaving is told what keeps the agent of such a cluster from letting go of its member,
+	// and since when by its clock; "": nothing does any more. It may block.
+	OnLeaving func(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error
 
 	// Several hubs' gateways serve; default: this one only.
 	Several Several
@@ -149,6 +153,8 @@ type Options struct {
 	QuietInterval time.Duration
 	// JoinWait is how long a Join waits for acceptance; default 55 s.
 	JoinWait time.Duration
+	// TunnelIdle is how long nothing may be said on a tunnel; default 4 h, as kubelets have it.
+	TunnelIdle time.Duration
 }
 
 func (o *Options) complete() error {
@@ -156,7 +162,7 @@ func (o *Options) complete() error {
 		"Clusters": o.Clusters == nil, "Rows": o.Rows == nil, "Inventory": o.Inventory == nil, "Render": o.Render == nil,
 		"Client": o.Client == nil, "Requests": o.Requests == nil, "Trust": o.Trust == nil || !o.Trust().complete(), "HubKey": len(o.HubKey) == 0, "Position": o.Position == nil,
 		"HubState": o.HubState == nil, "OnRewind": o.OnRewind == nil, "OnAhead": o.OnAhead == nil,
-		"OnLeft": o.OnLeft == nil, "Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
+		"OnLeft": o.OnLeft == nil, "OnLeaving": o.OnLeaving == nil, "Recalling": o.Recalling == nil, "OnRemembered": o.OnRemembered == nil, "Logger": o.Logger == nil,
 	} {
 		if missing {
 			return fmt.Errorf("gateway: option %s is missing", name)
@@ -171,6 +177,7 @@ func (o *Options) complete() error {
 	orDefault(&o.FlushAfter, 100*time.Millisecond)
 	orDefault(&o.QuietInterval, 15*time.Second)
 	orDefault(&o.JoinWait, 55*time.Second)
+	orDefault(&o.TunnelIdle, 4*time.Hour)
 	return nil
 }
 

@@ -87,6 +87,21 @@ type guest struct {
 	carried bool // by a WebSocket
 }
 
+// How agents' connections come, as people see it: by mutual TLS with this hub, at its own
+// port or through something that passes TCP on, or the same within a WebSocket.
+const (
+	CarriageTLS       = "TLS"
+	CarriageWebSocket = "WebSocket"
+)
+
+// carriage of the connection.
+func (g *guest) carriage() string {
+	if g.carried {
+		return CarriageWebSocket
+	}
+	return CarriageTLS
+}
+
 // SetDeadline of a connection that is not an agent's.
 func (g *guest) SetDeadline(t time.Time) error {
 	if g.gone {

@@ -61,6 +61,7 @@ type testHub struct {
 	ahead     chan string
 	trust     atomic.Pointer[Trust]
 	departed  chan string
+	waits     chan string
 	content   sync.Map // revision → func(row) atoll.Manifest
 }
 
@@ -89,7 +90,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		t.Fatal(err)
 	}
 	h := &testHub{
-		t: t, keys: set, log: &logBuffer{}, rewinds: make(chan string, 16), ahead: make(chan string, 1024), departed: make(chan string, 16),
+		t: t, keys: set, log: &logBuffer{}, rewinds: make(chan string, 16), ahead: make(chan string, 1024), departed: make(chan string, 16), waits: make(chan string, 16),
 		clusters:  &memClusters{byName: map[string]*v1alpha1.Cluster{}, byUID: map[types.UID]string{}, online: map[string]bool{}},
 		rows:      &memRows{rows: map[string]map[string]state.Row{}},
 		inventory: &memInventory{up: map[string]int{}, seen: map[string][]*pb.Inventory{}, unclaimed: map[string][]string{}, known: map[string]bool{}},
@@ -111,6 +112,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		Recalling:    func() bool { return false },
 		OnRemembered: func(Remembered) {},
 		OnLeft:       h.onLeft,
+		OnLeaving:    h.onLeaving,
 		Version:      "test", Logger: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
 		FlushAfter: 50 * time.Millisecond, JoinWait: time.Minute, // as long as a slow machine may take to accept
 	}

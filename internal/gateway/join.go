@@ -234,7 +234,7 @@ func (g *Gateway) joinOver(ctx context.Context, j *joining, c *v1alpha1.Cluster)
 	switch {
 	case known && !c.Spec.Accepted:
 		return nil, taken("another agent has asked for the name " + c.Name + " already and waits to be accepted; choose another name, or delete that Cluster on the hub")
-	case g.sessions.of(string(c.UID)) != nil:
+	case g.connected(string(c.UID)):
 		return nil, taken("another agent is connected as " + c.Name + "; choose another name, or remove that cluster on the hub first")
 	case asked:
 		_, err := g.o.Requests.Get(ctx, handshake.RequestName(c.Name, key), metav1.GetOptions{})

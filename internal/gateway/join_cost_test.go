@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -91,7 +93,8 @@ func TestJoinIsOneCreate(t *testing.T) {
 	}
 }
 
-// TestTheLastUsesAreNobodys: hubs that share a token refuse nobody while it has uses.
+// TestTheLastUsesAreNobodys: hubs that share a token refuse nobody while it has uses, and
+// everybody when it has none.
 func TestTheLastUsesAreNobodys(t *testing.T) {
 	const clusters = 120
 	one := newTestHub(t)
@@ -108,6 +111,11 @@ func TestTheLastUsesAreNobodys(t *testing.T) {
 	}
 	if err := group.Wait(); err != nil {
 		t.Error(err)
+	}
+	for i, h := range []*testHub{one, other, one, other} {
+		if _, err := h.Join(t.Context(), joinRequest(t, token.Reveal(), fmt.Sprintf("stolen%d", i), newKey(t))); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("who comes with a token whose uses are spent is told %v", err)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package gateway
 import (
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
@@ -11,7 +13,7 @@ const (
 	// behindMost is how much an agent may tell of what it left behind.
 	behindMost = 100
 	// leaveRetry is the pause before a cluster that has left is forgotten again, where that
-	// failed.
+	// failed, and between two writes of what an agent waits for.
 	leaveRetry = time.Second
 )
 
@@ -22,6 +24,10 @@ type leaving struct {
 	told  bool
 	clean bool // as it was told
 	left  bool // it has answered
+	// waits is what the agent said last that it waits for, until that is handed on; telling:
+	// a goroutine does that.
+	waits   *pb.Leaving
+	telling bool
 }
 
 // removal of the session's cluster; nil: it stays, or is to be given up by somebody else.
@@ -62,6 +68,50 @@ func (s *stream) reconsiderLeaving() {
 		s.endLocked(nil)
 	case r != nil && !s.leaving.told && s.core != nil:
 		s.poke()
+	}
+}
+
+// agentLeaves: the agent says what keeps it from letting go. The last word counts.
+func (s *stream) agentLeaves(f *pb.Leaving) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leaving.told {
+		return
+	}
+	s.leaving.waits = f
+	if !s.leaving.telling {
+		s.leaving.telling = true
+		go s.tellWaits()
+	}
+}
+
+// tellWaits hands on what the agent waits for, until that is done or the session is over.
+func (s *stream) tellWaits() {
+	for told := false; ; {
+		s.mu.Lock()
+		f := s.leaving.waits
+		s.leaving.waits, s.leaving.telling = nil, f != nil
+		s.mu.Unlock()
+		c, ok := s.g.o.Clusters.ByUID(s.id.uid)
+		if f == nil || !ok {
+			return
+		}
+		if err := s.g.o.OnLeaving(s.grpc.Context(), c, f.GetWaits(), time.Unix(f.GetSince(), 0)); err != nil {
+			if !told && !apierrors.IsConflict(err) { // else the table is about to tell
+				told = true
+				s.log().Warn("what keeps a cluster from leaving cannot be said yet; the hub tries again", "waits", f.GetWaits(), "err", err)
+			}
+			s.mu.Lock()
+			if s.leaving.waits == nil {
+				s.leaving.waits = f
+			}
+			s.mu.Unlock()
+		}
+		select {
+		case <-s.ended:
+			return
+		case <-time.After(leaveRetry):
+		}
 	}
 }
 

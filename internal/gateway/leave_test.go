@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +26,18 @@ func (h *testHub) removal(cluster string, r *v1alpha1.ClusterRemoval) {
 
 func (a *testAgent) told() bool { return a.see(func() bool { return a.leave != nil }) }
 
+// settled: the hub has nothing more to say to the agent of a cluster, unless it has told it to
+// leave. It changes how often the agent is to check in, which is said last.
+func (a *testAgent) settled(cluster string, every time.Duration) {
+	a.h.t.Helper()
+	idle := 0
+	a.see(func() bool { idle = a.frames["Idle"]; return true })
+	a.h.checksIn(cluster, every)
+	eventually(a.h.t, "the hub has said all", func() bool {
+		return a.see(func() bool { return a.leave != nil || a.frames["Idle"] > idle })
+	})
+}
+
 // sayLeft tells the hub that nothing is held.
 func (a *testAgent) sayLeft(behind ...string) {
 	a.mu.Lock()
@@ -37,12 +50,15 @@ func TestAnAgentIsToldToLeaveWhenNoRowIsLeft(t *testing.T) {
 	uid, a := h.connected("tokyo")
 	h.rows.set("b1", map[string]atoll.RowSpec{"tokyo": active(uid, "r", 1)})
 	eventually(t, "the order is stored", a.holds("b1", "r", 1))
+	a.tellInventory()
+	h.removal("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
+	a.settled("tokyo", time.Minute)
 	a.sayLeft() // nobody asked
 	a.ready("b1")
 	eventually(t, "what was said is heard", func() bool { return h.rows.written() > 0 })
-	h.removal("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
 	h.rows.set("b1", map[string]atoll.RowSpec{"tokyo": {UID: uid, Generation: 2, Revision: "r", Phase: atoll.RowRemoving}})
 	eventually(t, "the removal is stored", a.holds("b1", "remove-r", 2))
+	a.settled("tokyo", 2*time.Minute)
 	if a.told() {
 		t.Fatal("told to leave while a row is there")
 	}
@@ -101,7 +117,9 @@ func TestARemovalThatIsTakenBackEndsTheSession(t *testing.T) {
 func TestAForcedRemovalAsksNobody(t *testing.T) {
 	h := newTestHub(t)
 	_, a := h.connected("tokyo")
+	a.tellInventory()
 	h.removal("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Force: true})
+	a.settled("tokyo", time.Minute)
 	h.rows.set("b1", map[string]atoll.RowSpec{"tokyo": active(h.uidOf("tokyo"), "r", 1)})
 	eventually(t, "orders still come", a.holds("b1", "r", 1))
 	h.rows.remove("b1", "tokyo")
@@ -110,6 +128,33 @@ func TestAForcedRemovalAsksNobody(t *testing.T) {
 	eventually(t, "and others", a.holds("b2", "r", 1))
 	if a.told() {
 		t.Error("told to leave")
+	}
+}
+
+// What keeps an agent from leaving is handed on, if it was asked to leave.
+func TestWhatAnAgentWaitsForIsToldOn(t *testing.T) {
+	h := newTestHub(t)
+	_, a := h.connected("tokyo")
+	says := func(waits string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.send(a.stream, []*pb.FromAgent{{Frame: &pb.FromAgent_Leaving{Leaving: &pb.Leaving{Waits: waits, Since: 7}}}})
+	}
+	h.rows.set("b1", map[string]atoll.RowSpec{"tokyo": active(h.uidOf("tokyo"), "r", 1)})
+	eventually(t, "the order is stored", a.holds("b1", "r", 1))
+	says("unasked")
+	a.ready("b1")
+	eventually(t, "what was said is heard", func() bool { return h.rows.written() > 0 })
+	h.rows.remove("b1", "tokyo")
+	h.removal("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
+	eventually(t, "told to leave", a.told)
+	says("a finalizer")
+	if got := <-h.waits; got != "tokyo a finalizer 7" {
+		t.Errorf("told on: %q", got)
+	}
+	says("")
+	if got := <-h.waits; got != "tokyo  7" {
+		t.Errorf("told on: %q", got)
 	}
 }
 

@@ -147,11 +147,16 @@ func (g *Gateway) come(s *stream) (old *stream, rivals bool) {
 	defer turn.Unlock()
 	old, rivals = g.sessions.put(s, time.Now())
 	g.o.Clusters.SetOnline(s.id.uid, true)
-	g.o.Inventory.StreamUp(s.id.uid)
+	v, ok := visitorIn(s.grpc.Context())
+	carriage := ""
+	if ok {
+		carriage = v.carriage
+	}
+	g.o.Inventory.StreamUp(s.id.uid, carriage)
 	if old != nil {
 		g.certificates.remove(old)
 	}
-	if v, ok := visitorIn(s.grpc.Context()); ok {
+	if ok {
 		g.certificates.put(s, v.certificate)
 	}
 	return old, rivals

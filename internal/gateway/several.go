@@ -26,6 +26,9 @@ type Several struct {
 	// Behind tells whether the table of rows may lack what another hub's agents have
 	// been told at that revision; default: it does not.
 	Behind func(revision int64) bool
+	// Elsewhere tells whether another hub holds the stream of the cluster of that UID;
+	// default: none does.
+	Elsewhere func(uid string) bool
 }
 
 const (
@@ -46,6 +49,11 @@ func (g *Gateway) serving() error {
 		return nil
 	}
 	return status.Error(codes.Unavailable, "this hub serves no agents now: it starts, or is out of touch with its store; agents that know the address of every hub find another one")
+}
+
+// connected tells whether the agent of a cluster has a stream, at whichever hub.
+func (g *Gateway) connected(uid string) bool {
+	return g.sessions.of(uid) != nil || g.o.Several.Elsewhere != nil && g.o.Several.Elsewhere(uid)
 }
 
 // CutOff ends all sessions, so that agents go on to other hubs.

@@ -12,13 +12,15 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/trust/handshake"
 )
 
 // beside others, a hub whose switches the test sets.
 type beside struct {
 	serves, leads atomic.Bool
-	table         atomic.Int64 // revision up to which the table shows rows
-	looks         atomic.Int64 // that found it behind; it catches up at the third
+	table         atomic.Int64           // revision up to which the table shows rows
+	looks         atomic.Int64           // that found it behind; it catches up at the third
+	elsewhere     atomic.Pointer[string] // the cluster whose stream another hub holds
 }
 
 func newBeside(t *testing.T) (*testHub, *beside) {
@@ -35,8 +37,24 @@ func newBeside(t *testing.T) (*testHub, *beside) {
 				}
 				return behind
 			},
+			Elsewhere: func(uid string) bool { held := b.elsewhere.Load(); return held != nil && *held == uid },
 		}
 	}), b
+}
+
+// A name whose agent is connected to another hub is as taken as one whose is connected here.
+func TestANameIsTakenAtAllHubs(t *testing.T) {
+	h, b := newBeside(t)
+	uid, _ := h.cluster("tokyo")
+	b.elsewhere.Store(&uid)
+	token := h.token(handshake.TokenSpec{Uses: 9, AutoAccept: true})
+	_, err := h.pinned().Join(t.Context(), joinRequest(t, token.Reveal(), "tokyo", newKey(t)))
+	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "another agent is connected as tokyo") {
+		t.Errorf("another machine is told %v", err)
+	}
+	if c := mustGet(t, h, "tokyo"); c.Annotations[handshake.AnnotationNextKey] != "" {
+		t.Error("its key waits to be accepted")
+	}
 }
 
 func TestAHubOutOfTouchSendsAgentsOn(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +17,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
+	"atoll.dev/atoll/internal/watched"
 )
 
 // signApproved signs approved requests of agents until ctx ends. Every hub may do
@@ -35,17 +34,8 @@ func (g *Gateway) signApproved(ctx context.Context) {
 		queue.AddAfter(csr.Name, g.signAfter())
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.FieldSelector = ours
-				return g.o.Requests.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.FieldSelector = ours
-				return g.o.Requests.Watch(ctx, o)
-			},
-		}, g.o.Requests),
-		ObjectType: &certificatesv1.CertificateSigningRequest{},
+		ListerWatcher: watched.Fields(g.o.Requests, ours),
+		ObjectType:    &certificatesv1.CertificateSigningRequest{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    note,
 			UpdateFunc: func(_, obj any) { note(obj) },

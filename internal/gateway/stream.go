@@ -284,6 +284,9 @@ func (s *stream) hand(out session.HubOutput) {
 	if out.Remembered != nil {
 		s.remembered(out.Remembered)
 	}
+	if out.Leaving != nil {
+		s.agentLeaves(out.Leaving)
+	}
 	if out.Left != nil {
 		s.left(out.Left)
 	}

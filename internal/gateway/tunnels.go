@@ -22,8 +22,6 @@ const (
 	tunnelsMost = 1000
 	// tunnelTimeout is how long an agent may take to open one.
 	tunnelTimeout = 10 * time.Second
-	// tunnelIdle is how long nothing may be said on one, as kubelets have it.
-	tunnelIdle = 4 * time.Hour
 )
 
 // Why no tunnel to a cluster can be had. They are statuses, so that one hub can tell
@@ -119,7 +117,7 @@ func (g *Gateway) Open(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapp
 	}
 	conn := tunnel.New(rpc, hangUp(rpc.Context()), id.uid)
 	s := g.sessions.of(id.uid)
-	if s == nil || !s.answered(rpc.Context(), id, conn) {
+	if s == nil || !s.answered(rpc.Context(), id, conn, g.o.TunnelIdle) {
 		return status.Error(codes.PermissionDenied, "nobody asked for this tunnel")
 	}
 	defer func() {
@@ -131,8 +129,9 @@ func (g *Gateway) Open(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapp
 	return conn.Pump()
 }
 
-// answered hands a tunnel to who asked for it; false where nobody did.
-func (s *stream) answered(ctx context.Context, from identity, conn *tunnel.Conn) bool {
+// answered hands a tunnel to who asked for it, to be closed once nothing is said on it for so
+// long; false where nobody did.
+func (s *stream) answered(ctx context.Context, from identity, conn *tunnel.Conn, idle time.Duration) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	ids := md.Get(session.DialKey)
 	if len(ids) != 1 || from != s.id {
@@ -144,7 +143,7 @@ func (s *stream) answered(ctx context.Context, from identity, conn *tunnel.Conn)
 	if !waits || s.done {
 		return false
 	}
-	conn.CloseWhenIdle(tunnelIdle)
+	conn.CloseWhenIdle(idle)
 	delete(s.tunnels.waiting, ids[0])
 	put(&s.tunnels.open, conn, struct{}{})
 	came <- conn // there is room for it

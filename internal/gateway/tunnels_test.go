@@ -7,10 +7,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -37,7 +39,9 @@ func (a *testAgent) tunnels(serve func(net.Conn)) {
 // open a tunnel under an id.
 func (a *testAgent) open(id string) (net.Conn, func() error, error) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(a.h.t.Context(), session.DialKey, id))
-	stream, err := pb.NewTunnelClient(a.conn).Open(ctx)
+	stream, err := a.share.Open(func(o ...grpc.CallOption) (tunnel.ClientStream, error) {
+		return pb.NewTunnelClient(a.conn).Open(ctx, o...)
+	})
 	if err != nil {
 		cancel()
 		return nil, nil, err
@@ -52,8 +56,8 @@ func echo(c net.Conn) {
 }
 
 // tunnelled is a hub with one agent that serves tunnels.
-func tunnelled(t *testing.T, serve func(net.Conn)) (h *testHub, a *testAgent, uid string) {
-	h = newTestHub(t)
+func tunnelled(t *testing.T, serve func(net.Conn), adjust ...func(*Options)) (h *testHub, a *testAgent, uid string) {
+	h = newTestHub(t, adjust...)
 	uid, id := h.cluster("tokyo")
 	a = h.agent(id, "one")
 	a.tunnels(serve)
@@ -170,6 +174,55 @@ func TestTunnelsEndWithTheSession(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTunnelsOnWhichNothingIsSaidAreClosed: for both ends, and no others.
+func TestTunnelsOnWhichNothingIsSaidAreClosed(t *testing.T) {
+	const idle = 2 * time.Second
+	ended := make(chan time.Time, 2)
+	h, _, uid := tunnelled(t, func(c net.Conn) { echo(c); ended <- time.Now() }, func(o *Options) { o.TunnelIdle = idle })
+	quiet, err := h.Dial(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quiet.Close()
+	began := time.Now()
+	busy, err := h.Dial(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	said, again := make([]byte, 1), time.NewTicker(idle/20)
+	defer again.Stop()
+	var closed time.Time
+	for closed.IsZero() {
+		select {
+		case closed = <-ended:
+		case <-again.C:
+		}
+		if _, err := busy.Write(said); err != nil {
+			t.Fatalf("a tunnel on which something is said is closed after %s: %v", time.Since(began), err)
+		}
+		if _, err := io.ReadFull(busy, said); err != nil {
+			t.Fatalf("a tunnel on which something is said is closed after %s: %v", time.Since(began), err)
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("a tunnel on which nothing is said stays open")
+		}
+	}
+	if took := closed.Sub(began); took < idle*9/10 {
+		t.Errorf("a tunnel is closed after %s, on which nothing may be said for %s", took, idle)
+	}
+	_ = quiet.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := quiet.Read(said); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("at the hub it is open: %v", err)
+	}
+	eventually(t, "it is forgotten", func() bool {
+		s := h.sessions.of(uid)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.tunnels.open) == 1
+	})
 }
 
 func TestTunnelsThatCannotBeHad(t *testing.T) {

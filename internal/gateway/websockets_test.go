@@ -21,8 +21,9 @@ import (
 	"atoll.dev/atoll/internal/tunnel/websocket"
 )
 
-// balancer terminates TLS by a CA of its own and passes HTTP/1.1 on to the target, as nginx,
-// Envoy and their like do. It gives how the hub is dialled through it.
+// balancer terminates TLS by a CA of its own and passes HTTP/1.1 on to the target, with
+// TLS 1.2 where with any, as nginx, Envoy and their like do. It gives how the hub is dialled
+// through it.
 func balancer(t *testing.T, target string) grpc.DialOption {
 	t.Helper()
 	to, err := url.Parse(target)
@@ -31,7 +32,7 @@ func balancer(t *testing.T, target string) grpc.DialOption {
 	}
 	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.SetXForwarded() },
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}},
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}},
 	})
 	t.Cleanup(proxy.Close)
 	roots := x509.NewCertPool()
@@ -80,6 +81,9 @@ func TestAgentsBehindBalancers(t *testing.T) {
 		a.connect()
 		h.rows.set("web", map[string]atoll.RowSpec{"tokyo": active(uid, "r1", 1)})
 		eventually(t, "an order passes", a.holds("web", "r1", 1))
+		if how := h.inventory.carriageOf(uid); how != CarriageWebSocket {
+			t.Errorf("it comes by %q", how)
+		}
 		a.ready("web")
 		eventually(t, "its report passes", func() bool {
 			row, ok := h.rows.Get("web", "tokyo")
@@ -118,6 +122,11 @@ func TestBalancersAskWhetherTheHubIsThere(t *testing.T) {
 		}
 	}
 	client.CloseIdleConnections()
+	older := &tls.Config{RootCAs: h.keys.ClusterCA.Pool(), MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+	if conn, err := tls.Dial("tcp", h.addr, older); err == nil {
+		conn.Close()
+		t.Error("who speaks HTTP/2, as agents do, gets in by TLS 1.2")
+	}
 }
 
 // TestAWebSocketCarriesNoOther: who comes by one speaks HTTP/2.
