@@ -52,6 +52,10 @@ type Trace struct {
 	ended    time.Time
 }
 
+// partly is where a cluster is of which some was told, and some not yet. No API server
+// counts so.
+const partly = "partly"
+
 // step is one version, at which a cluster was at one of its own.
 type step struct {
 	at               uint64
@@ -106,8 +110,14 @@ func (h *History) Find(resource, version string) (Versions, bool) {
 	return nil, false
 }
 
-// Step counts an event of a cluster, which was at a version of its own after it.
+// Step counts an event of a cluster, which was at a version of its own after it; empty while
+// what the cluster has is being told one by one, so that there is no such version yet. From
+// such a step on nothing can be found until the cluster is at one: who goes on from there
+// would not hear that what he was told of has gone. A step of no cluster changes nothing.
 func (t *Trace) Step(cluster, version string) string {
+	if version == "" && cluster != "" {
+		version = partly
+	}
 	h := t.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,6 +177,11 @@ func (t *Trace) find(at uint64) (Versions, bool) {
 	for _, s := range t.steps[:last] {
 		if s.version != "" {
 			out[s.cluster] = s.version
+		}
+	}
+	for _, version := range out {
+		if version == partly {
+			return nil, false
 		}
 	}
 	return out, true

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -35,11 +35,11 @@ func TestNamesGoThereAndBack(t *testing.T) {
 
 // member1 has the template Deployment web, with the UID "template".
 func member1() Member {
-	return Member{Cluster: "member1", Template: func(k atoll.ItemKey) (types.UID, bool) {
+	return Member{Cluster: "member1", Template: func(k atoll.ItemKey) (metav1.Object, bool) {
 		if k == (atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}) {
-			return "template", true
+			return &metav1.ObjectMeta{UID: "template", Annotations: map[string]string{atoll.AnnotationClusters: "*", "by": "me"}}, true
 		}
-		return "", false
+		return nil, false
 	}}
 }
 
@@ -69,6 +69,40 @@ func TestWhatIsShown(t *testing.T) {
 	member1().Show(rs)
 	if o := rs.OwnerReferences[0]; o.UID != "template" || o.Name != "web" || o.APIVersion != OwnerGroupVersion {
 		t.Errorf("what a template owns is shown as owned by %+v", o)
+	}
+
+	of := member1()
+	of.Template = func(k atoll.ItemKey) (metav1.Object, bool) {
+		return &metav1.ObjectMeta{UID: "template"}, k == atoll.ItemKey{Group: "batch", Kind: "Job", Namespace: "shop", Name: "fill"}
+	}
+	for _, job := range []struct{ name, said, want string }{
+		{"fill", "there", "template"}, // by which its template's selector finds it
+		{"fill", "chosen", "chosen"},  // a selector of the user's own
+		{"other", "there", "there"},
+	} {
+		done := &metav1.ObjectMeta{
+			Namespace: "shop", Name: "fill-1", Labels: map[string]string{"controller-uid": job.said, "batch.kubernetes.io/controller-uid": job.said},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.name, UID: "there"}},
+		}
+		of.Show(done)
+		if done.Labels["controller-uid"] != job.want || done.Labels["batch.kubernetes.io/controller-uid"] != job.want {
+			t.Errorf("a pod of Job %s labelled %s is shown with %v", job.name, job.said, done.Labels)
+		}
+	}
+	// Beside the revision, a note that agents make, and what a member would have the hub do.
+	kept := map[string]string{"deployment.kubernetes.io/revision": "3", "atoll.dev/left-behind": "t-web", atoll.AnnotationClusters: "mine", atoll.AnnotationRebalance: "now"}
+	for owner, want := range map[string]string{"web": "*", "other": "mine"} {
+		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-5", Annotations: kept, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner, Controller: ptr.To(true)}},
+		}}
+		member1().Show(rs)
+		all := 2
+		if want == "mine" { // it is nobody's template
+			all = 4
+		}
+		if a := rs.Annotations; a["deployment.kubernetes.io/revision"] != "3" || a[atoll.AnnotationClusters] != want || len(a) != all || len(kept) != 4 {
+			t.Errorf("a ReplicaSet of %s is shown with %v, and that of others with %v", owner, a, kept)
+		}
 	}
 
 	for _, c := range []struct {
@@ -109,6 +143,10 @@ func TestSelectorsPerCluster(t *testing.T) {
 		{label: "atoll.dev/cluster!=member1", none: true},
 		{label: "!atoll.dev/cluster", none: true},
 		{label: "atoll.dev/cluster"},
+		{label: "controller-uid=template,app=web", wantLabel: "app=web,controller-uid"},
+		{label: "batch.kubernetes.io/controller-uid in (template,other)", wantLabel: "batch.kubernetes.io/controller-uid"},
+		{label: "controller-uid!=template"},
+		{label: "!controller-uid", wantLabel: "!controller-uid"},
 		{field: "status.phase=Running,spec.nodeName!=n", wantField: "status.phase=Running"},
 		{field: "spec.nodeName=member1", wantField: "spec.nodeName!="},
 		{field: "spec.nodeName=member2", none: true},
@@ -156,10 +194,13 @@ func TestVersionsAreRemembered(t *testing.T) {
 	}
 	trace := h.Follow("pods", listed, at, now)
 	first := trace.Step("a", "11")
-	second := trace.Step("b", "")
+	partly, still := trace.Step("b", ""), trace.Step("a", "12")
+	second := trace.Step("b", "3")
 	third := trace.Step("", "7")
+	fourth := trace.Step("", "")
 	for version, want := range map[string]Versions{
-		listed: {"": "5", "a": "10"}, first: {"": "5", "a": "11"}, second: {"": "5", "a": "11"}, third: {"": "7", "a": "11"},
+		listed: {"": "5", "a": "10"}, first: {"": "5", "a": "11"}, second: {"": "5", "a": "12", "b": "3"},
+		third: {"": "7", "a": "12", "b": "3"}, fourth: {"": "7", "a": "12", "b": "3"},
 	} {
 		if got, ok := h.Find("pods", version); !ok || !maps.Equal(got, want) {
 			t.Errorf("%s was at %v, %v; wanted %v", version, got, ok, want)
@@ -174,7 +215,7 @@ func TestVersionsAreRemembered(t *testing.T) {
 			t.Error("a version is found after another start")
 		}
 	}
-	for _, version := range []string{"", "0", "5", "x", next(t, third), fmt.Sprint(h.first)} {
+	for _, version := range []string{"", "0", "5", "x", partly, still, next(t, fourth), fmt.Sprint(h.first)} {
 		if at, ok := h.Find("pods", version); ok {
 			t.Errorf("%q is found, at %v", version, at)
 		}
@@ -220,8 +261,19 @@ func TestHistoryIsBounded(t *testing.T) {
 	if len(trace.steps) > stepsMost {
 		t.Errorf("%d steps are kept", len(trace.steps))
 	}
+	half := trace.Step("b", "")
+	for i := range 2 * stepsMost {
+		half = trace.Step("a", fmt.Sprint(i))
+	}
+	if at, ok := h.Find("pods", half); ok {
+		t.Errorf("long after a cluster was told of in part, it is found at %v", at)
+	}
+	trace.Step("b", "1")
+	for i := range 3 * stepsMost {
+		all = append(all, trace.Step("a", fmt.Sprint(i)))
+	}
 	last := len(all) - 1
-	if at, ok := h.Find("pods", all[last]); !ok || at["a"] != fmt.Sprint(last) {
+	if at, ok := h.Find("pods", all[last]); !ok || at["a"] != fmt.Sprint(3*stepsMost-1) || at["b"] != "1" {
 		t.Errorf("the last step was at %v, %v", at, ok)
 	}
 	if _, ok := h.Find("pods", all[0]); ok {

@@ -1,6 +1,9 @@
 package live
 
 import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -15,6 +18,9 @@ const (
 	fieldAboutName = "involvedObject.name"
 	fieldAboutUID  = "involvedObject.uid"
 )
+
+// ownerLabels hold the UID of an owner, which is shown otherwise than it is.
+var ownerLabels = []string{batchv1.ControllerUidLabel, "controller-uid"}
 
 // Selection is what a list or watch of what is shown selects. The zero value selects all.
 type Selection struct {
@@ -32,6 +38,8 @@ func Select(l labels.Selector, f fields.Selector) (s Selection) {
 		for _, r := range all {
 			if r.Key() == atoll.LabelCluster {
 				s.cluster = append(s.cluster, r)
+			} else if slices.Contains(ownerLabels, r.Key()) {
+				s.labels = append(s.labels, there(r)...)
 			} else {
 				s.labels = append(s.labels, r)
 			}
@@ -41,6 +49,19 @@ func Select(l labels.Selector, f fields.Selector) (s Selection) {
 		s.fields = f.Requirements()
 	}
 	return s
+}
+
+// there is what can be asked of a label that is shown otherwise than it is: whether it is there.
+func there(r labels.Requirement) []labels.Requirement {
+	switch r.Operator() {
+	case selection.Exists, selection.DoesNotExist:
+		return []labels.Requirement{r}
+	case selection.In, selection.Equals, selection.DoubleEquals:
+		if exists, err := labels.NewRequirement(r.Key(), selection.Exists, nil); err == nil {
+			return []labels.Requirement{*exists}
+		}
+	}
+	return nil
 }
 
 // Named is the one name that is selected, empty where there may be several.

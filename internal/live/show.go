@@ -4,11 +4,11 @@ import (
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -19,8 +19,9 @@ const OwnerGroupVersion = "live.atoll.dev/v1"
 // Member of which something is shown.
 type Member struct {
 	Cluster string
-	// Template gives the UID of the template on the hub with a key; false where none is.
-	Template func(atoll.ItemKey) (types.UID, bool)
+	// Template gives the template on the hub with a key, which is not to be changed; false
+	// where none is.
+	Template func(atoll.ItemKey) (metav1.Object, bool)
 }
 
 // Show makes of an object of the member what the hub shows. Of what is shared with it
@@ -37,6 +38,8 @@ func (m Member) Show(obj metav1.Object) {
 		}
 	case *corev1.Pod:
 		m.onNode(o)
+	case *appsv1.ReplicaSet:
+		m.placing(o)
 	case *discoveryv1.EndpointSlice:
 		o.Endpoints = slices.Clone(o.Endpoints)
 		for i := range o.Endpoints {
@@ -56,9 +59,11 @@ func (m Member) Show(obj metav1.Object) {
 		labels = map[string]string{}
 	}
 	labels[atoll.LabelCluster] = m.Cluster
+	owners := m.owners(obj)
+	relabel(labels, obj.GetOwnerReferences(), owners)
 	obj.SetLabels(labels)
 	obj.SetManagedFields(nil)
-	obj.SetOwnerReferences(m.owners(obj))
+	obj.SetOwnerReferences(owners)
 }
 
 // onNode shows a pod on the node that its cluster is on the hub: nodes of several members
@@ -75,6 +80,24 @@ func (m Member) onNode(pod *corev1.Pod) {
 	pod.Spec.NodeName = m.Cluster
 }
 
+// placing gives a ReplicaSet what Atoll's annotations of its template say, as it has the
+// template's others: who goes back to one writes its annotations in the place of the template's,
+// which would not be placed any more without them. What the member has of Atoll's is left out,
+// or a member could say where the template goes.
+func (m Member) placing(rs *appsv1.ReplicaSet) {
+	owner := metav1.GetControllerOfNoCopy(rs)
+	if owner == nil {
+		return
+	}
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return // nobody's template
+	}
+	if template, ok := m.Template(atoll.ItemKey{Group: gv.Group, Kind: owner.Kind, Namespace: rs.Namespace, Name: owner.Name}); ok {
+		rs.Annotations = placing(rs.Annotations, template.GetAnnotations())
+	}
+}
+
 // owners as they are shown.
 func (m Member) owners(obj metav1.Object) []metav1.OwnerReference {
 	owners := slices.Clone(obj.GetOwnerReferences())
@@ -87,12 +110,24 @@ func (m Member) owners(obj metav1.Object) []metav1.OwnerReference {
 	return owners
 }
 
+// relabel what a Job's pods say of it: its UID as it is shown, by which its template on the
+// hub selects them.
+func relabel(labels map[string]string, there, shown []metav1.OwnerReference) {
+	for i, o := range there {
+		for _, key := range ownerLabels {
+			if labels[key] == string(o.UID) {
+				labels[key] = string(shown[i].UID)
+			}
+		}
+	}
+}
+
 // object that is referred to: a template on the hub, or something that runs in the member.
 func (m Member) object(ref *corev1.ObjectReference, namespace string) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	key := atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: ref.Name}
-	if uid, ok := m.Template(key); ok {
-		ref.UID = uid
+	if template, ok := m.Template(key); ok {
+		ref.UID = template.GetUID()
 		return
 	}
 	if ref.Name != "" {

@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/audit"
@@ -16,9 +17,9 @@ import (
 // themselves: these are the ways in which people's requests are made there, for them as for
 // a Handler. They are as safe for concurrent use as it.
 
-// ServeAs hands a request on to a cluster in the name of a user, at an escaped path of the
-// member's API.
-func (h *Handler) ServeAs(w http.ResponseWriter, r *http.Request, u user.Info, c *v1alpha1.Cluster, path string) {
+// ServeAs hands a request on to a cluster in the name of a user, at base+rest of the
+// member's API, both escaped; the request's own path ends in rest, too.
+func (h *Handler) ServeAs(w http.ResponseWriter, r *http.Request, u user.Info, c *v1alpha1.Cluster, base, rest string) {
 	who, err := h.mayAs(u, c)
 	if err == nil && httpUpgrade(r) && !known(r.Header.Values("Upgrade")) {
 		err = errUpgrade
@@ -27,7 +28,8 @@ func (h *Handler) ServeAs(w http.ResponseWriter, r *http.Request, u user.Info, c
 		h.refuse(w, r, err)
 		return
 	}
-	h.serve(w, r, u, asked{cluster: c, who: who, path: path, audit: audit.GetAuditIDTruncated(r.Context())})
+	at := strings.TrimSuffix(r.URL.EscapedPath(), rest)
+	h.serve(w, r, u, asked{cluster: c, who: who, path: base + rest, at: at, base: base, audit: audit.GetAuditIDTruncated(r.Context()), shown: true})
 }
 
 // DoAs makes a request of a cluster in the name of a user; its URL has a path of the

@@ -10,8 +10,12 @@
 // reads nothing of what is asked and answered, and keeps none of it: bodies are handed on as
 // they come, and where one end does not read, the other one waits.
 //
-// One user may have PerUser requests under way at one cluster, PerUserAll at all of them,
-// and a hub All of all users; what is more is refused with 429, for others not to wait and
+// Who waits for an answer of which nothing comes costs the goroutine of his request and of the
+// tunnel, and no buffer. On the former nothing is done but to wait and to pass on: what needs more
+// of a stack has a goroutine of its own while it lasts (Beside).
+//
+// What one user may have under way at one cluster and at all of them, and a hub of all
+// users, has Limits; what is more is refused with 429, for others not to wait and
 // the hub not to hold what nobody reads. A cluster that cannot be reached is 503, with the
 // reason, at once.
 package reach

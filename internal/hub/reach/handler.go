@@ -3,10 +3,13 @@ package reach
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -22,14 +25,6 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/person"
 	"atoll.dev/atoll/internal/tunnel"
-)
-
-// How many requests may be under way: for one user at one cluster, for one user, and for
-// all. Each may have the hub hold 64 KiB that nobody reads.
-const (
-	PerUser    = 500
-	PerUserAll = 2000
-	All        = 4000
 )
 
 const (
@@ -56,6 +51,8 @@ type Options struct {
 	May func(ctx context.Context, u user.Info, verb, cluster string) bool
 	// Refuse answers with an error of the API.
 	Refuse func(http.ResponseWriter, error)
+	// Limits, which pass their Check; default DefaultLimits.
+	Limits Limits
 	// Metrics are registered here; default: nowhere.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
@@ -73,18 +70,24 @@ type Handler struct {
 
 // New makes a Handler.
 func New(o Options) *Handler {
-	h := &Handler{o: o, places: places{taken: map[place]int{}}, metrics: newMetrics(o.Metrics)}
-	transport := &http.Transport{
+	if o.Limits == (Limits{}) {
+		o.Limits = DefaultLimits
+	}
+	h := &Handler{o: o, places: places{limits: o.Limits, taken: map[place]int{}}, metrics: newMetrics(o.Metrics)}
+	dial := func(ctx context.Context, uid string) (net.Conn, error) {
+		conn, err := o.Dial(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		return h.metrics.counted(conn), nil
+	}
+	others := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			uid, _, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, err
 			}
-			conn, err := o.Dial(ctx, uid)
-			if err != nil {
-				return nil, err
-			}
-			return h.metrics.counted(conn), nil
+			return dial(ctx, uid)
 		},
 		MaxIdleConnsPerHost: idlePerCluster,
 		IdleConnTimeout:     idleTimeout,
@@ -92,10 +95,10 @@ func New(o Options) *Handler {
 
 		MaxResponseHeaderBytes: headerMost,
 	}
-	h.transport = transport
+	h.transport = &hops{dial: dial, others: others}
 	h.forward = &httputil.ReverseProxy{
 		Rewrite:   rewrite,
-		Transport: transport,
+		Transport: h.transport,
 
 		ModifyResponse: h.answered,
 		FlushInterval:  -1, // what comes is for somebody who waits for it
@@ -105,6 +108,9 @@ func New(o Options) *Handler {
 	}
 	return h
 }
+
+// PerUser is how many requests of one user at one cluster may be under way.
+func (h *Handler) PerUser() int { return h.o.Limits.PerUser }
 
 // Transport carries requests to agents: the host of a URL is the cluster's UID. Whose name
 // a request has, and which host name, is for who makes it to say.
@@ -121,6 +127,13 @@ type asked struct {
 	who     person.Person
 	path    string // in the member, escaped
 	audit   string
+	// at on the hub, escaped, is base in the member: what is below the one is that below
+	// the other.
+	at, base string
+	// body of the answer is put here, where it is passed on beside the proxy.
+	body *io.ReadCloser
+	// shown: it is of something that the hub shows as its own.
+	shown bool
 }
 
 type askedKey struct{}
@@ -148,7 +161,67 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, u user.Info, a a
 	h.metrics.underWay.Inc()
 	defer h.metrics.underWay.Dec()
 	defer quietly(r.Context())
-	h.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, a)))
+	var body io.ReadCloser
+	a.body = &body
+	Beside(func() { h.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, a))) })
+	if body != nil {
+		pass(w, body)
+	}
+}
+
+// Beside the caller's goroutine something is done for which he waits: his own goes on to wait
+// for what a member says, and as large as its stack has been for this it would stay. A panic is
+// the caller's, who is told where it came from.
+func Beside(do func()) {
+	done := make(chan any, 1)
+	go func() {
+		defer func() {
+			broken := recover()
+			if broken != nil && broken != http.ErrAbortHandler {
+				broken = fmt.Sprintf("%v\n\n%s", broken, debug.Stack())
+			}
+			done <- broken
+		}()
+		do()
+	}()
+	if broken := <-done; broken != nil {
+		panic(broken)
+	}
+}
+
+// Pass the body of an answer on, as it comes, until it ends or who asked in ctx has gone. An
+// answer that cannot be passed on to its end is broken off.
+func Pass(ctx context.Context, w http.ResponseWriter, body io.ReadCloser) {
+	defer quietly(ctx)
+	pass(w, body)
+}
+
+// pass the body of an answer on, as it comes, and its header before: who watches waits for
+// that, and what he watches may be quiet for hours. The proxy would hold a buffer while nothing
+// comes.
+func pass(w http.ResponseWriter, body io.ReadCloser) {
+	defer body.Close()
+	by := http.NewResponseController(w)
+	if err := by.Flush(); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if _, err := io.Copy(flushing{w, by}, body); err != nil {
+		panic(http.ErrAbortHandler) // as the proxy does: an answer of which something lacks is none
+	}
+}
+
+// flushing hands over at once what is written to it.
+type flushing struct {
+	http.ResponseWriter
+	by *http.ResponseController
+}
+
+func (f flushing) Write(b []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(b)
+	if err == nil {
+		err = f.by.Flush()
+	}
+	return n, err
 }
 
 // quietly ends a request that is broken off because who asked has gone: that is how
@@ -188,7 +261,7 @@ func (h *Handler) ask(r *http.Request) (asked, user.Info, error) {
 	case httpUpgrade(r) && !h.o.May(r.Context(), u, "create", c.Name):
 		return asked{}, nil, apierrors.NewForbidden(proxied, c.Name, errNeedsCreate)
 	}
-	return asked{cluster: c, who: who, path: path, audit: audit.GetAuditIDTruncated(r.Context())}, u, nil
+	return asked{cluster: c, who: who, path: path, at: atoll.ProxyPath(c.Name), audit: audit.GetAuditIDTruncated(r.Context())}, u, nil
 }
 
 var (
@@ -210,7 +283,20 @@ func (h *Handler) answered(r *http.Response) error {
 	if err := switched(r); err != nil {
 		return err
 	}
+	if err := askedOf(r.Request.Context()).redirected(r); err != nil {
+		return err
+	}
+	if r.StatusCode < 100 {
+		return BadAnswer(askedOf(r.Request.Context()).cluster, fmt.Sprintf("its agent answers with the status %03d, which HTTP does not have", r.StatusCode))
+	}
 	h.metrics.answered(r.Request.Method, r.StatusCode)
+	if a := askedOf(r.Request.Context()); a.shown && r.StatusCode == http.StatusForbidden {
+		return refusedIn(a.cluster, r)
+	}
+	if b, waits := r.Body.(*hopBody); waits {
+		*askedOf(r.Request.Context()).body = b
+		r.Body = http.NoBody
+	}
 	return nil
 }
 
@@ -218,10 +304,12 @@ func (h *Handler) answered(r *http.Response) error {
 // it is closed by that.
 func switched(r *http.Response) error {
 	if r.StatusCode == http.StatusSwitchingProtocols && (r.Header.Get("Upgrade") == "" || !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))) {
-		return errors.New("it was upgraded although nobody asked for that")
+		return errNobodyAsked
 	}
 	return nil
 }
+
+var errNobodyAsked = errors.New("it was upgraded although nobody asked for that")
 
 // verbs by which a method is authorized.
 var verbs = map[string]string{
@@ -259,6 +347,8 @@ func rewrite(r *httputil.ProxyRequest) {
 
 // places of requests that are under way.
 type places struct {
+	limits Limits
+
 	mu    sync.Mutex
 	taken map[place]int // at a cluster; of a user, where it names none
 	all   int
@@ -272,11 +362,11 @@ func (p *places) take(at place) (full string) {
 	defer p.mu.Unlock()
 	user := place{user: at.user}
 	switch {
-	case p.taken[at] >= PerUser:
+	case p.taken[at] >= p.limits.PerUser:
 		return "you have as many requests under way at cluster " + at.cluster + " as one user may; end some of them"
-	case p.taken[user] >= PerUserAll:
+	case p.taken[user] >= p.limits.PerUserAll:
 		return "you have as many requests under way at all clusters together as one user may; end some of them"
-	case p.all >= All:
+	case p.all >= p.limits.All:
 		return "as many requests to clusters are under way at this hub as there may be; try again later, or at another hub"
 	}
 	p.taken[at]++

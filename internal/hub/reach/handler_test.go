@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -189,7 +190,7 @@ func TestWhatCannotBeReachedSaysWhy(t *testing.T) {
 }
 
 func TestOneUserDoesNotTakeAllOfACluster(t *testing.T) {
-	release, arrived := make(chan struct{}), make(chan struct{}, PerUser)
+	release, arrived := make(chan struct{}), make(chan struct{}, DefaultLimits.PerUser)
 	h := hub(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Impersonate-User") == "jane" {
 			arrived <- struct{}{}
@@ -197,10 +198,10 @@ func TestOneUserDoesNotTakeAllOfACluster(t *testing.T) {
 		}
 	}), func(string) error { return nil }, false)
 	var all sync.WaitGroup
-	for range PerUser {
+	for range DefaultLimits.PerUser {
 		all.Go(func() { ask(t, h, "tokyo/proxy/logs", jane()) })
 	}
-	for range PerUser {
+	for range DefaultLimits.PerUser {
 		<-arrived
 	}
 	if code, text := ask(t, h, "tokyo/proxy/logs", jane()); code != 429 || !strings.Contains(text, "as many requests under way") {
@@ -219,9 +220,10 @@ func TestOneUserDoesNotTakeAllOfACluster(t *testing.T) {
 // TestNobodyTakesAllOfAHub: what one user, and all, have under way at many clusters has a
 // bound, and what ends makes room.
 func TestNobodyTakesAllOfAHub(t *testing.T) {
-	p := places{taken: map[place]int{}}
+	most := Limits{PerUser: 20, PerUserAll: 300, All: 700}
+	p := places{limits: most, taken: map[place]int{}}
 	at := func(user string, n int) place { return place{user, fmt.Sprint("c", n%100)} }
-	for i := range PerUserAll {
+	for i := range most.PerUserAll {
 		if full := p.take(at("jane", i)); full != "" {
 			t.Fatalf("request %d: %s", i, full)
 		}
@@ -229,7 +231,7 @@ func TestNobodyTakesAllOfAHub(t *testing.T) {
 	if full := p.take(place{"jane", "another"}); !strings.Contains(full, "at all clusters together") {
 		t.Errorf("one more: %q", full)
 	}
-	for i := range All - PerUserAll {
+	for i := range most.All - most.PerUserAll {
 		if full := p.take(at(fmt.Sprint("u", i), i)); full != "" {
 			t.Fatalf("request %d of others: %s", i, full)
 		}
@@ -242,14 +244,33 @@ func TestNobodyTakesAllOfAHub(t *testing.T) {
 		t.Errorf("after one has ended: %s", full)
 	}
 	p.leave(at("joe", 0))
-	for i := range PerUserAll - 1 {
+	for i := range most.PerUserAll - 1 {
 		p.leave(at("jane", i+1))
 	}
-	for i := range All - PerUserAll {
+	for i := range most.All - most.PerUserAll {
 		p.leave(at(fmt.Sprint("u", i), i))
 	}
 	if len(p.taken) != 0 || p.all != 0 {
 		t.Errorf("left of all: %d, %v", p.all, p.taken)
+	}
+}
+
+// TestLimitsOfAHub: as its flags say them.
+func TestLimitsOfAHub(t *testing.T) {
+	for l, want := range map[Limits]bool{
+		DefaultLimits: true, {1, 1, 1}: true, {500, 2000, 40000}: true,
+		{}: false, {0, 1, 1}: false, {-1, 1, 1}: false, {2, 1, 3}: false, {1, 3, 2}: false,
+	} {
+		if err := l.Check(); (err == nil) != want {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+	h := New(Options{Limits: Limits{PerUser: 1, PerUserAll: 1, All: 1}, Log: slog.New(slog.DiscardHandler)})
+	if full := h.places.take(place{"jane", "oslo"}); full != "" {
+		t.Error(full)
+	}
+	if full := h.places.take(place{"jane", "oslo"}); full == "" || h.PerUser() != 1 {
+		t.Error("a hub whose limit is 1 takes two")
 	}
 }
 
@@ -289,6 +310,57 @@ func TestWhoMayReachASetMayReachItsClusters(t *testing.T) {
 		})
 		if err != nil || (got == authorizer.DecisionAllow) != c.want {
 			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
+
+// TestWhoAsksForWhatIsShownIsToldWhoRefuses: he sees one cluster, and is refused by another's
+// RBAC. Who asks a member by its name gets its own words.
+func TestWhoAsksForWhatIsShownIsToldWhoRefuses(t *testing.T) {
+	const denied = `pods "web-1" is forbidden: User "jane" cannot create resource "pods/exec" in API group "" in the namespace "shop"`
+	agent := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 403, Message: denied})
+	})
+	reached := func(string) error { return nil }
+	if code, text := ask(t, hub(t, agent, reached, true), "tokyo/proxy/api", jane()); code != 403 || text != denied {
+		t.Errorf("by the member's name: %d %s", code, text)
+	}
+	h := handler(t, agent, reached, true)
+	w := httptest.NewRecorder()
+	h.ServeAs(w, httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/shop/pods/web-1.tokyo/exec", nil), &user.DefaultInfo{Name: "jane"}, cluster("tokyo"), "/api/v1/namespaces/shop/pods/web-1/exec", "")
+	var s metav1.Status
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != 403 || s.Message != "cluster tokyo: "+denied+"; this is refused by the cluster's own RBAC, not by the hub's: its administrator can give you a role there" {
+		t.Errorf("of what is shown: %d %s, %v", w.Code, w.Body, err)
+	}
+	if text := WhoRefuses(`admission webhook "x" denied the request`); strings.Contains(text, "RBAC") {
+		t.Errorf("of a webhook it is said: %s", text)
+	}
+}
+
+// TestWhoWatchesSomethingQuietIsAnsweredAtOnce: with the header alone, since there may be
+// nothing else for hours.
+func TestWhoWatchesSomethingQuietIsAnsweredAtOnce(t *testing.T) {
+	member := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	h := hub(t, member, func(string) error { return nil }, true)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 20 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/apis/atoll.dev/v1alpha1/clusters/tokyo/proxy/api/v1/pods?watch=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = jane()
+		answer, err := h.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
+			t.Errorf("%s, %v", answer.Status, err)
 		}
 	}
 }

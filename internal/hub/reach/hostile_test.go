@@ -30,6 +30,18 @@ func TestAnAgentThatAnswersGarbage(t *testing.T) {
 	}
 }
 
+// TestAnAgentWithAStatusOfItsOwn: nobody's server can write it.
+func TestAnAgentWithAStatusOfItsOwn(t *testing.T) {
+	for _, status := range []string{"000", "007", "099"} {
+		closed := make(chan error, 1)
+		h := hub(t, hijacked(t, "HTTP/1.1 "+status+" Bond\r\nContent-Length: 2\r\n\r\nhi", closed), func(string) error { return nil }, true)
+		if code, text := ask(t, h, "tokyo/proxy/api", jane()); code != 502 || !strings.Contains(text, "cluster tokyo: its agent answers with the status "+status) {
+			t.Errorf("%s: %d %s", status, code, text)
+		}
+		<-closed
+	}
+}
+
 // hijacked answers with bytes, and waits for the connection's end.
 func hijacked(t *testing.T, answer string, closed chan<- error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -85,6 +97,78 @@ func TestNobodyAsksInTheHubsName(t *testing.T) {
 			if answer.StatusCode < 400 {
 				t.Errorf("%+v: %s, and the agent was not asked", c, answer.Status)
 			}
+		}
+	}
+}
+
+// TestAMemberLeadsNobodyElsewhere: clients follow redirections by themselves, with what they
+// are known to the hub by; one leads to the same member, or nowhere.
+func TestAMemberLeadsNobodyElsewhere(t *testing.T) {
+	const other = "/apis/atoll.dev/v1alpha1/clusters/oslo/proxy/api/v1/namespaces/prod"
+	for to, want := range map[string]string{
+		"/api/v1/pods":           "DELETE /api/v1/pods",
+		"../v1/pods?watch=true":  "DELETE /api/v1/pods?watch=true",
+		"x%2Fy":                  "DELETE /api/v1/x%2Fy",
+		"":                       "DELETE /api/v1/moved",
+		other:                    "DELETE " + other, // of the member, which has none
+		"http://127.0.0.1:1/api": "",
+		"https:/api/v1/pods":     "",
+		"https:api":              "",
+		"//127.0.0.1:1/api":      "",
+		"/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/api/v1/namespaces/prod": "",
+		"/%2e/api":                      "",
+		"../../../../../../../../../..": "DELETE /",
+		`/\127.0.0.1/api`:               "",
+		"/api/%5c..%5c..":               "",
+		"http://%zz":                    "",
+	} {
+		var reached []string
+		h := hub(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Again") == "" && r.RequestURI == "/api/v1/moved" && len(reached) == 0 {
+				reached = append(reached, "")
+				w.Header()["Location"] = []string{to}
+				w.WriteHeader(http.StatusTemporaryRedirect)
+				return
+			}
+			reached = append(reached, r.Method+" "+r.RequestURI)
+		}), func(string) error { return nil }, true)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, h.URL+"/apis/atoll.dev/v1alpha1/clusters/tokyo/proxy/api/v1/moved", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = jane()
+		answer, err := h.Client().Do(r)
+		if err != nil {
+			t.Errorf("%q: %v", to, err)
+			continue
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch got := strings.Join(reached[1:], ", "); {
+		case got != want:
+			t.Errorf("%q leads to %q, not to %q", to, got, want)
+		case want == "" && (answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "which is not below what was asked of it")):
+			t.Errorf("%q: %s %s", to, answer.Status, body)
+		}
+	}
+}
+
+// TestAPodRedirectsBelowItself: what is served of a pod on the hub stays below that pod.
+func TestAPodRedirectsBelowItself(t *testing.T) {
+	at := asked{at: "/api/v1/namespaces/shop/pods/web.tokyo/proxy", base: "/api/v1/namespaces/shop/pods/web/proxy", path: "/api/v1/namespaces/shop/pods/web/proxy/a/b"}
+	for said, want := range map[string]string{
+		"/api/v1/namespaces/shop/pods/web/proxy/login?to=%2Fa#x": "/api/v1/namespaces/shop/pods/web.tokyo/proxy/login?to=%2Fa#x",
+		"c":                                      "/api/v1/namespaces/shop/pods/web.tokyo/proxy/a/c",
+		"/api/v1/namespaces/shop/pods/web/proxy": "/api/v1/namespaces/shop/pods/web.tokyo/proxy",
+		"/api/v1/namespaces/shop/pods/web/proxyfied": "",
+		"/api/v1/namespaces/shop/secrets":            "",
+		"../../../../secrets":                        "",
+	} {
+		if got, ok := at.within(said); got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %t", said, got, ok)
 		}
 	}
 }

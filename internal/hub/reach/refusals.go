@@ -1,16 +1,22 @@
 package reach
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
@@ -39,8 +45,23 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.o.Refuse(w, err)
 }
 
-// Refusal of a request to a cluster whose agent could not be asked, and why.
+// BadAnswer is 502: a cluster was asked, and what it answers says nothing that could be
+// handed on.
+func BadAnswer(c *v1alpha1.Cluster, why string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusBadGateway, Reason: "BadGateway", Message: fmt.Sprintf("cluster %s: %s", c.Name, why),
+	}}
+}
+
+// Refusal of a request to a cluster whose agent could not be asked, and why. An error of the
+// API stays as it is.
 func Refusal(c *v1alpha1.Cluster, err error) error {
+	if away := (*leadsAwayError)(nil); errors.As(err, &away) {
+		return unavailable(c, away.Error())
+	}
+	if known := apierrors.APIStatus(nil); errors.As(err, &known) {
+		return err
+	}
 	s, known := status.FromError(err)
 	if !known {
 		return unavailable(c, "the connection to its agent broke: "+err.Error())
@@ -54,6 +75,37 @@ func Refusal(c *v1alpha1.Cluster, err error) error {
 		return unavailable(c, s.Message())
 	}
 	return unavailable(c, "the connection to its agent broke: "+s.Message())
+}
+
+// refusalMost bounds a refusal of a member that is read, in bytes.
+const refusalMost = 64 << 10
+
+// refusedIn says in a member's refusal whose it is: who asks for something that the hub shows
+// may know of no cluster.
+func refusedIn(c *v1alpha1.Cluster, r *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(r.Body, refusalMost))
+	_ = r.Body.Close() // nothing more of it is wanted
+	if err != nil {
+		return err
+	}
+	var s metav1.Status
+	if json.Unmarshal(body, &s) == nil && s.Kind == "Status" {
+		s.Message = "cluster " + c.Name + ": " + WhoRefuses(s.Message)
+		if body, err = json.Marshal(s); err != nil {
+			return err
+		}
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
+}
+
+// WhoRefuses adds to a member's refusal what to do, where its RBAC refuses a person.
+func WhoRefuses(message string) string {
+	if !strings.Contains(message, `User "`) || !strings.Contains(message, `" cannot `) {
+		return message
+	}
+	return message + "; this is refused by the cluster's own RBAC, not by the hub's: its administrator can give you a role there"
 }
 
 // away says since when a cluster is.

@@ -44,24 +44,42 @@ var (
 
 // Decode an object.
 func (a answers) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, err := a.decode(data, func(int) error { return nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	kind := obj.GetObjectKind().GroupVersionKind()
+	return obj, &kind, nil
+}
+
+// decode an object, if it may take as many bytes of memory as may is asked for.
+func (a answers) decode(data []byte, may func(weight int) error) (runtime.Object, error) {
 	wire, ok := bytes.CutPrefix(data, protobufMark)
 	if !ok {
-		return statusIn(data)
+		if err := may(len(data)); err != nil {
+			return nil, err
+		}
+		obj, _, err := statusIn(data)
+		return obj, err
 	}
 	var envelope runtime.Unknown
 	if err := envelope.Unmarshal(wire); err != nil {
-		return nil, nil, fmt.Errorf("it is no object: %w", err)
+		return nil, fmt.Errorf("it is no object: %w", err)
 	}
 	kind := schema.FromAPIVersionAndKind(envelope.APIVersion, envelope.Kind)
 	empty, err := a.kinds.New(kind)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	left := decodedMost
 	if err := weigh(reflect.TypeOf(empty).Elem(), envelope.Raw, &left); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return a.Decoder.Decode(data, nil, nil)
+	if err := may(decodedMost - left); err != nil {
+		return nil, err
+	}
+	obj, _, err := a.Decoder.Decode(data, nil, nil)
+	return obj, err
 }
 
 // statusIn JSON.

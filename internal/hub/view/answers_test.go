@@ -66,8 +66,8 @@ func TestHonestAnswersAreRead(t *testing.T) {
 			Labels:          map[string]string{"app": "web", "pod-template-hash": "dfcc7d78b"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-dfcc7d78b", UID: "7b1b0a5e-4f0a-4a53-9b5e-0c8a4a2e7d11"}},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", FieldsV1: &metav1.FieldsV1{Raw: many(60, []byte(`"f:spec":{},`))}},
-				{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: many(60, []byte(`"f:status":{},`))}},
+				{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", FieldsV1: metav1.NewFieldsV1(string(many(60, []byte(`"f:spec":{},`))))},
+				{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Subresource: "status", FieldsV1: metav1.NewFieldsV1(string(many(60, []byte(`"f:status":{},`))))},
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "node-1.eu.example.com", Containers: []corev1.Container{{

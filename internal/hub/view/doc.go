@@ -1,5 +1,5 @@
 // Package view is REST storage in place of upstream's for pods, replicasets,
-// controllerrevisions, endpointslices and events: to people it shows, beside what is stored
+// controllerrevisions, jobs, endpointslices and events: to people it shows, beside what is stored
 // on the hub, what runs of placed workloads in members, as if all were one cluster.
 //
 // Contract: only people see it. The API server itself and the hub's controllers get what is
@@ -11,14 +11,19 @@
 // member's to allow.
 //
 // A cluster that does not answer is named in a warning, with the reason; a watch goes on
-// without it, and with it when it is back. That it is away deletes nothing: where it cannot
-// be told what has changed meanwhile, a watch ends with 410, for who watches to list again.
-// Lists are not paged.
+// without it, and with it when it is back; a log of it is broken off (see Whole). That it is
+// away deletes nothing: where it cannot be told what has changed meanwhile, a watch ends with
+// 410, for who watches to list again. Lists are not paged.
 //
 // Members are not believed: of namespaces in which they have no rows nothing of theirs is
-// shown, and what they answer at once, and what becomes of it in memory, is bounded.
+// shown, and what they answer at once, and what becomes of it in memory, is bounded, of each
+// and of all together; of that a user may have half of what others leave. A list that finds no
+// room names who is missing; a watch that may not have all its clusters is refused, or ends.
 //
 // A template is shown as it is stored, once; what it is in members, its status says.
+//
+// What was stated of a workload at the Revisions that are kept is shown to who lists ReplicaSets
+// or ControllerRevisions by exactly its selector, and to nobody else: it is its history.
 //
 // All may be called concurrently.
 package view

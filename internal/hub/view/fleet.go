@@ -15,10 +15,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -46,8 +49,14 @@ type Tables interface {
 	PlacedAt(namespace, cluster string) bool
 	// Clusters are all of them, by name.
 	Clusters() []*v1alpha1.Cluster
-	// Template gives the UID of the object with a key that users wrote; false where none is.
-	Template(key atoll.ItemKey) (types.UID, bool)
+	// Template gives the object with a key that users wrote, shared; false where none is.
+	Template(key atoll.ItemKey) (metav1.Object, bool)
+	// OfKind lists the templates of a kind in a namespace, shared, in no order.
+	OfKind(gk schema.GroupKind, namespace string) []*unstructured.Unstructured
+	// Stated gives what was stated of the template with a key and UID at the Revisions that
+	// are kept of it, the oldest first, and the number that none of them has yet. What cannot
+	// be had any more is left out; nothing is placed of which there is none.
+	Stated(ctx context.Context, key atoll.ItemKey, uid types.UID) (stated []Stated, next int64, err error)
 }
 
 // Options of a Fleet; all are required.
@@ -66,11 +75,14 @@ type Fleet struct {
 	history *live.History
 	watches watches
 	shares  shares
+	budget  *budget
+	// workloads are upstream's storage of what has a history; set by Install.
+	workloads map[schema.GroupKind]*genericregistry.Store
 }
 
 // New makes a Fleet, whose resource versions are counted from now on.
 func New(o Options) *Fleet {
-	return &Fleet{o: o, history: live.NewHistory(time.Now())}
+	return &Fleet{o: o, history: live.NewHistory(time.Now()), budget: newBudget(heldMost), workloads: map[schema.GroupKind]*genericregistry.Store{}, shares: shares{most: o.Reach.PerUser()}}
 }
 
 // member that is asked.
@@ -83,6 +95,12 @@ type member struct {
 
 // shows tells whether the member is to be believed of objects in a namespace.
 func (m *member) shows(namespace string) bool { return slices.Contains(m.in, namespace) }
+
+// placedAt tells whether a cluster has rows in a namespace by now.
+func (f *Fleet) placedAt(namespace, cluster string) bool {
+	t, ok := f.o.Tables()
+	return ok && t.PlacedAt(namespace, cluster)
+}
 
 // tables of the hub, or why there are none.
 func (f *Fleet) tables() (Tables, error) {
@@ -148,13 +166,13 @@ func (f *Fleet) ask(ctx context.Context, m *member, path string, query url.Value
 	}
 	left, err := f.shares.take(ctx, m.Name)
 	if err != nil {
-		return nil, err
+		return nil, crowded(err)
 	}
 	left = sync.OnceFunc(left)
 	answer, err := f.o.Reach.Transport().RoundTrip(r)
 	if err != nil {
 		left()
-		return nil, reach.Refusal(m.Cluster, err)
+		return nil, crowded(reach.Refusal(m.Cluster, err))
 	}
 	answer.Body = shared{answer.Body, left}
 	if answer.StatusCode != http.StatusOK {
@@ -162,6 +180,17 @@ func (f *Fleet) ask(ctx context.Context, m *member, path string, query url.Value
 		return nil, m.refused(answer)
 	}
 	return answer, nil
+}
+
+// crowdedError is that no more may be under way at a cluster; it says so as the API does. What
+// a member itself refuses for the time being is none.
+type crowdedError struct{ *apierrors.StatusError }
+
+func crowded(err error) error {
+	if s, ok := err.(*apierrors.StatusError); ok && apierrors.IsTooManyRequests(s) {
+		return crowdedError{s}
+	}
+	return err
 }
 
 // refused reads an error of a member.
@@ -178,7 +207,20 @@ func (m *member) refused(answer *http.Response) error {
 	if answer.StatusCode == http.StatusForbidden && answer.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent is of a version that does not show what runs; update it", m.Name))
 	}
-	s.Message = "cluster " + m.Name + ": " + s.Message
+	return m.failed(s)
+}
+
+// failed gives an error of a member as one of the hub's. What the API server or a client would
+// take for something else than that is 502: a code that is no error's, and 401, after which
+// people look for what is wrong with their own credentials.
+func (m *member) failed(s *metav1.Status) error {
+	switch {
+	case s.Code == http.StatusUnauthorized:
+		return reach.BadAnswer(m.Cluster, "its API server does not accept its agent's credentials: "+s.Message)
+	case s.Code < 400 || s.Code > 599:
+		return reach.BadAnswer(m.Cluster, fmt.Sprintf("its agent answers with an error of code %d, which is none: %s", s.Code, s.Message))
+	}
+	s.Status, s.Message = metav1.StatusFailure, "cluster "+m.Name+": "+s.Message
 	return &apierrors.StatusError{ErrStatus: *s}
 }
 
@@ -187,8 +229,9 @@ func (f *Fleet) read(ctx context.Context, m *member, path string, query url.Valu
 	return f.readBy(ctx, m, path, query, liveAnswers)
 }
 
-// readBy a decoder.
+// readBy a decoder. What it takes in memory is held until ctx ends.
 func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Values, by answers) (runtime.Object, error) {
+	ctx, hold := f.holding(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	answer, err := f.ask(ctx, m, path, query)
@@ -196,21 +239,53 @@ func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Va
 		return nil, late(ctx, m, err)
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, answerMost))
+	body, err := hold.readAll(ctx, answer.Body)
+	defer func() { hold.give(int64(cap(body))) }()
+	if errors.Is(err, errFull) {
+		return nil, full(m)
+	}
 	if err != nil {
 		return nil, late(ctx, m, reach.Refusal(m.Cluster, err))
 	}
-	obj, _, err := by.Decode(body, nil, nil)
+	obj, err := by.decode(body, func(weight int) error { return hold.take(ctx, int64(weight)) })
+	if errors.Is(err, errFull) {
+		return nil, full(m)
+	}
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: what its agent answers cannot be read: %v", m.Name, err))
 	}
 	return obj, nil
 }
 
+// open a stream of a member in the hub's own name: it is to begin within the time of an answer,
+// and goes on for as long as ctx. Its body is the caller's to close.
+func (f *Fleet) open(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	hangs := time.AfterFunc(answerTimeout, func() { cancel(tooLate(m)) })
+	answer, err := f.ask(ctx, m, path, query)
+	if begun := hangs.Stop(); err == nil && !begun {
+		_ = answer.Body.Close() // it gives no error
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		cancel(nil)
+		return nil, err
+	}
+	answer.Body = shared{answer.Body, func() { cancel(nil) }}
+	return answer, nil
+}
+
+func tooLate(m *member) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s did not answer within %s", m.Name, answerTimeout))
+}
+
 // late says so where a member has not answered in time.
 func late(ctx context.Context, m *member, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s did not answer within %s", m.Name, answerTimeout))
+		return tooLate(m)
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,11 +59,16 @@ func (w *following) member(m *member, version string) {
 		if err == nil {
 			version, err = w.stream(m, version)
 		}
+		var noPlace crowdedError
 		switch now, ok := w.o.fleet.named(m.Name); {
 		case w.ctx.Err() != nil:
 			return
 		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 			w.give(incoming{failed: expired(err.Error() + "; list again")})
+			return
+		case errors.As(err, &noPlace):
+			// Nobody would hear that this cluster is left out.
+			w.give(incoming{failed: noPlace.StatusError})
 			return
 		case !ok || now.UID != m.UID:
 			w.give(incoming{failed: expired("cluster " + m.Name + " is no cluster of this hub any more; list again")})
@@ -85,22 +92,29 @@ func (w *following) member(m *member, version string) {
 
 // list what a member has that nobody was told of.
 func (w *following) list(m *member) (version string, err error) {
-	objects, version, err := w.o.fleet.list(w.ctx, m, w.o.kind, w.namespace, w.selected, func(obj runtime.Object, o metav1.Object) (runtime.Object, error) {
-		return w.shown(m, obj, o)
+	ctx, done := context.WithCancel(w.ctx)
+	defer done()
+	templates := map[runtime.Object]bool{}
+	objects, version, err := w.o.fleet.list(ctx, m, w.o.kind, w.namespace, w.selected, func(obj runtime.Object, o metav1.Object) (runtime.Object, error) {
+		shown, template, err := w.told(m, watch.Added, obj, o)
+		if template {
+			templates[shown] = true
+		}
+		return shown, err
 	})
 	if err != nil {
 		return "", err
 	}
 	for i, obj := range objects {
-		in := incoming{from: m.Name, event: watch.Added, object: obj}
+		in := incoming{from: m.Name, event: watch.Added, object: obj, template: templates[obj]}
 		if i == len(objects)-1 {
-			in.version = version // before, not all of it is told
+			in.version = w.reached(m, "", version) // before, not all of it is told
 		}
 		if !w.give(in) {
 			return "", w.ctx.Err()
 		}
 	}
-	if len(objects) == 0 && !w.give(incoming{from: m.Name, version: version}) {
+	if len(objects) == 0 && !w.give(incoming{from: m.Name, version: w.reached(m, "", version)}) {
 		return "", w.ctx.Err()
 	}
 	return version, nil
@@ -108,12 +122,12 @@ func (w *following) list(m *member) (version string, err error) {
 
 // told gives an object that a member tells of as who watches sees it, nil where he does not;
 // or what a template's Pod is there.
-func (w *following) told(m *member, obj runtime.Object, o metav1.Object) (_ runtime.Object, template bool, err error) {
-	if _, pod := obj.(*corev1.Pod); pod && m.template(w.o.kind, o) && w.shows(m, o.GetNamespace()) && (w.namespace == "" || o.GetNamespace() == w.namespace) {
+func (w *following) told(m *member, event watch.EventType, obj runtime.Object, o metav1.Object) (_ runtime.Object, template bool, err error) {
+	if _, pod := obj.(*corev1.Pod); pod && m.template(w.o.kind, o) && (w.namespace == "" || o.GetNamespace() == w.namespace) && w.shows(m, o.GetNamespace()) {
 		there, err := w.o.kind.internal(obj, w.o.kind.new())
 		return there, true, err
 	}
-	shown, err := w.shown(m, obj, o)
+	shown, err := w.shown(m, event, obj, o)
 	return shown, false, err
 }
 
@@ -122,7 +136,7 @@ func (w *following) stream(m *member, version string) (string, error) {
 	q := query(m, w.selected)
 	q.Set("watch", "true")
 	q.Set("resourceVersion", version)
-	answer, err := w.o.fleet.ask(w.ctx, m, w.o.kind.at(w.namespace, ""), q)
+	answer, err := w.o.fleet.open(w.ctx, m, w.o.kind.at(w.namespace, ""), q)
 	if err != nil {
 		return version, err
 	}
@@ -145,13 +159,15 @@ func (w *following) stream(m *member, version string) (string, error) {
 		if err != nil {
 			return version, err
 		}
+		before := version
 		version = now
-		in := incoming{from: m.Name, event: event, version: version}
+		in := incoming{from: m.Name, event: event}
 		if event != watch.Bookmark {
-			if in.object, in.template, err = w.told(m, obj, o); err != nil {
+			if in.object, in.template, err = w.told(m, event, obj, o); err != nil {
 				return version, err
 			}
 		}
+		in.version = w.reached(m, before, version)
 		if !w.give(in) {
 			return version, w.ctx.Err()
 		}

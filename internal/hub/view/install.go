@@ -3,11 +3,16 @@ package view
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	historystore "k8s.io/kubernetes/pkg/registry/apps/controllerrevision/storage"
+	daemonsetstore "k8s.io/kubernetes/pkg/registry/apps/daemonset/storage"
+	deploymentstore "k8s.io/kubernetes/pkg/registry/apps/deployment/storage"
 	replicasetstore "k8s.io/kubernetes/pkg/registry/apps/replicaset/storage"
+	statefulsetstore "k8s.io/kubernetes/pkg/registry/apps/statefulset/storage"
+	jobstore "k8s.io/kubernetes/pkg/registry/batch/job/storage"
 	eventstore "k8s.io/kubernetes/pkg/registry/core/event/storage"
 	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
 	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
@@ -16,6 +21,13 @@ import (
 
 // Install puts the storage in the place of upstream's; it is an apiserver.StorageHook.
 func (f *Fleet) Install(group, version string, resources map[string]rest.Storage) error {
+	for kind, resource := range historied[group+"/"+version] {
+		store, err := storeOf(resources[resource])
+		if err != nil {
+			return fmt.Errorf("%s: %w", resource, err)
+		}
+		f.workloads[kind] = store
+	}
 	for _, resource := range shown[group+"/"+version] {
 		store, err := storeOf(resources[resource])
 		if err != nil {
@@ -38,8 +50,14 @@ func (f *Fleet) Install(group, version string, resources map[string]rest.Storage
 var shown = map[string][]string{
 	"/v1":                 {"pods", "events"},
 	"apps/v1":             {"replicasets", "controllerrevisions"},
+	"batch/v1":            {"jobs"},
 	"discovery.k8s.io/v1": {"endpointslices"},
 	"events.k8s.io/v1":    {"events"},
+}
+
+// historied workloads by group and version: their resources by kind.
+var historied = map[string]map[schema.GroupKind]string{
+	"apps/v1": {deployment: "deployments", statefulSet: "statefulsets", daemonSet: "daemonsets"},
 }
 
 // storeOf upstream's storage.
@@ -53,6 +71,14 @@ func storeOf(s rest.Storage) (*genericregistry.Store, error) {
 		return s.Store, nil
 	case *historystore.REST:
 		return s.Store, nil
+	case *deploymentstore.REST:
+		return s.Store, nil
+	case *statefulsetstore.REST:
+		return s.Store, nil
+	case *daemonsetstore.REST:
+		return s.Store, nil
+	case *jobstore.REST:
+		return s.Store, nil
 	case *slicestore.REST:
 		return s.Store, nil
 	}
@@ -60,8 +86,8 @@ func storeOf(s rest.Storage) (*genericregistry.Store, error) {
 }
 
 const (
-	noStatus = "whose own its status is"
-	noScale  = "where its controller says how many there are; scale that"
+	noStatus = "and its status is for that cluster to say"
+	noScale  = "where its controller says how many there are: scale what it was made of, on the hub, such as a Deployment"
 )
 
 // installParts puts the subresources in the place of upstream's.
@@ -88,6 +114,8 @@ func (o *objects) installParts(resources map[string]rest.Storage) {
 		case *podstore.StatusREST:
 			resources[path] = &part{Patcher: s, objects: o, name: "status", refused: noStatus}
 		case *replicasetstore.StatusREST:
+			resources[path] = &part{Patcher: s, objects: o, name: "status", refused: noStatus}
+		case *jobstore.StatusREST:
 			resources[path] = &part{Patcher: s, objects: o, name: "status", refused: noStatus}
 		case *replicasetstore.ScaleREST:
 			resources[path] = &scaling{part{Patcher: s, objects: o, name: scale, refused: noScale}, s}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,24 +21,35 @@ type kind struct {
 	resource string
 	path     string // of the group and version
 	list     func() runtime.Object
+	// pastOf are the kinds of workloads of which each is how one was.
+	pastOf []schema.GroupKind
 }
+
+// The kinds of workloads that have a history.
+var (
+	deployment  = appsv1.SchemeGroupVersion.WithKind("Deployment").GroupKind()
+	statefulSet = appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind()
+	daemonSet   = appsv1.SchemeGroupVersion.WithKind("DaemonSet").GroupKind()
+)
 
 // kinds by resource: Events are one, whichever of their two groups they are asked for by.
 var kinds = map[string]kind{
-	"pods": {corev1.SchemeGroupVersion.WithKind("Pod"), "pods", "/api/v1", func() runtime.Object { return &corev1.PodList{} }},
+	"pods": {corev1.SchemeGroupVersion.WithKind("Pod"), "pods", "/api/v1", func() runtime.Object { return &corev1.PodList{} }, nil},
 	"events": {
-		corev1.SchemeGroupVersion.WithKind("Event"), "events", "/api/v1", func() runtime.Object { return &corev1.EventList{} },
+		corev1.SchemeGroupVersion.WithKind("Event"), "events", "/api/v1", func() runtime.Object { return &corev1.EventList{} }, nil,
 	},
 	"replicasets": {
 		appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", "/apis/apps/v1", func() runtime.Object { return &appsv1.ReplicaSetList{} },
+		[]schema.GroupKind{deployment},
 	},
 	"controllerrevisions": {
 		appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), "controllerrevisions", "/apis/apps/v1",
-		func() runtime.Object { return &appsv1.ControllerRevisionList{} },
+		func() runtime.Object { return &appsv1.ControllerRevisionList{} }, []schema.GroupKind{statefulSet, daemonSet},
 	},
+	"jobs": {batchv1.SchemeGroupVersion.WithKind("Job"), "jobs", "/apis/batch/v1", func() runtime.Object { return &batchv1.JobList{} }, nil},
 	"endpointslices": {
 		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", "/apis/discovery.k8s.io/v1",
-		func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
+		func() runtime.Object { return &discoveryv1.EndpointSliceList{} }, nil,
 	},
 }
 

@@ -55,6 +55,9 @@ func (o *objects) Get(ctx context.Context, name string, options *metav1.GetOptio
 	namespace := request.NamespaceValue(ctx)
 	m, object, ok := o.fleet.of(namespace, name)
 	if !ok {
+		if past, failed := o.pastNamed(ctx, name); past != nil || failed != nil {
+			return past, failed
+		}
 		return nil, err
 	}
 	obj, failed := o.fleet.get(ctx, m, o.kind, namespace, object)
@@ -62,6 +65,15 @@ func (o *objects) Get(ctx context.Context, name string, options *metav1.GetOptio
 		return nil, err
 	}
 	return obj, failed
+}
+
+// has tells whether a member has an object: nil, or NotFound. Of the answer nothing is held for
+// the rest of the request, which may be a log that is followed for days.
+func (f *Fleet) has(ctx context.Context, m *member, k kind, namespace, name string) error {
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	_, err := f.get(ctx, m, k, namespace, name)
+	return err
 }
 
 // get an object of a member, as it is shown.
@@ -77,33 +89,45 @@ func (f *Fleet) get(ctx context.Context, m *member, k kind, namespace, name stri
 	return m.show(k, obj, o)
 }
 
-// scope of a list or watch: of the hub's store alone, or of members too.
-func (o *objects) scope(ctx context.Context, options *internalversion.ListOptions) (s live.Selection, stored bool) {
-	if options != nil {
-		s = live.Select(options.LabelSelector, options.FieldSelector)
-	}
+// scope is what a list or watch is of.
+type scope struct {
+	// options of it, with nothing in them that is for the hub itself.
+	options  *internalversion.ListOptions
+	selected live.Selection
+	stored   bool // it is of the hub's store alone
+	complete bool // nothing may be missing
+}
+
+// scope of a request. Of what is stored alone there is no version of what is shown.
+func (o *objects) scope(ctx context.Context, options *internalversion.ListOptions) (s scope, err error) {
 	if o.fleet.hubs(ctx) {
-		return s, true
+		return scope{options: options, stored: true}, nil
 	}
-	name := s.Named()
-	if name == "" {
-		return s, false
+	if s.options, s.complete, err = complete(options); err != nil {
+		return s, err
 	}
-	_, _, shown := o.fleet.of(request.NamespaceValue(ctx), name)
-	return s, !shown
+	if s.options == nil {
+		s.options = &internalversion.ListOptions{}
+	}
+	s.selected = live.Select(s.options.LabelSelector, s.options.FieldSelector)
+	if name := s.selected.Named(); name != "" {
+		_, _, shown := o.fleet.of(request.NamespaceValue(ctx), name)
+		s.stored = !shown
+	}
+	if s.stored && live.Ours(s.options.ResourceVersion) {
+		return s, errExpired
+	}
+	return s, nil
 }
 
 // List what is stored, and what runs in members.
 func (o *objects) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	selected, stored := o.scope(ctx, options)
-	if stored {
-		if err := storedVersion(ctx, o.fleet, options); err != nil {
-			return nil, err
-		}
-		return o.Store.List(ctx, options)
+	s, err := o.scope(ctx, options)
+	if err != nil {
+		return nil, err
 	}
-	if options == nil {
-		options = &internalversion.ListOptions{}
+	if options = s.options; s.stored {
+		return o.Store.List(ctx, options)
 	}
 	if options.Continue != "" {
 		return nil, expired("lists of what runs in clusters are not continued; list again")
@@ -113,11 +137,13 @@ func (o *objects) List(ctx context.Context, options *internalversion.ListOptions
 			return nil, errExpired
 		}
 	}
-	got, err := o.gather(ctx, options, selected)
+	got, err := o.gatherFor(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	got.warn(ctx, o.kind.resource)
+	if got.objects, err = o.withHistory(ctx, s, got.objects); err != nil {
+		return nil, err
+	}
 	list := o.NewListFunc()
 	if err := meta.SetList(list, got.objects); err != nil {
 		return nil, fmt.Errorf("make a list of %s: %w", o.kind.resource, err)
@@ -128,14 +154,6 @@ func (o *objects) List(ctx context.Context, options *internalversion.ListOptions
 	}
 	of.SetResourceVersion(o.fleet.history.Listed(o.kind.resource, got.at, time.Now()))
 	return list, nil
-}
-
-// storedVersion refuses a version of what is shown where only what is stored is asked for.
-func storedVersion(ctx context.Context, f *Fleet, options *internalversion.ListOptions) error {
-	if options != nil && live.Ours(options.ResourceVersion) && !f.hubs(ctx) {
-		return errExpired
-	}
-	return nil
 }
 
 var errExpired = expired("the resource version is of an earlier start of this hub, of another hub, or too old; list again")
@@ -151,9 +169,22 @@ type gathered struct {
 	running string
 }
 
+// gatherFor a list, or the beginning of a watch, whose asker is told what is missing.
+func (o *objects) gatherFor(ctx context.Context, s scope) (gathered, error) {
+	got, err := o.gather(ctx, s.options, s.selected)
+	if err == nil && s.complete {
+		err = got.incomplete(o.kind.resource)
+	}
+	if err == nil {
+		got.warn(ctx, o.kind.resource)
+	}
+	return got, err
+}
+
 // gather from the store and all members at once.
 func (o *objects) gather(ctx context.Context, options *internalversion.ListOptions, s live.Selection) (gathered, error) {
 	namespace := request.NamespaceValue(ctx)
+	ctx, _ = o.fleet.holding(ctx)
 	got := gathered{at: live.Versions{}}
 	members, err := o.fleet.members(namespace, s)
 	if err != nil {
@@ -178,8 +209,10 @@ func (o *objects) gather(ctx context.Context, options *internalversion.ListOptio
 	var mu sync.Mutex
 	stand := standings{}
 	o.fleet.all(members, func(m *member) {
+		unknown := false
 		objects, version, err := o.fleet.list(ctx, m, o.kind, namespace, s, func(obj runtime.Object, of metav1.Object) (runtime.Object, error) {
-			if !m.shows(of.GetNamespace()) {
+			if ns := of.GetNamespace(); !m.shows(ns) && (namespace != "" || !o.fleet.placedAt(ns, m.Name)) {
+				unknown = unknown || namespace == ""
 				return nil, nil
 			}
 			if m.template(o.kind, of) {
@@ -196,6 +229,11 @@ func (o *objects) gather(ctx context.Context, options *internalversion.ListOptio
 		if err != nil {
 			got.missing = append(got.missing, err)
 			return
+		}
+		if unknown {
+			// It may be that this hub does not know yet that something is placed there. A watch that
+			// goes on from here hears of all again, and of that too, or ends once it is known.
+			version = ""
 		}
 		got.at[m.Name] = version
 		for _, obj := range objects {
@@ -261,6 +299,16 @@ func byName(a, b runtime.Object) int {
 	return strings.Compare(x.GetName(), y.GetName())
 }
 
+// reasons why members are missing, in order.
+func (g gathered) reasons() []string {
+	why := make([]string, len(g.missing))
+	for i, err := range g.missing {
+		why[i] = err.Error()
+	}
+	slices.Sort(why)
+	return why
+}
+
 // namedMost members are named in a warning.
 const namedMost = 10
 
@@ -269,11 +317,7 @@ func (g gathered) warn(ctx context.Context, resource string) {
 	if len(g.missing) == 0 {
 		return
 	}
-	why := make([]string, len(g.missing))
-	for i, err := range g.missing {
-		why[i] = err.Error()
-	}
-	slices.Sort(why)
+	why := g.reasons()
 	for _, text := range why[:min(len(why), namedMost)] {
 		warning.AddWarning(ctx, "", resource+" are missing here: "+text)
 	}

@@ -44,7 +44,7 @@ func (o *objects) runs(ctx context.Context, name, lacks string) (*member, string
 	if !ok {
 		return nil, "", err
 	}
-	switch _, failed := o.fleet.get(ctx, m, o.kind, namespace, object); {
+	switch failed := o.fleet.has(ctx, m, o.kind, namespace, object); {
 	case apierrors.IsNotFound(failed):
 		return nil, "", err
 	case failed != nil:
@@ -63,7 +63,7 @@ func (o *objects) placedIn(ctx context.Context, namespace, name, lacks string) (
 	var found []*member
 	var away error
 	o.fleet.all(members, func(m *member) {
-		_, err := o.fleet.get(ctx, m, o.kind, namespace, name)
+		err := o.fleet.has(ctx, m, o.kind, namespace, name)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -143,7 +143,11 @@ func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser
 	if err != nil {
 		return nil, false, "", err
 	}
-	return answer.Body, s.follow, "text/plain", nil
+	body := &noted{ReadCloser: answer.Body, ctx: ctx}
+	if s.follow {
+		return &followed{noted: body}, true, "text/plain", nil
+	}
+	return body, false, "text/plain", nil
 }
 
 // connecting is a subresource by which one connects to a pod, as who asks.
@@ -179,7 +183,7 @@ func (c *connecting) Connect(ctx context.Context, name string, _ runtime.Object,
 			responder.Error(apierrors.NewBadRequest("a pod is connected to at its plain path"))
 			return
 		}
-		c.pods.fleet.o.Reach.ServeAs(w, r, u, m.Cluster, c.pods.kind.at(namespace, object)+"/"+c.name+rest)
+		c.pods.fleet.o.Reach.ServeAs(w, r, u, m.Cluster, c.pods.kind.at(namespace, object)+"/"+c.name, rest)
 	}), nil
 }
 

@@ -8,14 +8,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/request"
-
-	"atoll.dev/atoll/internal/hub/reach"
 )
 
 // shares are the requests of members that are under way in the hub's own name, by whom they
 // are for: one user may have as many at one cluster as in his own name, so that nobody's
-// watches take all of an agent. The zero value has none.
+// watches take all of an agent. The zero value has none to give.
 type shares struct {
+	most  int // of one user at one cluster
 	mu    sync.Mutex
 	taken map[share]int
 }
@@ -31,7 +30,7 @@ func (s *shares) take(ctx context.Context, cluster string) (left func(), err err
 	of := share{u.GetName(), cluster}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken[of] >= reach.PerUser {
+	if s.taken[of] >= s.most {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("cluster %s: you have as many lists, watches and logs of it under way as one user may; end some of them", cluster), 1)
 	}
 	if s.taken == nil {
@@ -54,6 +53,9 @@ type shared struct {
 	io.ReadCloser
 	left func()
 }
+
+// WriteTo passes all on, as the body itself does best.
+func (s shared) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.ReadCloser) }
 
 // Close it.
 func (s shared) Close() error {

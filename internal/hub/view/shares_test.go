@@ -45,7 +45,7 @@ func TestNobodyTakesAllOfAnAgent(t *testing.T) {
 		}
 		return err
 	}
-	for i := range reach.PerUser {
+	for i := range f.o.Reach.PerUser() {
 		if err := ask(jane, "oslo"); err != nil {
 			t.Fatalf("watch %d: %v", i, err)
 		}

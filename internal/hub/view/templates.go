@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,8 +24,9 @@ const askedMost = 32
 // standingTimeout is how long they may take: who reads it waits no longer for one that hangs.
 const standingTimeout = 2 * time.Second
 
-// standing is the status of a template's Pod in each cluster that has it.
-type standing map[string]api.PodStatus
+// standing is the status of a template's Pod in each cluster that was heard of: nil where it is
+// gone.
+type standing map[string]*api.PodStatus
 
 // standings by namespace and name. The zero value holds none.
 type standings map[[2]string]standing
@@ -38,7 +40,7 @@ func (s standings) put(cluster string, obj runtime.Object) {
 	if s[key] == nil {
 		s[key] = standing{}
 	}
-	s[key][cluster] = obj.(*api.Pod).Status
+	s[key][cluster] = &obj.(*api.Pod).Status
 }
 
 // over a stored Pod is the status that it has where it runs: of several clusters, of the
@@ -48,18 +50,22 @@ func (s standing) over(obj runtime.Object) {
 	if !ok {
 		return
 	}
-	for i, cluster := range slices.Sorted(maps.Keys(s)) {
+	first := true
+	for _, cluster := range slices.Sorted(maps.Keys(s)) {
 		status := s[cluster]
-		if i == 0 || !ready(status) {
-			pod.Status = status
+		if status == nil {
+			continue
 		}
-		if !ready(status) {
+		if first || !ready(status) {
+			pod.Status = *status
+		}
+		if first = false; !ready(status) {
 			return
 		}
 	}
 }
 
-func ready(s api.PodStatus) bool {
+func ready(s *api.PodStatus) bool {
 	return slices.ContainsFunc(s.Conditions, func(c api.PodCondition) bool {
 		return c.Type == api.PodReady && c.Status == api.ConditionTrue
 	})
@@ -96,12 +102,12 @@ func (o *objects) standingOf(ctx context.Context, obj runtime.Object) standing {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		found[m.Name] = there.(*api.Pod).Status
+		found[m.Name] = &there.(*api.Pod).Status
 	})
 	return found
 }
 
-// stands gives a stored Pod with the status that it has where it runs.
+// stands gives a stored Pod with the status that it has where it runs, as far as that was heard of.
 func (w *following) stands(in incoming) runtime.Object {
 	key, ok := keyOf(in.object)
 	if !ok {
@@ -111,11 +117,7 @@ func (w *following) stands(in incoming) runtime.Object {
 		delete(w.standings, key)
 		return in.object
 	}
-	if w.standings[key] == nil {
-		w.standings[key] = standing{}
-	}
-	maps.Copy(w.standings[key], in.standing)
-	w.standings[key].over(in.object)
+	w.heardOf(key, in.object).over(in.object)
 	return in.object
 }
 
@@ -126,20 +128,81 @@ func (w *following) runs(in incoming) runtime.Object {
 	if !ok {
 		return nil
 	}
-	if in.event == watch.Deleted {
-		delete(w.standings[key], in.from)
-	} else {
-		w.standings.put(in.from, in.object)
-	}
 	stored, err := w.o.Store.Get(request.WithNamespace(w.ctx, key[0]), key[1], &metav1.GetOptions{})
 	if err != nil {
 		return nil // the store tells that it is gone
 	}
-	w.standings[key].over(stored)
+	heard := w.heardOf(key, stored)
+	if in.event == watch.Deleted {
+		heard[in.from] = nil
+	} else {
+		heard[in.from] = &in.object.(*api.Pod).Status
+	}
+	return w.standing(stored)
+}
+
+// standing gives a stored Pod with its status; nil where who watches does not see it.
+func (w *following) standing(stored runtime.Object) runtime.Object {
+	if key, ok := keyOf(stored); ok {
+		w.standings[key].over(stored)
+	}
 	if !w.matches(stored) {
 		return nil
 	}
 	return stored
+}
+
+// heardOf a stored Pod. Of one of which nothing was heard the members are asked, beside the
+// watch: what others tell waits for none of them.
+func (w *following) heardOf(key [2]string, stored runtime.Object) standing {
+	if w.standings[key] == nil {
+		w.standings[key] = standing{}
+		if w.unasked = append(w.unasked, stored.DeepCopyObject()); w.questions == nil {
+			w.questions = make(chan runtime.Object)
+			w.running.Go(w.inquire)
+		}
+	}
+	return w.standings[key]
+}
+
+// inquire where stored Pods run, of one after the other.
+func (w *following) inquire() {
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case stored := <-w.questions:
+			if found := w.o.standingOf(w.ctx, stored); len(found) > 0 && !w.give(incoming{event: watch.Modified, object: stored, standing: found}) {
+				return
+			}
+		}
+	}
+}
+
+// learns what members answered of a stored Pod: what they told by themselves meanwhile is newer.
+// Nil where that changes nothing for who watches.
+func (w *following) learns(in incoming) runtime.Object {
+	key, ok := keyOf(in.object)
+	heard := w.standings[key]
+	if !ok || heard == nil {
+		return nil // it is gone
+	}
+	stored, err := w.o.Store.Get(request.WithNamespace(w.ctx, key[0]), key[1], &metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	before := stored.DeepCopyObject()
+	heard.over(before)
+	for cluster, status := range in.standing {
+		if _, told := heard[cluster]; !told {
+			heard[cluster] = status
+		}
+	}
+	after := w.standing(stored)
+	if after == nil || equality.Semantic.DeepEqual(before, after) {
+		return nil
+	}
+	return after
 }
 
 func keyOf(obj runtime.Object) ([2]string, bool) {

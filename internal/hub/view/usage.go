@@ -71,12 +71,14 @@ func (u usage) ask(ctx context.Context, m *member, namespace, name string, query
 	return obj, err
 }
 
-// measured by all members at once. Who does not answer is named in a warning.
-func measured[T any](ctx context.Context, u usage, members []*member, ask func(*member) ([]T, error)) (all []T, err error) {
+// measured by all members at once. Who does not answer is named in a warning; where the list is to
+// be whole, it is an error.
+func measured[T any](ctx context.Context, u usage, whole bool, members []*member, ask func(context.Context, *member) ([]T, error)) (all []T, err error) {
 	var got gathered
 	var mu sync.Mutex
+	ctx, _ = u.fleet.holding(ctx)
 	u.fleet.all(members, func(m *member) {
-		some, err := ask(m)
+		some, err := ask(ctx, m)
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -86,6 +88,9 @@ func measured[T any](ctx context.Context, u usage, members []*member, ask func(*
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if whole {
+		return all, got.incomplete("metrics of " + u.resource.Resource)
 	}
 	got.warn(ctx, "metrics of "+u.resource.Resource)
 	return all, nil
@@ -132,6 +137,10 @@ func (n *nodeUsage) List(ctx context.Context, o *internalversion.ListOptions) (r
 	if err != nil {
 		return nil, err
 	}
+	o, whole, err := complete(o)
+	if err != nil {
+		return nil, err
+	}
 	label, field := labelsOf(o), fieldsOf(o)
 	var members []*member
 	for _, c := range t.Clusters() {
@@ -139,7 +148,7 @@ func (n *nodeUsage) List(ctx context.Context, o *internalversion.ListOptions) (r
 			members = append(members, &member{Cluster: c})
 		}
 	}
-	out.Items, err = measured(ctx, n.usage, members, func(m *member) ([]metrics.NodeMetrics, error) {
+	out.Items, err = measured(ctx, n.usage, whole, members, func(ctx context.Context, m *member) ([]metrics.NodeMetrics, error) {
 		one, err := n.sum(ctx, m)
 		if err != nil {
 			return nil, err
@@ -220,6 +229,10 @@ func (p *podUsage) List(ctx context.Context, o *internalversion.ListOptions) (ru
 	if p.fleet.hubs(ctx) {
 		return out, nil
 	}
+	o, whole, err := complete(o)
+	if err != nil {
+		return nil, err
+	}
 	namespace := request.NamespaceValue(ctx)
 	label, field := labelsOf(o), fieldsOf(o)
 	selected := live.Select(label, field)
@@ -227,7 +240,7 @@ func (p *podUsage) List(ctx context.Context, o *internalversion.ListOptions) (ru
 	if err != nil {
 		return nil, err
 	}
-	out.Items, err = measured(ctx, p.usage, members, func(m *member) ([]metrics.PodMetrics, error) {
+	out.Items, err = measured(ctx, p.usage, whole, members, func(ctx context.Context, m *member) ([]metrics.PodMetrics, error) {
 		shown, err := p.list(ctx, m, namespace, selected)
 		return slices.DeleteFunc(shown, func(one metrics.PodMetrics) bool {
 			return !label.Matches(labels.Set(one.Labels)) || !field.Matches(fields.Set{"metadata.name": one.Name, "metadata.namespace": one.Namespace})

@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -59,7 +61,13 @@ func (m measuring) PlacedAt(namespace, cluster string) bool {
 	return there && namespace == "shop"
 }
 
-func (measuring) Template(atoll.ItemKey) (types.UID, bool) { return "", false }
+func (measuring) OfKind(schema.GroupKind, string) []*unstructured.Unstructured { return nil }
+
+func (measuring) Stated(context.Context, atoll.ItemKey, types.UID) ([]Stated, int64, error) {
+	return nil, 0, nil
+}
+
+func (measuring) Template(atoll.ItemKey) (metav1.Object, bool) { return nil, false }
 
 // agents answer for clusters a and b; c has no metrics-server, and of d the agent is away.
 func agents(w http.ResponseWriter, r *http.Request, cluster string) {

@@ -23,7 +23,7 @@ import (
 const (
 	// bookmarkEvery is how often who watches is told how far he is.
 	bookmarkEvery = 30 * time.Second
-	// settle is how long rows may go on changing before it is looked which members have some.
+	// settle is how long after a change of rows it is looked which members have some.
 	settle = 500 * time.Millisecond
 	// eventsAhead of who watches are kept.
 	eventsAhead = 100
@@ -41,6 +41,7 @@ type following struct {
 	version   string           // that it begins at
 	initial   []runtime.Object // told at first
 	ends      bool             // and then, that this was all
+	first     func()           // gives back what that takes
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -48,13 +49,29 @@ type following struct {
 	out     chan watch.Event
 	running sync.WaitGroup
 
-	// standings of templates, for the goroutine that tells.
+	// standings of templates, and those of which members are still to be asked, for the
+	// goroutine that tells; questions go to the one that asks, once there is one.
 	standings standings
+	unasked   []runtime.Object
+	questions chan runtime.Object
+
+	// begun are the members that were heard of before the watch began: of what they had,
+	// it must be told that it has gone, whatever rows they have by now.
+	begun map[string]bool
 
 	mu sync.Mutex
 	// placed are the namespaces in which members have, or had, rows.
 	placed map[string]map[string]bool
+	// unheard are the namespaces of which members told without having rows there.
+	unheard map[string]map[string]bool
+	// held are the versions from which members are to be heard again by who goes on from
+	// this watch: those before what they told in vain. Empty: there is none.
+	held map[string]string
 }
+
+// unheardMost namespaces are known of a member that it told of in vain; with more, any may
+// be one.
+const unheardMost = 64
 
 // incoming is what the store, under the name "", or a member tells.
 type incoming struct {
@@ -65,35 +82,42 @@ type incoming struct {
 	failed  error  // the watch ends with
 	// template: the object is what a template is in the member.
 	template bool
-	// standing of a stored object.
+	// standing of a stored object, as members answered.
 	standing standing
 }
 
 // Watch what is stored, and what runs in members.
 func (o *objects) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	selected, stored := o.scope(ctx, options)
-	if stored {
-		if err := storedVersion(ctx, o.fleet, options); err != nil {
-			return nil, err
-		}
-		return o.Store.Watch(ctx, options)
-	}
-	if options == nil {
-		options = &internalversion.ListOptions{}
-	}
-	w := &following{
-		o: o, namespace: request.NamespaceValue(ctx), selected: selected, matches: o.selects(options), bookmarks: options.AllowWatchBookmarks,
-		in: make(chan incoming), out: make(chan watch.Event, eventsAhead), placed: map[string]map[string]bool{},
-		standings: standings{},
-	}
-	at, err := w.begin(ctx, options)
+	s, err := o.scope(ctx, options)
 	if err != nil {
 		return nil, err
+	}
+	if options = s.options; s.stored {
+		return o.Store.Watch(ctx, options)
+	}
+	if err := o.room(ctx, s.selected); err != nil {
+		return nil, err
+	}
+	w := &following{
+		o: o, namespace: request.NamespaceValue(ctx), selected: s.selected, matches: o.selects(options), bookmarks: options.AllowWatchBookmarks,
+		in: make(chan incoming), out: make(chan watch.Event, eventsAhead), placed: map[string]map[string]bool{},
+		standings: standings{}, begun: map[string]bool{}, unheard: map[string]map[string]bool{}, held: map[string]string{},
+	}
+	listing, told := context.WithCancel(ctx) // until which what it begins with is held
+	at, err := w.begin(listing, s)
+	if err != nil {
+		told()
+		return nil, err
+	}
+	w.first = told
+	for name := range at {
+		w.begun[name] = true
 	}
 	w.trace = o.fleet.history.Follow(o.kind.resource, w.version, maps.Clone(at), time.Now())
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	here, err := o.storedFrom(w.ctx, options, at[""])
 	if err != nil {
+		w.first()
 		w.cancel()
 		w.trace.End(time.Now())
 		return nil, err
@@ -103,10 +127,27 @@ func (o *objects) Watch(ctx context.Context, options *internalversion.ListOption
 	return w, nil
 }
 
+// room tells whether who asks may follow what is selected in all its clusters: one that is
+// left out would be missed by nobody, since a watch has no warnings.
+func (o *objects) room(ctx context.Context, selected live.Selection) error {
+	members, err := o.fleet.members(request.NamespaceValue(ctx), selected)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		left, err := o.fleet.shares.take(ctx, m.Name)
+		if err != nil {
+			return err
+		}
+		left()
+	}
+	return nil
+}
+
 // begin gives the versions to go on from, after what is there where that is asked for.
-func (w *following) begin(ctx context.Context, options *internalversion.ListOptions) (live.Versions, error) {
-	first := options.SendInitialEvents
-	version := options.ResourceVersion
+func (w *following) begin(ctx context.Context, s scope) (live.Versions, error) {
+	first := s.options.SendInitialEvents
+	version := s.options.ResourceVersion
 	known := version != "" && version != "0"
 	if known {
 		at, ok := w.o.fleet.history.Find(w.o.kind.resource, version)
@@ -118,11 +159,10 @@ func (w *following) begin(ctx context.Context, options *internalversion.ListOpti
 			return at, nil
 		}
 	}
-	got, err := w.o.gather(ctx, options, w.selected)
+	got, err := w.o.gatherFor(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	got.warn(ctx, w.o.kind.resource)
 	w.version = w.o.fleet.history.Listed(w.o.kind.resource, got.at, time.Now())
 	if first == nil || *first {
 		w.initial, w.ends = got.objects, first != nil && w.bookmarks
@@ -155,22 +195,37 @@ func (w *following) run(at live.Versions) {
 		close(w.out)
 	}()
 	if !w.tellFirst() {
+		w.first()
 		return
 	}
+	w.first()
 	followed := map[string]bool{}
-	w.join(followed, at)
+	if !w.join(followed, at) {
+		return
+	}
 	bookmark := time.NewTicker(bookmarkEvery)
 	defer bookmark.Stop()
-	changed := time.NewTimer(settle)
-	changed.Stop()
+	var changed <-chan time.Time // nil while rows are as they were
 	for {
+		var ask chan<- runtime.Object // nil while there is nothing to ask
+		var next runtime.Object
+		if len(w.unasked) > 0 {
+			ask, next = w.questions, w.unasked[0]
+		}
 		select {
 		case <-w.ctx.Done():
 			return
+		case ask <- next:
+			w.unasked = w.unasked[1:]
 		case <-wake:
-			changed.Reset(settle)
-		case <-changed.C:
-			w.join(followed, nil)
+			if changed == nil { // rows that go on changing put nothing off
+				changed = time.After(settle)
+			}
+		case <-changed:
+			changed = nil
+			if !w.join(followed, nil) {
+				return
+			}
 		case <-bookmark.C:
 			if w.bookmarks && !w.tellBookmark(w.trace.Step("", ""), false) {
 				return
@@ -194,21 +249,17 @@ func (w *following) tellFirst() bool {
 	return !w.ends || w.tellBookmark(w.version, true)
 }
 
-// join the members that have rows to those that are followed.
-func (w *following) join(followed map[string]bool, at live.Versions) {
+// join the members that have rows to those that are followed. False ends the watch.
+func (w *following) join(followed map[string]bool, at live.Versions) bool {
 	members, err := w.o.fleet.members(w.namespace, w.selected)
 	if err != nil {
-		return // there are no tables; there were some when the watch began
+		return true // there are no tables; there were some when the watch began
 	}
 	for _, m := range members {
-		w.mu.Lock()
-		if w.placed[m.Name] == nil {
-			w.placed[m.Name] = map[string]bool{}
+		if namespace, ok := w.placedIn(m); !ok {
+			w.fail(expired(fmt.Sprintf("cluster %s told of what runs in namespace %s before this hub knew that something is placed there; list again", m.Name, namespace)))
+			return false
 		}
-		for _, ns := range m.in {
-			w.placed[m.Name][ns] = true
-		}
-		w.mu.Unlock()
 		if !followed[m.Name] {
 			followed[m.Name] = true
 			w.running.Go(func() { w.member(m, at[m.Name]) })
@@ -223,6 +274,25 @@ func (w *following) join(followed map[string]bool, at live.Versions) {
 			}
 		}
 	}
+	return true
+}
+
+// placedIn takes in where a member has rows. False where it has told of a namespace before.
+func (w *following) placedIn(m *member) (string, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in, unheard := w.placed[m.Name], w.unheard[m.Name]
+	if in == nil {
+		in = map[string]bool{}
+		w.placed[m.Name] = in
+	}
+	for _, ns := range m.in {
+		if !in[ns] && (unheard[ns] || len(unheard) >= unheardMost) {
+			return ns, false
+		}
+		in[ns] = true
+	}
+	return "", true
 }
 
 // take what came. False ends the watch.
@@ -235,6 +305,9 @@ func (w *following) take(in incoming) bool {
 	switch {
 	case in.object == nil:
 		return true
+	case in.standing != nil:
+		stored := w.learns(in)
+		return stored == nil || w.tell(watch.Modified, stored, version)
 	case in.template:
 		stored := w.runs(in)
 		return stored == nil || w.tell(watch.Modified, stored, version)
@@ -312,9 +385,6 @@ func (w *following) store(here watch.Interface) {
 			if err != nil {
 				in = incoming{failed: err}
 			}
-			if in.object != nil && in.event != watch.Deleted {
-				in.standing = w.o.standingOf(w.ctx, in.object)
-			}
 			if !w.give(in) || in.failed != nil {
 				return
 			}
@@ -344,28 +414,50 @@ func fromStore(e watch.Event) (incoming, error) {
 	return in, nil
 }
 
-// shows tells whether a member is to be believed of objects in a namespace.
+// shows tells whether a member is to be believed of objects in a namespace. Where it is not,
+// and comes to be, the watch ends, since it has heard of them in vain.
 func (w *following) shows(m *member, namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	in := w.placed[m.Name]
-	if in[namespace] {
+	if w.placed[m.Name][namespace] {
 		return true
 	}
-	if t, ok := w.o.fleet.o.Tables(); ok && t.PlacedAt(namespace, m.Name) {
-		if in == nil {
-			in = map[string]bool{}
-			w.placed[m.Name] = in
+	unheard := w.unheard[m.Name]
+	if !unheard[namespace] {
+		if t, ok := w.o.fleet.o.Tables(); ok && t.PlacedAt(namespace, m.Name) {
+			return true // it joins soon
 		}
-		in[namespace] = true
-		return true
+	}
+	if unheard == nil {
+		unheard = map[string]bool{}
+		w.unheard[m.Name] = unheard
+	}
+	if len(unheard) < unheardMost {
+		unheard[namespace] = true
 	}
 	return false
 }
 
+// reached gives the version that a member is at for who goes on from this watch, after it told
+// something, with which it is at a version of its own.
+func (w *following) reached(m *member, before, version string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.unheard[m.Name]) == 0 {
+		return version
+	}
+	if _, ok := w.held[m.Name]; !ok {
+		w.held[m.Name] = before
+	}
+	return w.held[m.Name]
+}
+
 // shown gives an object as who watches sees it; nil where he does not.
-func (w *following) shown(m *member, obj runtime.Object, o metav1.Object) (runtime.Object, error) {
-	if m.template(w.o.kind, o) || !w.shows(m, o.GetNamespace()) || w.namespace != "" && o.GetNamespace() != w.namespace {
+func (w *following) shown(m *member, event watch.EventType, obj runtime.Object, o metav1.Object) (runtime.Object, error) {
+	if m.template(w.o.kind, o) || w.namespace != "" && o.GetNamespace() != w.namespace {
+		return nil, nil
+	}
+	if goes := event == watch.Deleted && w.begun[m.Name]; !goes && !w.shows(m, o.GetNamespace()) {
 		return nil, nil
 	}
 	shown, err := m.show(w.o.kind, obj, o)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/hub/reach"
 	"atoll.dev/atoll/internal/live"
 )
 
@@ -53,7 +54,8 @@ func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObje
 	if !o.fleet.hubs(ctx) {
 		info = versioned{info, o}
 	}
-	return o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	obj, created, err := o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	return obj, created, o.refusePast(ctx, name, err)
 }
 
 // versioned is a change of a stored object by somebody who may have its version from a
@@ -165,8 +167,9 @@ func (o *objects) fits(c change, before, after runtime.Object) error {
 		return conflict("it has been modified; read it again and make your change of that")
 	}
 	now.SetResourceVersion(old.GetResourceVersion())
+	now.SetOwnerReferences(o.kind.asListed(now.GetOwnerReferences(), old.GetOwnerReferences()))
 	if now.GetLabels()[atoll.LabelCluster] != c.m.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, cannot be changed here", o.kind.Kind, old.GetName(), c.m.Name, atoll.LabelCluster))
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, say what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.m.Name, atoll.LabelCluster))
 	}
 	return nil
 }
@@ -249,8 +252,10 @@ func (f *Fleet) as(ctx context.Context, m *member, a asking) (runtime.Object, er
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s answers %s, and cannot be understood: %v", m.Name, answer.Status, err))
 	}
 	if s, failed := obj.(*metav1.Status); failed && s.Status != metav1.StatusSuccess {
-		s.Message = "cluster " + m.Name + ": " + s.Message
-		return nil, &apierrors.StatusError{ErrStatus: *s}
+		if told := reach.WhoRefuses(s.Message); told != s.Message {
+			s.Message = told + "; what is to last is changed on the hub, in the template that this was made of"
+		}
+		return nil, m.failed(s)
 	}
 	return obj, nil
 }
@@ -271,7 +276,8 @@ func (m *member) back(k kind, obj runtime.Object) (runtime.Object, error) {
 func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	m, object, ok := o.runningIn(ctx, name)
 	if !ok {
-		return o.Store.Delete(ctx, name, validate, options)
+		obj, done, err := o.Store.Delete(ctx, name, validate, options)
+		return obj, done, o.refusePast(ctx, name, err)
 	}
 	namespace := request.NamespaceValue(ctx)
 	obj, err := o.fleet.get(ctx, m, o.kind, namespace, object)
@@ -326,17 +332,23 @@ func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateOb
 	if o.fleet.hubs(ctx) {
 		return o.Store.DeleteCollection(ctx, validate, options, selected)
 	}
-	of := selected
-	if of == nil {
-		of = &internalversion.ListOptions{}
+	if selected == nil {
+		selected = &internalversion.ListOptions{}
 	}
-	got, err := o.gather(ctx, of, live.Select(of.LabelSelector, of.FieldSelector))
+	selected, asked, err := complete(selected)
+	if err == nil && asked {
+		err = errNoneDeleted
+	}
+	if err != nil {
+		return nil, err
+	}
+	got, err := o.gather(ctx, selected, live.Select(selected.LabelSelector, selected.FieldSelector))
 	if err != nil {
 		return nil, err
 	}
 	if got.running != "" {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Group: o.kind.Group, Resource: o.kind.resource}, "",
-			fmt.Errorf("what is selected runs in clusters too, as in %s, and is not deleted as a collection: delete each by its name, or select what is stored on the hub, which has no label %s", got.running, atoll.LabelCluster))
+			fmt.Errorf("what is selected runs in clusters too, as in %s, and is not deleted as a collection: delete each by its name, as kubectl delete --all does, or select what is stored on the hub alone, by the label selector !%s", got.running, atoll.LabelCluster))
 	}
 	return o.Store.DeleteCollection(ctx, validate, options, selected)
 }

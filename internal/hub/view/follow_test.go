@@ -1,0 +1,156 @@
+package view
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/storage"
+	api "k8s.io/kubernetes/pkg/apis/core"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/hub/reach"
+	"atoll.dev/atoll/internal/live"
+)
+
+// fleetOf two clusters that have rows in the namespace shop: b hangs, and what a says to a
+// request is written by answer, until the connection is closed.
+func fleetOf(t *testing.T, answer func(net.Conn, *http.Request)) *Fleet {
+	t.Helper()
+	var clusters measuring
+	for _, name := range []string{"a", "b"} {
+		c := &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Accepted: true}}
+		c.Name, c.UID = name, types.UID("uid-"+name)
+		clusters = append(clusters, c)
+	}
+	dial := func(_ context.Context, uid string) (net.Conn, error) {
+		hub, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			in := bufio.NewReader(there)
+			if r, err := http.ReadRequest(in); err == nil && uid == "uid-a" {
+				answer(there, r)
+			}
+			_, _ = io.Copy(io.Discard, in) // until the hub hangs up
+		}()
+		return hub, nil
+	}
+	return New(Options{
+		Tables: func() (Tables, bool) { return clusters, true },
+		Own:    func(user.Info) bool { return false },
+		Reach:  reach.New(reach.Options{Dial: dial, Log: slog.New(slog.DiscardHandler)}),
+	})
+}
+
+// TestAStreamBeginsInTimeOrNotAtAll: one that has begun may be quiet for as long as it likes.
+func TestAStreamBeginsInTimeOrNotAtAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fleetOf(t, func(c net.Conn, _ *http.Request) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			time.Sleep(time.Hour)
+			io.WriteString(c, "4\r\nlate\r\n0\r\n\r\n")
+		})
+		ctx, _ := whoAsks(t, "jane", "shop")
+		members, err := f.members("shop", live.Selection{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := f.open(ctx, members[0], "/api/v1/pods", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, err := io.ReadAll(answer.Body); err != nil || string(said) != "late" {
+			t.Errorf("of one that begins in time is read %q, %v", said, err)
+		}
+		_ = answer.Body.Close()
+		began := time.Now()
+		_, err = f.open(ctx, members[1], "/api/v1/pods", nil)
+		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "cluster b did not answer within") || time.Since(began) != answerTimeout {
+			t.Errorf("one that does not begin is left after %s: %v", time.Since(began), err)
+		}
+		if len(f.shares.taken) > 0 {
+			t.Errorf("taken are still %v", f.shares.taken)
+		}
+		time.Sleep(time.Hour) // what idles is closed
+	})
+}
+
+// onePod is a store that has one Pod, in the only way in which a watch reads it.
+type onePod struct {
+	storage.Interface
+	pod *api.Pod
+}
+
+func (s onePod) Get(_ context.Context, _ string, _ storage.GetOptions, into runtime.Object) error {
+	s.pod.DeepCopyInto(into.(*api.Pod))
+	return nil
+}
+
+// TestOneMemberHoldsUpNoWatch: who is asked where a Pod stands is asked beside the watch, which
+// hears of others meanwhile, and then of the answer.
+func TestOneMemberHoldsUpNoWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fleetOf(t, func(net.Conn, *http.Request) {})
+		ctx, _ := whoAsks(t, "jane", "shop")
+		solo := &api.Pod{Status: api.PodStatus{Phase: api.PodPending}}
+		solo.Namespace, solo.Name = "shop", "solo"
+		store := &genericregistry.Store{
+			NewFunc: func() runtime.Object { return &api.Pod{} }, DefaultQualifiedResource: schema.GroupResource{Resource: "pods"},
+			KeyFunc: func(context.Context, string) (string, error) { return "/solo", nil },
+			Storage: genericregistry.DryRunnableStorage{Storage: onePod{pod: solo}},
+		}
+		w := &following{
+			o: &objects{Store: store, fleet: f, kind: kinds["pods"]}, namespace: "shop", matches: func(runtime.Object) bool { return true },
+			trace: f.history.Follow("pods", "1", live.Versions{}, time.Now()), in: make(chan incoming), out: make(chan watch.Event, eventsAhead), first: func() {},
+			placed: map[string]map[string]bool{}, standings: standings{}, begun: map[string]bool{}, unheard: map[string]map[string]bool{}, held: map[string]string{},
+		}
+		w.ctx, w.cancel = context.WithCancel(ctx)
+		running := func(in string) incoming {
+			there := solo.DeepCopy()
+			there.Status.Phase, there.Status.Message = api.PodRunning, in
+			return incoming{from: in, event: watch.Added, template: true, object: there}
+		}
+		began := time.Now()
+		go w.run(live.Versions{})
+		tells := func(want string) {
+			t.Helper()
+			if pod := (<-w.out).Object.(*api.Pod); string(pod.Status.Phase)+pod.Status.Message != want || time.Since(began) > 0 {
+				t.Errorf("after %s it is told as %s %s, wanted %s", time.Since(began), pod.Status.Phase, pod.Status.Message, want)
+			}
+		}
+		w.give(incoming{event: watch.Added, object: solo.DeepCopy()})
+		tells("Pending")
+		w.give(running("b"))
+		tells("Runningb")
+
+		// What members say when they are asked is older than what they told, and changes it only
+		// where they told nothing.
+		answered := running("a").object.(*api.Pod).Status
+		old := solo.Status
+		w.give(incoming{event: watch.Modified, object: solo.DeepCopy(), standing: standing{"a": &answered, "b": &old}})
+		tells("Runninga")
+		w.give(incoming{event: watch.Modified, object: solo.DeepCopy(), standing: standing{"b": &old}})
+		gone := running("a")
+		gone.event = watch.Deleted
+		w.give(gone)
+		tells("Runningb")
+		w.cancel()
+		for range w.out {
+			t.Error("it is told once more")
+		}
+	})
+}
