@@ -1,7 +1,11 @@
 package push
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -67,6 +71,11 @@ func TestWhichSecretCounts(t *testing.T) {
 	}
 }
 
+// asked for something of a member, which failed so.
+func asked(err error) error {
+	return fmt.Errorf("make something in the member: %w", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/api/v1", Err: err})
+}
+
 func TestWhatIsToldOfAStage(t *testing.T) {
 	credentials := handshake.Credentials{Server: "https://10.0.0.1:6443", Token: "hush"}
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -81,7 +90,13 @@ func TestWhatIsToldOfAStage(t *testing.T) {
 		"stands by":   {agent.Stage{Holder: "node-7_uid_boot_1_2_X"}, ReasonStandsBy, true, []string{"on host node-7;"}},
 		"refused":     {agent.Stage{Err: apierrors.NewUnauthorized("no")}, ReasonCredentialsRefused, false, []string{"since 2030-01-02T03:04:05Z", "https://10.0.0.1:6443", "atoll join oslo --push"}},
 		"not allowed": {agent.Stage{Err: apierrors.NewForbidden(lease, "atoll-agent", errors.New("no rule"))}, ReasonNotAllowed, false, []string{"leases", "ClusterRole atoll-agent"}},
-		"no answer":   {agent.Stage{Err: errors.New("dial tcp 10.0.0.1:6443: connection refused")}, ReasonUnreachable, false, []string{"connection refused", "since 2030-01-02T03:04:05Z"}},
+		"no answer":   {agent.Stage{Err: asked(errors.New("dial tcp 10.0.0.1:6443: connection refused"))}, ReasonUnreachable, false, []string{"connection refused", "since 2030-01-02T03:04:05Z"}},
+		"another CA": {agent.Stage{Err: asked(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})}, ReasonNotVerified, false,
+			[]string{"https://10.0.0.1:6443", "signed by unknown authority", "atoll join oslo --push", "somebody else"}},
+		"another name": {agent.Stage{Err: asked(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"lima"}}, Host: "oslo"}})}, ReasonNotVerified, false,
+			[]string{"valid for lima, not oslo"}},
+		"no such host": {agent.Stage{Err: asked(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "oslo.example", IsNotFound: true}})}, ReasonUnreachable, false,
+			[]string{"lookup oslo.example: no such host", "--member-server"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := told("oslo", credentials, c.stage, at)
@@ -92,6 +107,9 @@ func TestWhatIsToldOfAStage(t *testing.T) {
 				if !strings.Contains(got.Message, want) {
 					t.Errorf("%q does not say %q", got.Message, want)
 				}
+			}
+			if strings.Contains(got.Message, "/api/v1") {
+				t.Errorf("%q tells what was asked for, which is nothing to people", got.Message)
 			}
 			if strings.Contains(got.Message, "hush") {
 				t.Errorf("%q tells the token", got.Message)
@@ -127,5 +145,9 @@ func TestAMemberLeadsTheHubNowhere(t *testing.T) {
 	host, _ := url.Parse(inner.URL)
 	if asked != 1 || err == nil || !strings.Contains(err.Error(), "which is not followed") || !strings.Contains(err.Error(), host.Host) {
 		t.Errorf("asked %d times: %v", asked, err)
+	}
+	// Nor to itself without TLS, where anybody would hear the token.
+	if _, err := client.Get("http" + strings.TrimPrefix(member.URL, "https")); err == nil || !strings.Contains(err.Error(), "which is not followed") {
+		t.Errorf("without TLS: %v", err)
 	}
 }

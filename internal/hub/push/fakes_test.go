@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,7 +62,7 @@ func (t *table) drop(name string) {
 
 // agents stand for the real ones, and note what becomes of them.
 type agents struct {
-	t  *testing.T
+	t  testing.TB
 	mu sync.Mutex
 	// running are the tokens of the member by which each runs, by cluster.
 	running map[string]string
@@ -113,17 +114,20 @@ func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
 // world of a Supervisor.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	clusters *table
 	agents   *agents
 	secrets  typedcorev1.SecretInterface
+	tell     func(c *v1alpha1.Cluster, reason, message string)
+	runner   string
+	metrics  prometheus.Registerer
 
 	mu   sync.Mutex
 	told map[string]*inventory.Pushed // by UID; nil: it was said that there is none
 }
 
 // newWorld without a Supervisor.
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	return &world{
 		t: t, clusters: &table{byName: map[string]*v1alpha1.Cluster{}, fn: func(string) {}}, told: map[string]*inventory.Pushed{},
 		agents:  &agents{t: t, running: map[string]string{}, starts: map[string]int{}, at: map[string]time.Time{}, run: map[string]func(context.Context, agent.Options) error{}},
@@ -135,7 +139,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) supervise() (stop func()) {
 	s := New(Options{
 		Clusters: w.clusters, Secrets: w.secrets, Hub: "127.0.0.1:6444", Pins: func() []string { return []string{"sha256:00"} }, Run: w.agents.do,
-		Voucher: func(cluster, uid string) string { return cluster + "/" + uid },
+		Voucher: func(cluster, uid string) string { return cluster + "/" + uid }, Tell: w.tell, Runner: w.runner, Metrics: w.metrics,
 		Pushed: func(uid string, p *inventory.Pushed) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -4,23 +4,26 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/internal/agent"
+	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// keeper keeps the agent of one Cluster as it is wanted. All but changed is its
-// goroutine's own.
+// keeper keeps the agent of one Cluster as it is wanted. mu guards what is below it.
 type keeper struct {
 	s       *Supervisor
 	cluster string
 	changed chan struct{} // capacity 1: Cluster or Secrets did
-	reason  string        // that the gauge counts it under; empty: none
+
+	mu     sync.Mutex
+	reason string // that the gauge counts it under; empty: none
 }
 
 // run until there is nothing to keep, or ctx ends.
@@ -40,7 +43,7 @@ func (k *keeper) run(ctx context.Context) {
 			continue
 		}
 		k.tidy(ctx)
-		if w.runs() {
+		if w.runs {
 			k.keep(ctx, w)
 		} else {
 			k.tell(w.uid, w.instead)
@@ -110,25 +113,119 @@ func (k *keeper) agent(ctx context.Context, w want) error {
 	if err != nil {
 		return err
 	}
-	var last inventory.Pushed
+	defer hangUp(member)
+	stages := &stages{keeper: k, want: w}
+	if due := warnFrom(w.credentials); !due.IsZero() {
+		timer := time.AfterFunc(time.Until(due), stages.again)
+		defer timer.Stop()
+	}
+	defer stages.end()
 	pins := k.s.o.Pins()
-	return k.s.o.Run(ctx, agent.Options{
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ctx = crash.Contain(ctx, func(p *crash.Panic) { k.crashed(p); stop(p) })
+	return k.contained(ctx, agent.Options{
 		MemberConfig: member, HubAddress: k.s.o.Hub, CAHash: pins[0], FormerCAHashes: pins[1:],
-		Token: k.s.o.Voucher(k.cluster, w.uid), Name: k.cluster,
+		Token: k.s.o.Voucher(k.cluster, w.uid), Name: k.cluster, Runner: k.s.o.Runner,
 		Log: slog.New(quiet{k.s.o.Log.With("cluster", k.cluster).Handler()}),
 		Stage: func(s agent.Stage) {
-			// What keeps an agent has one text and one beginning, however its errors vary.
-			now := told(k.cluster, w.credentials, s, time.Now())
-			if now.Reason == last.Reason {
-				return
+			if ctx.Err() == nil {
+				stages.take(s)
 			}
-			last = now
-			if now.OK {
-				k.s.o.Log.Info("the agent that the hub runs for a cluster: "+now.Reason, "cluster", k.cluster, "member", w.credentials.Server, "message", now.Message)
-			}
-			k.tell(w.uid, now)
 		},
 	})
+}
+
+// contained runs the agent in a context that contains panics and ends by one. What is left of
+// an agent that panicked is not waited for long: it may hold what the rest of it waits for.
+// The Lease in the member, which nobody renews for it, keeps it from working.
+func (k *keeper) contained(ctx context.Context, o agent.Options) error {
+	over := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { over <- err }()
+		defer crash.Recover(ctx)
+		err = k.s.o.Run(ctx, o)
+	}()
+	var err error
+	select {
+	case err = <-over:
+	case <-crash.Came(ctx): // also while it ends by itself
+		timer := time.NewTimer(leaveBehind)
+		defer timer.Stop()
+		select {
+		case <-over:
+		case <-timer.C:
+			k.s.o.Log.Error("what is left of an agent that panicked does not end, and takes memory until the hub is started again; it does nothing to the member", "cluster", k.cluster, "after", leaveBehind)
+		}
+	}
+	if p := crash.Of(ctx); p != nil {
+		return p
+	}
+	return err
+}
+
+// crashed is told of a panic in the agent.
+func (k *keeper) crashed(p *crash.Panic) {
+	k.s.panics.Inc()
+	k.s.o.Log.Error("a panic in the agent that the hub runs for a cluster: it ends, and others go on", "cluster", k.cluster, "panic", p.Value, "stack", p.Stack)
+	if c, ok := k.s.o.Clusters.Get(k.cluster); ok && k.s.o.Tell != nil {
+		k.s.o.Tell(c, "AgentPanicked", failed(p).Message)
+	}
+}
+
+// stages of an agent, as people are told of them.
+type stages struct {
+	*keeper
+	want want
+
+	mu   sync.Mutex
+	last agent.Stage
+	told inventory.Pushed // zero: nothing as yet
+	over bool
+}
+
+// take a stage.
+func (s *stages) take(stage agent.Stage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.s.sister(stage.Holder) {
+		s.told = inventory.Pushed{}
+		s.count(ReasonStandsBy)
+		s.s.o.Pushed(s.want.uid, nil)
+		return
+	}
+	s.last = stage
+	s.say()
+}
+
+// again says what the last stage means now.
+func (s *stages) again() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told.Reason != "" && !s.over {
+		s.say()
+	}
+}
+
+func (s *stages) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
+// say what the last stage means. What keeps an agent has one text and one beginning, however
+// its errors vary. The caller holds the lock.
+func (s *stages) say() {
+	now := told(s.cluster, s.want.credentials, s.last, time.Now())
+	if now.Reason == s.told.Reason {
+		return
+	}
+	s.told = now
+	if now.OK {
+		s.s.o.Log.Info("the agent that the hub runs for a cluster: "+now.Reason, "cluster", s.cluster, "member", s.want.credentials.Server, "message", now.Message)
+	}
+	s.tell(s.want.uid, now)
 }
 
 // quiet lets what an agent has to say of its daily work be told only where debugging is.
@@ -156,6 +253,8 @@ func (k *keeper) tell(uid string, p inventory.Pushed) {
 
 // count the Cluster under a reason; empty: under none.
 func (k *keeper) count(reason string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.reason != "" {
 		k.s.gauge.WithLabelValues(k.reason).Dec()
 	}

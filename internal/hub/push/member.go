@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/trust/handshake"
@@ -30,6 +31,14 @@ func config(c handshake.Credentials) (*rest.Config, error) {
 	}
 	out.Wrap(func(next http.RoundTripper) http.RoundTripper { return &oneHost{next: next, host: server.Host} })
 	return out, nil
+}
+
+// hangUp closes the connections to the member that nobody uses any more, which would be
+// kept for a minute and a half. Agents of members with one CA share what keeps them.
+func hangUp(member *rest.Config) {
+	if transport, err := rest.TransportFor(member); err == nil { // the agent had it, too
+		utilnet.CloseIdleConnectionsFor(transport)
+	}
 }
 
 // oneHost sends requests to one host alone.

@@ -4,15 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -20,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/agent"
 	"atoll.dev/atoll/internal/inventory"
 	"atoll.dev/atoll/internal/trust/handshake"
+	"atoll.dev/atoll/internal/watched"
 )
 
 const (
@@ -32,6 +31,9 @@ const (
 	// next start.
 	backoffLeast = time.Second
 	backoffMost  = time.Minute
+	// leaveBehind is for how long the end of an agent that panicked is waited for: longer
+	// than the Lease in the member lasts, which it does not renew any more.
+	leaveBehind = 20 * time.Second
 )
 
 // Clusters is the table of members. It holds no lock of its own while it calls
@@ -47,14 +49,23 @@ type Options struct {
 	Clusters Clusters
 	// Secrets of the hub's own namespace, read as who may read credentials.
 	Secrets typedcorev1.SecretInterface
-	// Hub is HOST:PORT of this hub's own gateway.
+	// Hub is HOST:PORT of this hub's own gateway, for who is in its process.
 	Hub string
+	// Self is the address by which hubs on one store know this one; default: it is the
+	// only one.
+	Self string
+	// Runner is FLEET@HUB, by which the Leases of members name this hub: the former is the
+	// same for all hubs on the store, and no other's.
+	Runner string
 	// Pins are the hashes by which its CA is known now and was before, newest first.
 	Pins func() []string
 	// Voucher gives the token by which the agent of that Cluster may join.
 	Voucher func(cluster, uid string) string
-	// Pushed is told how the agent of a Cluster fares; nil: there is none any more.
+	// Pushed is told how the agent of a Cluster fares; nil: that is not this hub's to say,
+	// or not any more.
 	Pushed func(uid string, p *inventory.Pushed)
+	// Tell the administrator of a Cluster, by an Event; it must not block. Default: nobody is.
+	Tell func(c *v1alpha1.Cluster, reason, message string)
 	// Run an agent until ctx ends; default agent.Run.
 	Run func(ctx context.Context, o agent.Options) error
 	// Metrics are registered here; default: nowhere.
@@ -69,6 +80,8 @@ type Supervisor struct {
 	starts  *rate.Limiter
 	secrets cache.Store // by the names of Clusters, index byCluster
 	gauge   *prometheus.GaugeVec
+	panics  prometheus.Counter
+	hubs    atomic.Pointer[[]string] // that serve; nil: not known yet
 
 	mu      sync.Mutex
 	life    context.Context // of Run, once Secrets were read; nil: nothing is kept
@@ -87,9 +100,12 @@ func New(o Options) *Supervisor {
 	s := &Supervisor{o: o, starts: rate.NewLimiter(pace, burst), keepers: map[string]*keeper{}, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "atoll", Subsystem: "push", Name: "clusters",
 		Help: "Clusters whose agents this hub runs, or would, by the reason of their condition Pushed.",
-	}, []string{"reason"})}
+	}, []string{"reason"}), panics: prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "atoll", Subsystem: "push", Name: "panics_total",
+		Help: "Panics in agents that this hub runs, each of which ended that agent alone.",
+	})}
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(s.gauge)
+		o.Metrics.MustRegister(s.gauge, s.panics)
 	}
 	o.Clusters.Subscribe(s.look)
 	return s
@@ -102,17 +118,8 @@ const byCluster = "cluster"
 func (s *Supervisor) Run(ctx context.Context) error {
 	ours := fields.OneTermEqualSelector("type", string(handshake.PushSecretType)).String()
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.FieldSelector = ours
-				return s.o.Secrets.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.FieldSelector = ours
-				return s.o.Secrets.Watch(ctx, o)
-			},
-		}, s.o.Secrets),
-		ObjectType: &corev1.Secret{},
+		ListerWatcher: watched.Fields(s.o.Secrets, ours),
+		ObjectType:    &corev1.Secret{},
 		Indexers: cache.Indexers{byCluster: func(obj any) ([]string, error) {
 			return []string{obj.(*corev1.Secret).Labels[handshake.LabelPush]}, nil
 		}},
@@ -191,17 +198,15 @@ func (s *Supervisor) leave(cluster string) bool {
 type want struct {
 	uid         string
 	credentials handshake.Credentials
-	// instead of running an agent this is told.
+	// runs: an agent is wanted. Instead of running one this is told.
+	runs    bool
 	instead inventory.Pushed
 }
-
-// runs tells whether an agent is wanted.
-func (w want) runs() bool { return w.instead == inventory.Pushed{} }
 
 // want of a Cluster; any is false where there is nothing to keep.
 func (s *Supervisor) want(cluster string) (w want, any bool) {
 	c, ok := s.o.Clusters.Get(cluster)
-	if !ok {
+	if !ok || !s.mine(cluster) {
 		return want{}, false
 	}
 	w.uid = string(c.UID)
@@ -210,16 +215,17 @@ func (s *Supervisor) want(cluster string) (w want, any bool) {
 	case secret == nil && c.Spec.Pushed():
 		w.instead = missing(cluster)
 	case secret == nil:
-		return want{}, false
+		return none(c)
 	case c.Spec.Mode != v1alpha1.ModePush:
-		w.instead = unused(secret.Name)
+		w.instead = unused(cluster)
 	case !c.Spec.Accepted:
-		return want{}, false
+		return none(c)
 	default:
 		var err error
 		if w.credentials, err = handshake.ParsePushSecret(secret); err != nil {
 			w.instead = malformed(secret.Name, err)
 		}
+		w.runs = err == nil
 	}
 	return w, true
 }

@@ -2,12 +2,15 @@ package push
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,6 +35,8 @@ func settle() {
 func TestAnAgentRunsWhileItsClusterWantsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		metrics := prometheus.NewRegistry()
+		w.metrics = metrics
 		w.give("oslo", "u1", "first")
 		w.clusters.put("oslo", "u1", pushed)
 		w.clusters.put("lima", "u2", pushed)
@@ -40,6 +45,9 @@ func TestAnAgentRunsWhileItsClusterWantsIt(t *testing.T) {
 		w.runs("at the start", "oslo=first")
 		w.says("at the start", "u1", ReasonWorks)
 		w.says("without credentials", "u2", ReasonCredentialsMissing)
+		if n := counted(t, metrics); n != 2 {
+			t.Errorf("%v of 2 clusters are counted", n)
+		}
 
 		w.give("lima", "u2", "lima")
 		settle()
@@ -76,6 +84,55 @@ func TestAnAgentRunsWhileItsClusterWantsIt(t *testing.T) {
 			t.Errorf("what became of oslo started the agent of lima %d times", n)
 		}
 		stop()
+		if n := counted(t, metrics); n != 0 {
+			t.Errorf("%v clusters are counted when none is kept", n)
+		}
+	})
+}
+
+// counted clusters, under whatever reason; one that is counted under two is there twice.
+func counted(t *testing.T, from prometheus.Gatherer) (n float64) {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "atoll_push_clusters" {
+				n += math.Abs(m.GetGauge().GetValue())
+			}
+		}
+	}
+	return n
+}
+
+// TestAnAgentThatWorkedForLongIsSoonStartedAgain: what went before is forgotten.
+func TestAnAgentThatWorkedForLongIsSoonStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ends := make(chan error)
+		w.agents.run["oslo"] = func(ctx context.Context, _ agent.Options) error {
+			if w.agents.startsOf("oslo") <= 8 {
+				return errors.New("broken")
+			}
+			select {
+			case err := <-ends:
+				return err
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		stop := w.supervise()
+		defer stop()
+		w.clusters.put("oslo", "u1", pushed)
+		w.give("oslo", "u1", "first")
+		time.Sleep(time.Hour)
+		ends <- errors.New("at last")
+		time.Sleep(backoffLeast + time.Second)
+		if n := w.agents.startsOf("oslo"); n != 10 {
+			t.Errorf("it was started %d times, wanted at once again", n)
+		}
 	})
 }
 
@@ -164,6 +221,9 @@ func TestAMemberThatIsSlowOrDeadDelaysNobody(t *testing.T) {
 		}
 		fail := func(context.Context, agent.Options) error { return errors.New("broken") }
 		w.agents.run["slow"] = hang
+		for i := range 300 {
+			w.agents.run[fmt.Sprintf("dead-%d", i)] = fail
+		}
 		stop := w.supervise()
 		defer stop()
 		settle()
@@ -171,7 +231,6 @@ func TestAMemberThatIsSlowOrDeadDelaysNobody(t *testing.T) {
 		w.give("slow", "slow", "first")
 		for i := range 300 {
 			name := fmt.Sprintf("dead-%d", i)
-			w.agents.run[name] = fail
 			w.clusters.put(name, name, pushed)
 			w.give(name, name, "first")
 			synctest.Wait() // the watch of a fake store holds few events
@@ -262,5 +321,38 @@ func TestWhatKeepsAnAgentIsToldOnce(t *testing.T) {
 		w.says("another agent is there", "u1", ReasonStandsBy)
 		time.Sleep(time.Second)
 		w.says("it works", "u1", ReasonWorks)
+	})
+}
+
+// A token that says when it ends is told of in time, though nothing else happens.
+func TestATokenThatEndsIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ending := func(life time.Duration) string {
+			payload := fmt.Sprintf(`{"iat": %d, "exp": %d}`, time.Now().Unix(), time.Now().Add(life).Unix())
+			return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".sig"
+		}
+		const day = 24 * time.Hour
+		for cluster, life := range map[string]time.Duration{"oslo": 8 * day, "lima": 100 * day, "rome": -day} {
+			w.give(cluster, "u-"+cluster, ending(life))
+			w.clusters.put(cluster, "u-"+cluster, pushed)
+		}
+		w.give("bern", "u-bern", "long-lived")
+		w.clusters.put("bern", "u-bern", pushed)
+		stop := w.supervise()
+		defer stop()
+		settle()
+		w.says("at the start", "u-oslo", ReasonWorks)
+		w.says("at the start", "u-lima", ReasonWorks)
+		w.says("ended, and still taken", "u-rome", ReasonCredentialsExpire)
+		time.Sleep(6*day + time.Minute)
+		w.says("a quarter of its life is left", "u-oslo", ReasonCredentialsExpire)
+		w.says("most of its life is left", "u-lima", ReasonWorks)
+		w.give("oslo", "u-oslo", ending(8*day))
+		settle()
+		w.says("with another one", "u-oslo", ReasonWorks)
+		time.Sleep(74 * day)
+		w.says("21 days are left", "u-lima", ReasonCredentialsExpire)
+		w.says("of no end", "u-bern", ReasonWorks)
 	})
 }
