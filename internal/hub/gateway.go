@@ -37,7 +37,7 @@ func newDoor(o Options, server *apiserver.Server) (*door, error) {
 	if err != nil {
 		return nil, err
 	}
-	self := ownAddress(o, server, listener)
+	self := ownAddress(server, listener)
 	d := &door{listener: listener, self: self, address: cmp.Or(o.GatewayAddress, self)}
 	if d.credentials, err = newCredentials(o, server, d.self+","+d.address+","+d.here(bindAddress(o))); err != nil {
 		listener.Close()
@@ -105,14 +105,8 @@ func bindAddress(o Options) string {
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
 // ownAddress is where others reach this hub's gateway, as far as the hub knows.
-func ownAddress(o Options, server *apiserver.Server, l net.Listener) string {
-	host, _, err := net.SplitHostPort(server.Address())
-	if o.API.AdvertiseAddress != "" {
-		host = o.API.AdvertiseAddress
-	} else if err != nil {
-		host = bindAddress(o)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(portOf(l)))
+func ownAddress(server *apiserver.Server, l net.Listener) string {
+	return net.JoinHostPort(server.AdvertiseAddress(), strconv.Itoa(portOf(l)))
 }
 
 // servingCertificate of the gateway, with the chain to the CAs that agents pin.

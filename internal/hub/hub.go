@@ -32,6 +32,7 @@ import (
 	"atoll.dev/atoll/internal/hub/files"
 	"atoll.dev/atoll/internal/hub/leader"
 	"atoll.dev/atoll/internal/hub/memory"
+	"atoll.dev/atoll/internal/hub/reach"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -56,16 +57,23 @@ type Options struct {
 	// where several hubs share one etcd. Default: the API server's advertise address
 	// and the gateway's port.
 	GatewayAddress string
+	// APIAddress, HOST:PORT, is where others are told to reach the API, in ClusterProfiles; the
+	// same for several hubs that share one etcd. Default: the API server's advertise address
+	// and its port.
+	APIAddress string
 	// AgentCertificateLifetime, from MinCertificateLifetime to MaxCertificateLifetime;
 	// default DefaultAgentCertificateLifetime.
 	AgentCertificateLifetime time.Duration
+	// ProxyLimits of what people have under way at clusters through this hub. They have no
+	// default here, so that a 0 that was asked for is refused.
+	ProxyLimits reach.Limits
 }
 
 // DefaultAgentCertificateLifetime, and the bounds of all lifetimes of certificates.
 const (
 	DefaultAgentCertificateLifetime = gateway.DefaultCertificateLifetime
 
-	MinCertificateLifetime = time.Minute
+	MinCertificateLifetime = 30 * time.Second
 	MaxCertificateLifetime = 5 * 365 * 24 * time.Hour
 )
 
@@ -76,7 +84,7 @@ func (o *Options) complete() error {
 			return fmt.Errorf("%s is %s: it is from %s to %s", flag, d, MinCertificateLifetime, MaxCertificateLifetime)
 		}
 	}
-	return nil
+	return o.ProxyLimits.Check()
 }
 
 // hub is a running hub.
@@ -107,7 +115,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	h := &hub{o: o, log: o.API.Logger, late: newLateParts(o.API.Logger), began: time.Now()}
+	h := &hub{o: o, log: o.API.Logger, late: newLateParts(o.API.Logger, o.ProxyLimits), began: time.Now()}
 	h.o.API.Admission, h.o.API.Handlers = h.late.admission(), h.late.handlers
 	h.o.API.Authorize, h.o.API.Storage = h.late.authorize, h.late.fleet.Install
 	h.o.API.Groups = []*genericapiserver.APIGroupInfo{h.late.fleet.Usage()}
@@ -178,7 +186,7 @@ func (h *hub) alone(ctx context.Context) error {
 		h.publish(p)
 		h.said("the hub is ready")
 		listener := h.door.open()
-		return together(ctx, p.inventory.Run, p.rewinds.run, p.decide,
+		return together(ctx, p.inventory.Run, p.rewinds.run, p.decide, p.push.Run,
 			func(ctx context.Context) error { return h.door.credentials.follow(ctx, p) },
 			func(context.Context) error { return p.gateway.Serve(listener) })
 	})

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -9,10 +11,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/hub/reach"
 	"atoll.dev/atoll/internal/hub/view"
+	"atoll.dev/atoll/internal/leave"
 	"atoll.dev/atoll/internal/trust/standing"
 )
 
@@ -28,7 +32,7 @@ type lateParts struct {
 	authorizer authorizer.Authorizer
 }
 
-func newLateParts(log *slog.Logger) *lateParts {
+func newLateParts(log *slog.Logger, limits reach.Limits) *lateParts {
 	l := &lateParts{}
 	l.plugin = admission.New(admission.Options{
 		Own: apiserver.Own, Foretell: l.foretell,
@@ -46,6 +50,13 @@ func newLateParts(log *slog.Logger) *lateParts {
 			}
 			return p.state.Sets, true
 		},
+		CleanPlan: func(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
+			p, ok := l.parts.Get()
+			if !ok {
+				return "", errors.New("the hub has just been started")
+			}
+			return leave.CleanPlan(ctx, p.state.Revisions, c, p.state.Rows.OfCluster(string(c.UID)))
+		},
 		Properties: func() []string {
 			p, ok := l.parts.Get()
 			if !ok {
@@ -54,7 +65,7 @@ func newLateParts(log *slog.Logger) *lateParts {
 			return p.state.Views.Listed()
 		},
 	})
-	l.reach = reach.New(reach.Options{Clusters: l, Dial: l.dial, May: l.mayProxy, Refuse: refuse, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
+	l.reach = reach.New(reach.Options{Clusters: l, Dial: l.dial, May: l.mayProxy, Refuse: refuse, Limits: limits, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
 	l.fleet = view.New(view.Options{Own: apiserver.Own, Reach: l.reach, Tables: l.shown})
 	return l
 }
@@ -79,6 +90,7 @@ func (l *lateParts) admission() []apiserver.AdmissionPlugin {
 // handlers adds the hub's own endpoints to the API: it is not ready before the parts
 // are, except in the eyes of its own identities, which wait for the API alone.
 func (l *lateParts) handlers(next http.Handler) http.Handler {
+	next = view.Complete(view.Whole(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {
 			u, _ := request.UserFrom(r.Context())

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -105,11 +106,11 @@ func (h *hub) newParts(ctx context.Context, t togetherness) (*parts, error) {
 	})
 	p.leave = leave.New(leave.Config{
 		Clusters: st.Clusters, Rows: st.Rows, Revisions: st.Revisions, Hub: st.Hub, Client: st.Client, Serving: p.serving,
-		Log: h.log.With("component", "leave"),
+		Tell: p.tell, Log: h.log.With("component", "leave"),
 	})
 	p.profiles = profiles.New(profiles.Config{
 		Clusters: st.Clusters, Settings: st.Settings, Client: st.Client,
-		Hub: profiles.Hub{Address: h.server.Address(), CA: h.server.Keys().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
+		Hub: profiles.Hub{Address: cmp.Or(h.o.APIAddress, h.server.AdvertisedAddress()), CA: h.server.Keys().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
 	})
 	observed := inventory.Options{
 		Clusters: st.Clusters, Client: p.serving, Logger: h.log.With("component", "inventory"),
@@ -213,12 +214,12 @@ func (p *parts) newGateway(ctx context.Context, o Options, server *apiserver.Ser
 		Plain: p.door.plain, Trust: p.door.credentials.now.Load, CertificateLifetime: o.AgentCertificateLifetime, Tell: p.tell,
 		HubKey: server.Keys().HubKey, Position: p.position, HubState: p.hubState,
 		OnRewind: p.rewinds.onRewind, OnAhead: p.ahead,
-		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered, OnLeft: p.leave.Left,
+		Recalling: p.rewinds.recalling, OnRemembered: p.rewinds.onRemembered, OnLeft: p.leave.Left, OnLeaving: p.leave.Leaving,
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(),
 	}
 	if p.peers != nil {
 		options.Clusters, options.Inventory = streams{p.state.Clusters, p.peers}, members{p.inventory, p.peers}
-		options.Several = gateway.Several{Serves: p.serves, Leads: p.leads, Register: p.peers.Register, Behind: p.behind}
+		options.Several = gateway.Several{Serves: p.serves, Leads: p.leads, Register: p.peers.Register, Behind: p.behind, Elsewhere: p.peers.Holds}
 	}
 	p.gateway, err = gateway.New(ctx, options)
 	p.rewinds.fleet = p.gateway
@@ -274,6 +275,6 @@ func (p *parts) decide(ctx context.Context) error {
 		return err
 	}
 	p.inventory.Lead()
-	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.leave.Run, p.profiles.Run, p.recorder.Run, p.rewinds.recall, p.push.Run,
+	return together(ctx, p.bind.Run, p.place.Run, p.decisions.Run, p.karmada.Run, p.summarise.Run, p.leave.Run, p.profiles.Run, p.recorder.Run, p.rewinds.recall,
 		func(ctx context.Context) error { return p.door.credentials.warn(ctx, p) })
 }

@@ -212,6 +212,11 @@ func (s *supposed) writeOur(o client.Object, deleted bool) {
 		at := metav1.NewTime(s.now)
 		o.SetDeletionTimestamp(&at)
 	}
+	if c, ok := o.(*v1alpha1.Cluster); ok {
+		if r := c.Spec.Removal; r != nil && r.Confirm != "" { // admitted, so that it is what is there
+			c.Status.Removal = &v1alpha1.ClusterRemovalStatus{Confirmed: r.Confirm}
+		}
+	}
 	s.ours = append(s.ours, o)
 }
 

@@ -58,6 +58,14 @@ func (h *hub) share(ctx context.Context) error {
 		t.peers.Run, p.inventory.Run, p.rewinds.run, p.balance,
 		func(ctx context.Context) error { return h.door.credentials.follow(ctx, p) },
 		func(ctx context.Context) error { return t.presence.Run(ctx, p.turned) },
+		func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ready:
+				return p.pushShare(ctx)
+			}
+		},
 		func(context.Context) error {
 			defer close(followed)
 			return h.follow(following, p, ready)
@@ -147,9 +155,11 @@ func (h *hub) newPeers(presence *leader.Presence, p **parts) (*peer.Peers, error
 		Dial:          func(ctx context.Context, uid string) (net.Conn, error) { return (*p).gateway.Dial(ctx, uid) },
 		CertificateOf: func(uid string) (time.Time, int, bool) { return (*p).inventory.CertificateOf(uid) },
 		Certificate: func(uid string, ends time.Time, generation int) {
-			(*p).inventory.Certificate(uid, ends, generation, false)
+			(*p).inventory.CertificateElsewhere(uid, ends, generation)
 		},
-		Log: h.log.With("component", "peer"),
+		CarriageOf: func(uid string) string { return (*p).inventory.CarriageOf(uid) },
+		Carriage:   func(uid, how string) { (*p).inventory.Carriage(uid, how) },
+		Log:        h.log.With("component", "peer"),
 	}, rand.Text()[:8]), nil
 }
 

@@ -98,6 +98,8 @@ func (p *parts) rotate(r *http.Request, action string, force bool) error {
 		switch {
 		case p.peers != nil && !p.peers.Complete():
 			return refuse("another hub has not told yet which agents it serves; ask again in a few seconds, or see which hub does not answer")
+		case server.EndsWithTheRotation(r):
+			return refuse("you come by a client certificate of the former CA, which ends with this: take the hub's new DIR/hub.kubeconfig, or another login, and finish by that. With --force you are cut off")
 		case s.Agents.Former > 0:
 			return refuse(fmt.Sprintf("%d agents that are in touch are not known to have certificates of the new CA. They are given them within minutes, those that check in at their next check-in: see atoll ca status. With --force those that have none come back by their key", s.Agents.Former))
 		}
@@ -116,6 +118,9 @@ func (p *parts) standing(now time.Time, agents bool) standing.Standing {
 	s := standing.Standing{Generation: a.Generation, CAHash: pins[0], FormerHashes: pins[1:], Certificates: c.certificates()}
 	if a.Rotating() {
 		s.RotatingSince = &a.Began
+	}
+	for _, u := range c.server.FormerUsers() {
+		s.FormerUsers = append(s.FormerUsers, standing.FormerUser{Name: u.Name, Last: u.Last})
 	}
 	for _, one := range s.Certificates {
 		if w := one.Warning(now); w != "" {
@@ -164,7 +169,7 @@ func example(names []string, name string) []string {
 	return names
 }
 
-// serveCertificates answers when agents' certificates end.
+// serveCertificates answers when agents' certificates end, and how their connections come.
 func (l *lateParts) serveCertificates(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		refuse(w, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "certificates"}, r.Method))
@@ -175,10 +180,13 @@ func (l *lateParts) serveCertificates(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	out := standing.Certificates{Ends: map[string]time.Time{}}
+	out := standing.Certificates{Ends: map[string]time.Time{}, Carriage: map[string]string{}}
 	for _, c := range p.state.Clusters.List() {
 		if ends, _, ok := p.inventory.CertificateOf(string(c.UID)); ok {
 			out.Ends[c.Name] = ends.UTC()
+		}
+		if how := p.inventory.CarriageOf(string(c.UID)); how != "" {
+			out.Carriage[c.Name] = how
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
