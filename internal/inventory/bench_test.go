@@ -62,7 +62,7 @@ func visits(b testing.TB, size int) (r *Reconciler, next func()) {
 	return r, func() {
 		uid := fmt.Sprintf("u%d", i%size)
 		i++
-		told(func() { r.StreamUp(uid) })
+		told(func() { r.StreamUp(uid, "TLS") })
 		told(func() {
 			r.Observe(uid, &pb.Inventory{
 				KubernetesVersion: inventory.KubernetesVersion, AgentVersion: inventory.AgentVersion, NodesTotal: 3, NodesReady: 3, MemberReady: true,

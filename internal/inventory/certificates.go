@@ -1,8 +1,12 @@
 package inventory
 
-import "time"
+import (
+	"time"
 
-// Certificate tells of the newest certificate of an agent, at this hub or another: when it
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Certificate tells of the newest certificate of an agent whose stream is here: when it
 // ends, the generation of the CA that signed it, and whether it should have been renewed
 // long since. That is kept in memory; only the last is written, when it turns.
 func (r *Reconciler) Certificate(uid string, ends time.Time, generation int, overdue bool) {
@@ -13,11 +17,59 @@ func (r *Reconciler) Certificate(uid string, ends time.Time, generation int, ove
 		return
 	}
 	turned := m.overdue != overdue || m.certificate == 0
-	m.certificate, m.generation, m.overdue = ends.Unix(), int32(generation), overdue
+	m.certificate, m.overdue = ends.Unix(), overdue
+	m.newest = newest{ends.Unix(), int32(generation)}
 	r.mu.Unlock()
 	if turned {
 		r.enqueue(uid)
 	}
+}
+
+// CertificateElsewhere tells of the newest certificate of an agent whose stream another hub
+// holds, which writes what there is to write of it.
+func (r *Reconciler) CertificateElsewhere(uid string, ends time.Time, generation int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[uid]; m != nil {
+		m.newest = newest{ends.Unix(), int32(generation)}
+	}
+}
+
+// newest certificate of an agent that was told of, here or elsewhere: it is the agent's
+// wherever that goes on to.
+type newest struct {
+	ends       int64 // Unix seconds; 0: none was told of since this hub started
+	generation int32 // of the CA that signed it
+}
+
+// Carriage tells how the connection of an agent comes whose stream another hub holds; empty:
+// that hub does not say. It is kept in memory.
+func (r *Reconciler) Carriage(uid, how string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.members[uid]; m != nil {
+		m.carriage = how
+	}
+}
+
+// CarriageOf an agent: how its present connection comes, to this hub or another; Push where a
+// hub runs the agent, CheckIn where there is none and the agent is to check in, empty where
+// it is away.
+func (r *Reconciler) CarriageOf(uid string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, here := r.members[uid]
+	connected := here && (m.up || m.elsewhere)
+	c, known := r.o.Clusters.ByUID(uid)
+	switch {
+	case connected && known && c.Spec.Mode == v1alpha1.ModePush:
+		return string(v1alpha1.ModePush)
+	case connected:
+		return m.carriage
+	case known && c.Spec.Accepted && c.Spec.CheckIn() > 0:
+		return string(v1alpha1.ConnectionCheckIn)
+	}
+	return ""
 }
 
 // CertificateOf an agent, as it was told last since this hub started; ok is false where
@@ -26,8 +78,8 @@ func (r *Reconciler) CertificateOf(uid string) (ends time.Time, generation int, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.members[uid]
-	if m == nil || m.certificate == 0 {
+	if m == nil || m.newest.ends == 0 {
 		return time.Time{}, 0, false
 	}
-	return time.Unix(m.certificate, 0), int(m.generation), true
+	return time.Unix(m.newest.ends, 0), int(m.newest.generation), true
 }

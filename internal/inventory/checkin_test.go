@@ -78,7 +78,7 @@ func TestCheckInsTellOfTheMember(t *testing.T) {
 			pass(time.Minute)
 			broken := healthy()
 			broken.MemberReady, broken.MemberMessage, broken.NodesReady = false, "connection refused", 0
-			w.StreamUp("u0")
+			w.StreamUp("u0", "TLS")
 			w.Observe("u0", broken)
 			w.StreamDown("u0", time.Now())
 			synctest.Wait()

@@ -51,13 +51,14 @@ func (r *Reconciler) Elsewhere(uid string, on bool, heard time.Time) {
 func (r *Reconciler) leads() bool { return r.o.Leads == nil || r.o.Leads() }
 
 // others' is a member about which another hub writes: the one that holds its stream,
-// or, where none does, the one that leads. The caller holds the lock.
+// or, where none does, the one that leads. How the agent fares that this hub runs, only
+// this one knows. The caller holds the lock.
 func (r *Reconciler) others(m *member) bool {
 	switch {
-	case m.up:
+	case m.up || m.pushed != nil:
 		return false
 	case m.elsewhere:
-		return m.pushed == nil // of that, only who runs the agent knows
+		return true
 	}
 	return !r.leads() && m.inventory == nil && len(m.apis) == 0
 }

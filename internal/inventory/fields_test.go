@@ -24,7 +24,7 @@ func TestStatusFields(t *testing.T) {
 			inv.NodesTotal, inv.NodesReady = 5, 4
 			inv.Requested["memory"] = "3Gi"
 			inv.Room = &pb.Room{Classes: []string{"3 cpu=3500m memory=8192Mi pods=90"}}
-			w.StreamUp("u0")
+			w.StreamUp("u0", "TLS")
 			w.Observe("u0", inv)
 			synctest.Wait()
 			c, _ := w.Get("c0")

@@ -74,7 +74,7 @@ type Options struct {
 	SilentShare    float64
 	SilentClusters int
 	// Leads tells whether this hub, of several, decides; default: it does. One that
-	// does not writes only of members whose agents' streams it holds.
+	// does not writes only of members whose agents' streams it holds, or whose agents it runs.
 	Leads func() bool
 	// Complete tells whether all hubs have told whose streams they hold; default: they
 	// have. Nobody turns Unknown meanwhile.
@@ -108,7 +108,9 @@ type Reconciler struct {
 type member struct {
 	facts
 	elsewhere bool      // another hub holds a stream
-	pushed    *Pushed   // how the agent fares that this hub runs; nil: it runs none
+	carriage  string    // of the connection that came last, here or elsewhere
+	newest    newest    // certificate
+	pushed    *Pushed   // how the agent fares that this hub runs; nil: that is not its to say
 	lost      time.Time // when the stream went; zero while up or never seen
 	// every is how often the agent was to check in when the stream went, which is
 	// what it keeps to until it hears of another; 0: it was to hold the stream.
@@ -175,11 +177,12 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	return nil
 }
 
-// StreamUp tells that the member's agent holds a stream.
-func (r *Reconciler) StreamUp(uid string) {
+// StreamUp tells that the member's agent holds a stream, and how its connection comes.
+func (r *Reconciler) StreamUp(uid, carriage string) {
 	r.mu.Lock()
 	m := r.member(uid)
 	r.found(m)
+	m.carriage = carriage
 	m.up, m.fresh, m.silent = true, false, false
 	release := r.release(uid, time.Now())
 	r.mu.Unlock()
@@ -383,6 +386,9 @@ func (r *Reconciler) reconcile(ctx context.Context, name string) (after time.Dur
 	after = r.judge(uid, c, m, now)
 	seen, apis := m.facts, m.apis
 	seen.pushed = m.pushed
+	if !m.up && m.inventory == nil && !r.leads() {
+		seen.fresh = false // whether it is silent, who leads says
+	}
 	r.mu.Unlock()
 	if len(apis) > 0 {
 		if err := r.storeAPIs(ctx, seen.inventory.GetApisHash(), apis); err != nil {

@@ -158,7 +158,7 @@ func (w *world) drop(name string) {
 func (w *world) join(from, to int) {
 	for i := from; i < to; i++ {
 		uid := fmt.Sprintf("u%d", i)
-		w.StreamUp(uid)
+		w.StreamUp(uid, "TLS")
 		w.Observe(uid, healthy())
 	}
 	synctest.Wait()
@@ -207,7 +207,7 @@ func TestReadyFollowsStream(t *testing.T) {
 			w.expect("c0", "none") // it is about to connect
 			pass(settle)
 			w.expect("c0", "Unknown NeverConnected")
-			w.StreamUp("u0")
+			w.StreamUp("u0", "TLS")
 			synctest.Wait()
 			w.expect("c0", "Unknown NeverConnected") // nothing is known of the member yet
 			w.Observe("u0", healthy())
@@ -222,7 +222,7 @@ func TestReadyFollowsStream(t *testing.T) {
 			w.expect("c0", "True AgentConnected")
 			pass(2 * time.Second)
 			w.expect("c0", "Unknown StreamLost")
-			w.StreamUp("u0")
+			w.StreamUp("u0", "TLS")
 			synctest.Wait()
 			w.expect("c0", "Unknown StreamLost") // until the member is known to answer
 			w.Observe("u0", healthy())
@@ -238,7 +238,7 @@ func TestJoinIsOneWrite(t *testing.T) {
 		w.run(func() {
 			pass(time.Second)
 			for i := range 100 {
-				w.StreamUp(fmt.Sprintf("u%d", i))
+				w.StreamUp(fmt.Sprintf("u%d", i), "TLS")
 			}
 			pass(time.Second)
 			for i := range 100 {
@@ -471,7 +471,7 @@ func TestAPIsAreStoredOnce(t *testing.T) {
 			for i := range 3 {
 				inv := healthy()
 				inv.Apis, inv.ApisHash = slices.Clone(apis), hash
-				w.StreamUp(fmt.Sprintf("u%d", i))
+				w.StreamUp(fmt.Sprintf("u%d", i), "TLS")
 				w.Observe(fmt.Sprintf("u%d", i), inv)
 			}
 			synctest.Wait()

@@ -96,7 +96,7 @@ func TestLoadIsNotWrittenByAHubThatStarts(t *testing.T) {
 		w.writes.Store(0)
 		w.run(func() {
 			for i := range clusters {
-				w.StreamUp(fmt.Sprintf("u%d", i))
+				w.StreamUp(fmt.Sprintf("u%d", i), "TLS")
 				w.Observe(fmt.Sprintf("u%d", i), asking(1600))
 			}
 			pass(loadEvery / 2)
@@ -121,7 +121,7 @@ func TestLoadOfNodesIsPacedToo(t *testing.T) {
 				inv.Room = &pb.Room{Classes: []string{fmt.Sprintf("3 cpu=%dm memory=8192Mi pods=90", cpu)}}
 				return inv
 			}
-			w.StreamUp("u0")
+			w.StreamUp("u0", "TLS")
 			w.Observe("u0", leaving(3000))
 			pass(time.Minute)
 			for _, step := range []struct {

@@ -11,12 +11,13 @@ import (
 type Pushed struct {
 	// OK: the agent works, or stands by for another one that does.
 	OK bool
-	// Reason is a CamelCase word, Message what a person is told, and may do.
+	// Reason is a CamelCase word, Message what a person is told, and may do. Without a
+	// Reason there is surely no such agent, and nothing to say of it.
 	Reason, Message string
 }
 
-// Pushed tells how the agent fares that this hub runs for the member; nil: it runs none,
-// and has nothing to say about it any more.
+// Pushed tells how the agent fares that this hub runs for the member; nil: that is not for
+// this hub to say, or not any more, and the last word stays.
 func (r *Reconciler) Pushed(uid string, p *Pushed) {
 	r.mu.Lock()
 	if _, known := r.o.Clusters.ByUID(uid); !known {
@@ -28,20 +29,20 @@ func (r *Reconciler) Pushed(uid string, p *Pushed) {
 	r.enqueue(uid)
 }
 
-// pushed is the condition Pushed; nil: there is none to have. Of what this hub does not
-// know, the last word stays.
+// pushed is the condition Pushed; nil: there is none to have. What this hub does not know
+// another one may have said.
 func pushed(c *v1alpha1.Cluster, f facts) *metav1.Condition {
-	if f.pushed != nil {
-		status := metav1.ConditionFalse
-		if f.pushed.OK {
-			status = metav1.ConditionTrue
-		}
-		return &metav1.Condition{Status: status, Reason: f.pushed.Reason, Message: f.pushed.Message}
-	}
-	if !c.Spec.Pushed() {
+	switch {
+	case f.pushed == nil:
+		return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed)
+	case f.pushed.Reason == "":
 		return nil
 	}
-	return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed)
+	status := metav1.ConditionFalse
+	if f.pushed.OK {
+		status = metav1.ConditionTrue
+	}
+	return &metav1.Condition{Status: status, Reason: f.pushed.Reason, Message: f.pushed.Message}
 }
 
 // keptFromPushing tells whether something keeps the hub's own agent of the member.

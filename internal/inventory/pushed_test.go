@@ -69,7 +69,9 @@ func TestWhatKeepsTheHubsAgentIsSaid(t *testing.T) {
 			w.Pushed("u0", nil)
 			says("another hub runs it", "True StandsBy", "Unknown StreamLost")
 			w.mode("c0", v1alpha1.ModePull)
-			says("of mode Pull again", "none", "Unknown StreamLost")
+			says("of mode Pull again, which another hub is to see to", "True StandsBy", "Unknown StreamLost")
+			w.Pushed("u0", &Pushed{})
+			says("that hub is this one", "none", "Unknown StreamLost")
 		})
 	})
 }
@@ -94,6 +96,14 @@ func TestTheHubThatRunsTheAgentSaysHowItFares(t *testing.T) {
 				t.Errorf("Pushed is %q", got)
 			}
 			w.expect("c0", "True AgentConnected") // which is for the other hub to say
+			leads.Store(false)
+			w.Elsewhere("u0", false, time.Now())
+			w.Pushed("u0", &Pushed{Reason: "MemberUnreachable"})
+			pass(time.Hour)
+			if got := w.pushed("c0"); got != "False MemberUnreachable" {
+				t.Errorf("where no hub holds a stream, and another leads, Pushed is %q", got)
+			}
+			w.expect("c0", "True AgentConnected") // that it is silent is for the one that leads to say
 		})
 	})
 }

@@ -38,20 +38,20 @@ type facts struct {
 	fresh bool
 	// inventory that is not in the store yet; nil: the Cluster's status says it.
 	inventory *pb.Inventory
-	// answers: the member's API does, by the last inventory; trouble says why not.
+	// answers: the member's API does, by the last inventory; trouble says why not, or what of
+	// the member could not be read though it does.
 	answers bool
 	trouble string
 	// compared: what the member holds was compared with its rows, so that unclaimed
 	// means something.
 	compared  bool
 	unclaimed []string
-	// pushed is how the hub's own agent of the member fares; nil: this hub does not know.
+	// pushed is how the hub's own agent of the member fares; nil: this hub has no say.
 	pushed *Pushed
-	// certificate of the agent: when it ends, in Unix seconds, 0 where that was not told
-	// since this hub started; the generation of the CA that signed it; and whether it
-	// should have been renewed long since.
+	// certificate that the agent has come by, or was given, here: when it ends, in Unix
+	// seconds, 0 where that is not known, so that the last word stays; and whether it should
+	// have been renewed long since.
 	certificate int64
-	generation  int32
 	overdue     bool
 }
 
@@ -59,7 +59,11 @@ type facts struct {
 func derive(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatus {
 	s := *c.Status.DeepCopy()
 	if i := f.inventory; i != nil {
-		s.KubernetesVersion, s.AgentVersion, s.APIsHash = i.GetKubernetesVersion(), i.GetAgentVersion(), i.GetApisHash()
+		s.AgentVersion = i.GetAgentVersion()
+	}
+	// Without a version the agent could not read its member yet: what is known of it stays.
+	if i := f.inventory; i.GetKubernetesVersion() != "" {
+		s.KubernetesVersion, s.APIsHash = i.GetKubernetesVersion(), i.GetApisHash()
 		s.Nodes = v1alpha1.NodeSummary{
 			Total: i.GetNodesTotal(), Ready: i.GetNodesReady(),
 			Summary: fmt.Sprintf("%d/%d", i.GetNodesReady(), i.GetNodesTotal()),
@@ -150,9 +154,9 @@ func ready(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason,
 	case heard && !f.answers:
 		return metav1.ConditionFalse, "MemberNotReady", f.trouble
 	case heard && every > 0:
-		return metav1.ConditionTrue, "AgentChecksIn", "the agent checks in every " + atoll.Span(every)
+		return metav1.ConditionTrue, "AgentChecksIn", strings.TrimSuffix("the agent checks in every "+atoll.Span(every)+"; "+f.trouble, "; ")
 	case heard:
-		return metav1.ConditionTrue, "AgentConnected", ""
+		return metav1.ConditionTrue, "AgentConnected", f.trouble
 	case keptFromPushing(c, f) && (f.silent || !joined(c)):
 		cond := pushed(c, f)
 		return metav1.ConditionUnknown, cond.Reason, brief(cond.Message)
@@ -165,7 +169,7 @@ func ready(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason,
 	case old != nil && old.Reason != "NotAccepted":
 		return old.Status, old.Reason, old.Message
 	case f.up:
-		return metav1.ConditionUnknown, "WaitsForInventory", "the agent is connected and has not told yet what its member is"
+		return metav1.ConditionUnknown, "WaitsForInventory", "the agent is connected and has not read yet what its member is; where that lasts, its log in the member says why"
 	}
 	return metav1.ConditionUnknown, "NeverConnected", ""
 }

@@ -8,16 +8,21 @@ import (
 	"sync"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/reconcile"
 	"atoll.dev/atoll/internal/state"
 )
+
+// ReasonRemovalHeld is the reason of the Event at a Cluster whose removal waits for a
+// confirmation, once for each plan.
+const ReasonRemovalHeld = "RemovalHeld"
 
 // gather is how long further changes of a cluster's rows may join one.
 const gather = 500 * time.Millisecond
@@ -56,6 +61,8 @@ type Config struct {
 	// Client writes what the leader decides; Serving, what any hub may that is in touch
 	// with the store. Neither reads from a cache.
 	Client, Serving client.Client
+	// Tell people about a Cluster. It must not block.
+	Tell func(c *v1alpha1.Cluster, reason, message string)
 	// Log; nil: slog's default.
 	Log *slog.Logger
 }
@@ -64,9 +71,10 @@ type Config struct {
 type Reconciler struct {
 	Config
 
+	loop *reconcile.Loop[string] // by name
+
 	mu     sync.Mutex
-	queue  workqueue.TypedRateLimitingInterface[string] // nil before Run
-	leaves map[string]bool                              // by name: those that do
+	leaves map[string]bool // by name: those that do
 }
 
 // New makes a Reconciler and subscribes it to the tables.
@@ -75,6 +83,11 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	r := &Reconciler{Config: cfg, leaves: map[string]bool{}}
+	r.loop = reconcile.New("leave", r.reconcile, func(name string, err error) {
+		if !apierrors.IsConflict(err) { // else the table is about to tell
+			r.Log.Warn("the removal of a cluster does not go on, trying again", "cluster", name, "err", err)
+		}
+	})
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.Rows.Subscribe(r.rowsChanged)
 	cfg.Hub.Subscribe(r.all)
@@ -83,19 +96,11 @@ func New(cfg Config) *Reconciler {
 
 // Run until ctx ends. It is called once, when the tables are synced.
 func (r *Reconciler) Run(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "leave"})
-	r.mu.Lock()
-	r.queue = queue
-	r.mu.Unlock()
-	for _, c := range r.Clusters.List() {
-		r.clusterChanged(c.Name)
-	}
-	var done sync.WaitGroup
-	done.Go(func() { r.work(ctx, queue) })
-	<-ctx.Done()
-	queue.ShutDown()
-	done.Wait()
+	r.loop.Run(ctx, func() {
+		for _, c := range r.Clusters.List() {
+			r.clusterChanged(c.Name)
+		}
+	})
 	return nil
 }
 
@@ -103,9 +108,6 @@ func (r *Reconciler) Run(ctx context.Context) error {
 func (r *Reconciler) clusterChanged(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.queue == nil { // Run goes through all
-		return
-	}
 	c, ok := r.Clusters.Get(name)
 	if !ok || c.Spec.Removal == nil {
 		delete(r.leaves, name)
@@ -113,7 +115,7 @@ func (r *Reconciler) clusterChanged(name string) {
 		r.leaves[name] = true
 	}
 	if ok && (c.Spec.Removal != nil || said(c) != nil || c.Status.Removal != nil) {
-		r.queue.Add(name)
+		r.loop.Look(name)
 	}
 }
 
@@ -124,12 +126,12 @@ func said(c *v1alpha1.Cluster) *metav1.Condition {
 func (r *Reconciler) rowsChanged(_ string, clusters []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.leaves) == 0 || r.queue == nil {
+	if len(r.leaves) == 0 {
 		return
 	}
 	for _, name := range clusters {
 		if r.leaves[name] {
-			r.queue.AddAfter(name, gather)
+			r.loop.LookAfter(name, gather)
 		}
 	}
 }
@@ -139,54 +141,37 @@ func (r *Reconciler) all() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range r.leaves {
-		r.queue.Add(name)
-	}
-}
-
-func (r *Reconciler) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
-	for {
-		name, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		switch err := r.reconcile(ctx, name); {
-		case err == nil:
-			queue.Forget(name)
-		case ctx.Err() != nil:
-		default:
-			if !apierrors.IsConflict(err) { // else the table is about to tell
-				r.Log.Warn("the removal of a cluster does not go on, trying again", "cluster", name, "err", err)
-			}
-			queue.AddRateLimited(name)
-		}
-		queue.Done(name)
+		r.loop.Look(name)
 	}
 }
 
 // reconcile one Cluster.
-func (r *Reconciler) reconcile(ctx context.Context, name string) error {
+func (r *Reconciler) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	c, ok := r.Clusters.Get(name)
 	switch {
 	case !ok || c.DeletionTimestamp != nil:
-		return nil
+		return 0, nil
 	case c.Spec.Removal == nil:
-		return r.stays(ctx, c)
+		return 0, r.stays(ctx, c)
 	}
-	s := r.standing(c)
+	s := r.standing(ctx, c)
 	v := judge(s)
 	if v.forget {
 		behind, err := r.behind(ctx, s.rows)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		r.Log.Info("a cluster is forgotten", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
-		return r.forget(ctx, r.Client, c, v.reason, behind)
+		return 0, r.forget(ctx, r.Client, c, v.reason, behind)
 	}
-	return r.say(ctx, c, v)
+	if err := r.say(ctx, c, v); err != nil {
+		return 0, err
+	}
+	return 0, s.unknown
 }
 
 // standing of a removal, as the tables have it.
-func (r *Reconciler) standing(c *v1alpha1.Cluster) standing {
+func (r *Reconciler) standing(ctx context.Context, c *v1alpha1.Cluster) standing {
 	uid := string(c.UID)
 	s := standing{
 		name: c.Name, removal: *c.Spec.Removal, before: c.Status.Removal, accepted: c.Spec.Accepted,
@@ -202,6 +187,9 @@ func (r *Reconciler) standing(c *v1alpha1.Cluster) standing {
 			s.rows = append(s.rows, row)
 		}
 	}
+	if c.RemovalHeld() && !s.removal.Force {
+		s.plan, s.unknown = CleanPlan(ctx, r.Revisions, c, s.rows)
+	}
 	return s
 }
 
@@ -212,10 +200,16 @@ func (r *Reconciler) say(ctx context.Context, c *v1alpha1.Cluster, v verdict) er
 	changed := meta.SetStatusCondition(&write.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message, ObservedGeneration: c.Generation,
 	})
-	if !changed && c.Status.Removal != nil && *c.Status.Removal == v.status {
+	if !changed && apiequality.Semantic.DeepEqual(c.Status.Removal, &v.status) {
 		return nil
 	}
-	return r.write(ctx, write)
+	if err := r.write(ctx, write); err != nil {
+		return err
+	}
+	if plan := v.status.Plan; plan != "" && (c.Status.Removal == nil || c.Status.Removal.Plan != plan) {
+		r.Tell(c, ReasonRemovalHeld, v.message)
+	}
+	return nil
 }
 
 // stays: nothing is said any more of a removal that was taken back.
@@ -247,6 +241,29 @@ func (r *Reconciler) Left(ctx context.Context, c *v1alpha1.Cluster, behind []str
 	}
 	r.Log.Info("a cluster has left the fleet", "cluster", c.Name, "uid", c.UID, "mode", c.Spec.Removal.Mode, "leftBehind", len(behind))
 	return r.forget(ctx, r.Serving, c, "Left", behind)
+}
+
+// Leaving notes what keeps the agent of a cluster from letting go of its member, and since
+// when; "": nothing does any more. It returns a conflict where the Cluster is not as it is given.
+func (r *Reconciler) Leaving(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
+	if c.Spec.Removal == nil {
+		return nil // it was taken back
+	}
+	write := c.DeepCopy()
+	if write.Status.Removal == nil {
+		write.Status.Removal = &v1alpha1.ClusterRemovalStatus{}
+	}
+	s := write.Status.Removal
+	if s.AgentWaitsFor, s.AgentWaitsSince = brief(waits), nil; waits != "" {
+		s.AgentWaitsSince = &metav1.Time{Time: since}
+	}
+	if apiequality.Semantic.DeepEqual(s, c.Status.Removal) {
+		return nil
+	}
+	if err := r.Serving.Status().Update(ctx, write); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("say what the agent of cluster %s waits for: %w", c.Name, err)
+	}
+	return nil
 }
 
 // forget the Cluster as it is given, after what is left behind is written down.

@@ -2,6 +2,8 @@ package leave
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -24,7 +27,10 @@ import (
 type tables struct {
 	client.Client
 	mu     sync.Mutex
+	told   []string
 	rows   []state.Row
+	lost   map[string]bool            // Revisions that are not there
+	items  map[string][]atoll.ItemKey // by Revision; else a Deployment
 	online bool
 	look   []func(string)
 	moved  []func(string, []string)
@@ -61,10 +67,25 @@ type memHub struct{ *tables }
 
 func (memHub) Subscribe(func()) {}
 
-type memRevisions struct{}
+type memRevisions struct{ *tables }
 
-func (memRevisions) Content(context.Context, string) (*atoll.Content, error) {
-	return &atoll.Content{Items: []atoll.Item{{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}}}}, nil
+var deployment = atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+
+func (m memRevisions) Content(_ context.Context, name string) (*atoll.Content, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost[name] {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "revisions"}, name)
+	}
+	keys, has := m.items[name]
+	if !has {
+		keys = []atoll.ItemKey{deployment}
+	}
+	c := &atoll.Content{}
+	for _, k := range keys {
+		c.Items = append(c.Items, atoll.Item{Key: k})
+	}
+	return c, nil
 }
 
 func newTables(t *testing.T, removal *v1alpha1.ClusterRemoval, rows ...state.Row) (*tables, *Reconciler) {
@@ -76,7 +97,10 @@ func newTables(t *testing.T, removal *v1alpha1.ClusterRemoval, rows ...state.Row
 	}
 	m := &tables{rows: rows, online: true}
 	m.Client = ctrlfake.NewClientBuilder().WithScheme(state.Scheme()).WithStatusSubresource(c).WithObjects(c).Build()
-	r := New(Config{Clusters: m, Rows: memRows{m}, Revisions: memRevisions{}, Hub: memHub{m}, Client: m.Client, Serving: m.Client})
+	r := New(Config{Clusters: m, Rows: memRows{m}, Revisions: memRevisions{m}, Hub: memHub{m}, Client: m.Client, Serving: m.Client,
+		Tell: func(c *v1alpha1.Cluster, reason, message string) {
+			m.told = append(m.told, c.Name+" "+reason+": "+message)
+		}})
 	return m, r
 }
 
@@ -97,7 +121,7 @@ func (m *tables) cluster(t *testing.T) *v1alpha1.Cluster {
 
 func TestProgressIsSaidAndTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, row("web", atoll.RowRemoving, "", nil), row("api", atoll.RowRemoving, "", nil))
+		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, row("web", atoll.RowRemoving, "", nil), row("api", atoll.RowRemoving, "", nil))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go r.Run(ctx)
@@ -139,6 +163,121 @@ func TestProgressIsSaidAndTakenBack(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// A cluster is not cleaned before what it would lose is confirmed; that is asked once for each
+// plan. An edit of what is there makes no other plan; an item on top does, Bundles that leave by
+// themselves, and another removal. What was confirmed goes on while there is ever less.
+func TestACleanRemovalAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conf := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "web"}
+		of := func(name, revision string, phase atoll.RowPhase) state.Row {
+			r := row(name, phase, "", nil)
+			r.Spec.Revision = revision
+			return r
+		}
+		web, api := of("web", "r1", atoll.RowActive), of("api", "conf", atoll.RowActive)
+		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, web, api, of("gone", "lost", atoll.RowRemoving))
+		m.items = map[string][]atoll.ItemKey{"conf": {conf}, "r3": {deployment, {Kind: "ConfigMap", Namespace: "shop", Name: "more"}}}
+		m.lost = map[string]bool{"lost": true}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.Run(ctx)
+		looks := func(rows ...state.Row) (plan string) {
+			t.Helper()
+			m.mu.Lock()
+			m.rows = rows
+			m.mu.Unlock()
+			m.changed()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			return m.cluster(t).Status.Removal.Plan
+		}
+		writes := func(edit func(c *v1alpha1.Cluster)) {
+			t.Helper()
+			c := m.cluster(t)
+			edit(c)
+			if err := m.Update(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+			m.changed()
+			synctest.Wait()
+		}
+		synctest.Wait()
+		c := m.cluster(t)
+		plan := c.Status.Removal.Plan
+		if cond := said(c); plan == "" || cond.Reason != ReasonWaitsForConfirmation || !strings.Contains(cond.Message, "atoll confirm cluster/tokyo --plan "+plan) {
+			t.Fatalf("plan %q, %+v", plan, cond)
+		}
+		if len(m.told) != 1 || !strings.HasPrefix(m.told[0], "tokyo RemovalHeld: nothing is removed yet: what Atoll applied of 2 bundles") {
+			t.Errorf("told: %q", m.told)
+		}
+		if again := looks(of("web", "r2", atoll.RowActive), api); again != plan || len(m.told) != 1 {
+			t.Errorf("after an edit of what is there: plan %q after %q, told %q", again, plan, m.told)
+		}
+		more := looks(of("web", "r3", atoll.RowActive), api)
+		if more == plan || more == "" || len(m.told) != 2 {
+			t.Errorf("with an item on top: plan %q after %q, told %q", more, plan, m.told)
+		}
+		// A hub whose tables lag has let in what was confirmed before that.
+		writes(func(c *v1alpha1.Cluster) { c.Spec.Removal.Confirm = plan })
+		if c := m.cluster(t); c.Status.Removal.Plan != more || c.Status.Removal.Confirmed != "" || !c.RemovalHeld() || !strings.Contains(said(c).Message, "what was confirmed is another plan") {
+			t.Errorf("another plan was carried out: %+v, %+v", c.Status.Removal, said(c))
+		}
+		m.lost["r4"] = true
+		if is := looks(of("web", "r4", atoll.RowActive), api); is != "" || !m.cluster(t).RemovalHeld() || !strings.Contains(said(m.cluster(t)).Message, "what would be is not known") {
+			t.Errorf("where a Revision is not known: plan %q, %+v", is, said(m.cluster(t)))
+		}
+		less := looks(web, of("api", "conf", atoll.RowRemoving))
+		if less == plan || less == "" {
+			t.Errorf("where a Bundle leaves by itself: plan %q after %q", less, plan)
+		}
+		writes(func(c *v1alpha1.Cluster) { c.Annotations = map[string]string{atoll.AnnotationRemovalAsked: "later"} })
+		anew := m.cluster(t).Status.Removal.Plan
+		if anew == less || anew == "" {
+			t.Errorf("of another removal: plan %q after %q", anew, less)
+		}
+		writes(func(c *v1alpha1.Cluster) { c.Spec.Removal.Confirm = anew })
+		if c := m.cluster(t); c.Status.Removal.Plan != "" || c.RemovalHeld() || said(c).Reason == ReasonWaitsForConfirmation {
+			t.Errorf("it still asks: %+v, %+v", c.Status.Removal, said(c))
+		}
+		if is := looks(of("web", "r1", atoll.RowRemoving)); is != "" || m.cluster(t).RemovalHeld() {
+			t.Errorf("on its way, it asks again: plan %q", is)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// What override rules keep out of the cluster is not what would go.
+func TestThePlanIsOfWhatIsThere(t *testing.T) {
+	m, _ := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
+	conf := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "web"}
+	m.items = map[string][]atoll.ItemKey{"r": {deployment, conf}}
+	plan := func(notHere ...string) string {
+		t.Helper()
+		web := row("web", atoll.RowActive, "", nil)
+		web.Spec.NotHere = notHere
+		plan, err := CleanPlan(t.Context(), memRevisions{m}, m.cluster(t), []state.Row{web})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	both, one := plan(), plan(conf.String())
+	if both == one || one != atoll.CleanPlan("u", "", []atoll.ItemKey{deployment}) {
+		t.Errorf("with an object that is not there the plan is %s, without it %s", both, one)
+	}
+}
+
+// A cluster may have had more than one object of the store holds.
+func TestWhatIsWrittenDownIsBounded(t *testing.T) {
+	line := strings.Repeat("x", 299)
+	got := list(slices.Repeat([]string{line}, 2000))
+	kept := recordMost / (len(line) + 1)
+	if want := fmt.Sprintf("\nand %d more\n", 2000-kept); !strings.HasSuffix(got, want) || strings.Count(got, line) != kept {
+		t.Errorf("%d bytes, %d lines, the end is %q, want %q", len(got), strings.Count(got, line), got[len(got)-40:], want)
+	}
 }
 
 func TestAForcedRemovalWritesDownWhatIsLeft(t *testing.T) {
@@ -194,4 +333,42 @@ func TestWhoHasLeftIsForgottenAsItWasLookedAt(t *testing.T) {
 	if err := m.Client.Get(t.Context(), client.ObjectKey{Namespace: atoll.SystemNamespace, Name: atoll.RemovedRecord("tokyo")}, &record); err != nil || len(record.Data["behind"]) > 400 {
 		t.Errorf("what an agent says is written whole: %d bytes, %v", len(record.Data["behind"]), err)
 	}
+}
+
+// What the agent says that it waits for is in the condition, and goes with the wait.
+func TestWhatTheAgentWaitsForIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.Run(ctx)
+		synctest.Wait()
+		old := m.cluster(t)
+		if said(old).Reason != ReasonAgentLeaves {
+			t.Fatalf("at first: %+v", said(old))
+		}
+		since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+		waits := func(why string) {
+			t.Helper()
+			if err := r.Leaving(ctx, m.cluster(t), why, since); err != nil {
+				t.Fatal(err)
+			}
+			m.changed()
+			synctest.Wait()
+		}
+		waits("Namespace shop: a finalizer")
+		c := m.cluster(t)
+		if got := said(c); got.Reason != ReasonWaitsForMember || !strings.Contains(got.Message, "since 2030-01-02T03:04:05Z: Namespace shop: a finalizer; that is for the member's administrator") {
+			t.Errorf("while it waits: %+v", got)
+		}
+		if err := r.Leaving(ctx, old, "something else", since); !apierrors.IsConflict(err) {
+			t.Errorf("over a newer Cluster: %v", err)
+		}
+		waits("")
+		if c := m.cluster(t); said(c).Reason != ReasonAgentLeaves || c.Status.Removal.AgentWaitsFor != "" || c.Status.Removal.AgentWaitsSince != nil {
+			t.Errorf("afterwards: %+v, %+v", said(c), c.Status.Removal)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }

@@ -1,8 +1,10 @@
 package leave
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -20,6 +22,10 @@ type standing struct {
 	online bool
 	// holding says why the hub holds; "": it does not.
 	holding string
+	// plan of what is held until spec.removal.confirm is that; "": nothing is.
+	plan string
+	// unknown says why that plan cannot be told, while all is held; nil: it can.
+	unknown error
 	// rows of Bundles in the cluster.
 	rows []state.Row
 }
@@ -41,7 +47,8 @@ const (
 	ReasonNeverJoined = "NeverJoined"
 	// ReasonHubHolds: the hub was set back and orders nothing.
 	ReasonHubHolds = "HubHolds"
-	// ReasonWaitsForConfirmation: removals are over the budget of their Bundles.
+	// ReasonWaitsForConfirmation: what the removal would take away is not confirmed, or is over
+	// the budget of its Bundles.
 	ReasonWaitsForConfirmation = "WaitsForConfirmation"
 	// ReasonWaitsForCluster: the cluster is away, or not accepted.
 	ReasonWaitsForCluster = "WaitsForCluster"
@@ -63,6 +70,9 @@ func judge(s standing) verdict {
 		total = max(left, s.before.Bundles)
 	}
 	v := verdict{status: v1alpha1.ClusterRemovalStatus{Bundles: total, Gone: total - left}}
+	if s.before != nil && left == 0 {
+		v.status.AgentWaitsFor, v.status.AgentWaitsSince = s.before.AgentWaitsFor, s.before.AgentWaitsSince
+	}
 	give := fmt.Sprintf("`atoll remove %s --force` gives it up with what it holds", s.name)
 	switch {
 	case s.removal.Force:
@@ -77,10 +87,64 @@ func judge(s standing) verdict {
 	case left == 0:
 		v.reason, v.message = s.last(give)
 		return v
+	case s.unknown != nil:
+		v.reason, v.message = ReasonWaitsForConfirmation, "nothing is removed yet: what would be is not known, and the hub looks again: "+brief(s.unknown.Error())
+		return v
+	case s.plan != "" && s.plan != s.removal.Confirm:
+		v.status.Plan, v.reason, v.message = s.plan, ReasonWaitsForConfirmation, s.asks()
+		return v
+	}
+	if s.before != nil && s.before.Confirmed == s.removal.Confirm || s.plan == s.removal.Confirm {
+		v.status.Confirmed = s.removal.Confirm
 	}
 	v.reason, v.message = s.waits(give)
 	v.message = fmt.Sprintf("%d of %d bundles are gone; %s", v.status.Gone, total, v.message)
 	return v
+}
+
+// asks for the confirmation of the whole removal.
+func (s *standing) asks() string {
+	n, such := 0, ""
+	for _, r := range s.rows {
+		if atoll.Cleanable(r.Bundle, r.Spec) {
+			if n++; such == "" {
+				such = bundle(r)
+			}
+		}
+	}
+	other := ""
+	if s.removal.Confirm != "" {
+		other = "; what was confirmed is another plan"
+	}
+	return fmt.Sprintf("nothing is removed yet: what Atoll applied of %d bundles would be, such as %s, and that waits for `atoll confirm cluster/%s --plan %s`%s; `atoll remove %s --cancel` takes it back, --orphan leaves all of it there",
+		n, such, s.name, s.plan, other, s.name)
+}
+
+// CleanPlan gives the hash of what a cluster with these rows loses when it is cleaned; "" for
+// nothing. Where a Revision that a row names is not there, which tables that lag bring about, it
+// is an error, and nothing is taken for confirmed.
+func CleanPlan(ctx context.Context, revisions Revisions, c *v1alpha1.Cluster, rows []state.Row) (string, error) {
+	var items []atoll.ItemKey
+	some := false
+	for _, r := range rows {
+		if !atoll.Cleanable(r.Bundle, r.Spec) {
+			continue
+		}
+		some = true
+		content, err := revisions.Content(ctx, r.Spec.Revision)
+		if err != nil {
+			return "", fmt.Errorf("list what is in cluster %s: %w", c.Name, err)
+		}
+		for i := range content.Items {
+			if key := content.Items[i].Key; r.Spec.Has(key) {
+				items = append(items, key)
+			}
+		}
+	}
+	if !some {
+		return "", nil
+	}
+	return atoll.CleanPlan(string(c.UID), c.Annotations[atoll.AnnotationRemovalAsked], items), nil
 }
 
 // last says what is waited for when no row is left.
@@ -90,8 +154,14 @@ func (s *standing) last(give string) (reason, message string) {
 		return ReasonWaitsForCluster, "nothing is placed there any more; the cluster is not accepted, so that its agent cannot be told: `atoll accept " + s.name + "`, or " + give
 	case !s.online:
 		return ReasonWaitsForCluster, "nothing is placed there any more; the cluster is away, and its agent lets go of the member when it is back; " + give
+	case s.before != nil && s.before.AgentWaitsFor != "":
+		since := ""
+		if at := s.before.AgentWaitsSince; at != nil {
+			since = " since " + at.UTC().Format(time.RFC3339)
+		}
+		return ReasonWaitsForMember, fmt.Sprintf("nothing is placed there any more; what keeps the agent from letting go of the member%s: %s; that is for the member's administrator, or %s", since, s.before.AgentWaitsFor, give)
 	}
-	return ReasonAgentLeaves, "nothing is placed there any more; the agent lets go of the member, and its log says what keeps it from that; an agent that is too old must be updated, or " + give
+	return ReasonAgentLeaves, "nothing is placed there any more; the agent lets go of the member; one that is too old to know how must be updated, or " + give
 }
 
 // waits says what the rows wait for: what somebody must do goes before what comes by

@@ -1,6 +1,7 @@
 package leave
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -24,6 +25,7 @@ func row(name string, phase atoll.RowPhase, reason string, status *atoll.RowStat
 
 func TestWhatARemovalWaitsFor(t *testing.T) {
 	clean := v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}
+	confirmed := v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Confirm: "fedcba9876543210"}
 	active, removing := row("web", atoll.RowActive, "", nil), row("api", atoll.RowRemoving, "", nil)
 	leaving := row("db", atoll.RowLeaving, "ClusterRemoved", nil)
 	held := row("mail", atoll.RowHeld, "RemovalHeld plan=0123456789abcdef: ClusterRemoved", nil)
@@ -49,6 +51,9 @@ func TestWhatARemovalWaitsFor(t *testing.T) {
 		{"away", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, stuck}}, false, ReasonWaitsForCluster, "`atoll remove tokyo --force`"},
 		{"denied", standing{removal: clean, joined: true, rows: []state.Row{removing}}, false, ReasonWaitsForCluster, "`atoll accept tokyo`"},
 		{"stuck", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing, stuck}}, false, ReasonWaitsForMember, "shop/disk is kept from going: PersistentVolumeClaim data: its deletion waits for the finalizers a/b"},
+		{"not confirmed", standing{removal: clean, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{removing, active, leaving}}, false, ReasonWaitsForConfirmation, "2 bundles would be, such as shop/web, and that waits for `atoll confirm cluster/tokyo --plan 0123456789abcdef`"},
+		{"another plan was confirmed", standing{removal: confirmed, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{active}}, false, ReasonWaitsForConfirmation, "--plan 0123456789abcdef`; what was confirmed is another plan"},
+		{"nobody knows the plan", standing{removal: confirmed, joined: true, accepted: true, online: true, unknown: errors.New("read revision r: not found"), rows: []state.Row{active}}, false, ReasonWaitsForConfirmation, "nothing is removed yet: what would be is not known, and the hub looks again: read revision r: not found"},
 		{"the agent lets go", standing{removal: clean, joined: true, accepted: true, online: true}, false, ReasonAgentLeaves, "the agent lets go"},
 		{"the agent is away", standing{removal: clean, joined: true, accepted: true}, false, ReasonWaitsForCluster, "when it is back"},
 		{"the agent is denied", standing{removal: clean, joined: true}, false, ReasonWaitsForCluster, "atoll accept tokyo"},
@@ -86,5 +91,38 @@ func TestARemovalForgetsNothingByItself(t *testing.T) {
 		if v.status.Bundles < before.Bundles || v.status.Gone < 0 || v.status.Bundles-v.status.Gone != int32(len(s.rows)) {
 			t.Fatalf("seed %d: counts %+v after %+v with %d rows", seed, v.status, before, len(s.rows))
 		}
+	}
+}
+
+// A plan is carried out that the leading hub itself found to be what it would remove, and from
+// then on, by which there is ever less; not one that some hub let in whose tables lagged.
+func TestWhatIsConfirmedIsWhatWouldBeRemoved(t *testing.T) {
+	p := v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Confirm: "p"}
+	active, removing := row("web", atoll.RowActive, "", nil), row("api", atoll.RowRemoving, "", nil)
+	is := func(confirmed string) *v1alpha1.ClusterRemovalStatus {
+		return &v1alpha1.ClusterRemovalStatus{Confirmed: confirmed}
+	}
+	for _, tc := range []struct {
+		name            string
+		s               standing
+		confirmed, plan string
+	}{
+		{"asked", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, plan: "p", rows: []state.Row{active}}, "", "p"},
+		{"confirmed", standing{removal: p, plan: "p", rows: []state.Row{active}}, "p", ""},
+		{"under way", standing{removal: p, before: is("p"), rows: []state.Row{removing}}, "p", ""},
+		{"by tables that lagged", standing{removal: p, plan: "more", rows: []state.Row{active}}, "", "more"},
+		{"after another confirmation", standing{removal: p, before: is("other"), plan: "more", rows: []state.Row{active}}, "", "more"},
+		{"taken back", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, before: is("p"), plan: "less", rows: []state.Row{active}}, "", "less"},
+		{"with nothing that waits", standing{removal: p, rows: []state.Row{removing}}, "", ""},
+		{"while nobody knows", standing{removal: p, unknown: errors.New("x"), rows: []state.Row{active}}, "", ""},
+		{"while the hub holds", standing{removal: p, before: is("p"), holding: "set back", rows: []state.Row{active}}, "", ""},
+		{"orphan", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, rows: []state.Row{active}}, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.s.name, tc.s.joined, tc.s.accepted, tc.s.online = "tokyo", true, true, true
+			if v := judge(tc.s); v.status.Confirmed != tc.confirmed || v.status.Plan != tc.plan {
+				t.Errorf("%+v, want confirmed %q, plan %q", v, tc.confirmed, tc.plan)
+			}
+		})
 	}
 }

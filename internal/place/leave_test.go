@@ -309,3 +309,88 @@ func TestEvictedAndUnfitGoTheWayOfAnEdit(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that is to be cleaned keeps what it has until exactly that is confirmed, and over a
+// restart; confirmed, it goes the way of an edit; a confirmation that is taken back keeps what
+// is not on its way yet.
+func TestACleanedClusterKeepsAllUntilThatIsConfirmed(t *testing.T) {
+	m := newMemory()
+	fleet(m, "a", "b")
+	clean := func(confirm, found string) {
+		m.cluster("a", func(c *v1alpha1.Cluster) {
+			c.Spec.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Confirm: confirm}
+			c.Status.Removal = &v1alpha1.ClusterRemovalStatus{Confirmed: found}
+		})
+	}
+	lives(t, m,
+		func(t *testing.T) {
+			m.bundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.WhenUnfit = names("a"), v1alpha1.UnfitRemove })
+			m.cut("web", &atoll.Content{})
+			m.settle("web")
+			clean("", "")
+			time.Sleep(time.Hour)
+			want(t, m, "web", "a Active r1")
+			if len(m.told()) > 0 {
+				t.Errorf("told: %q", m.told())
+			}
+		},
+		func(t *testing.T) {
+			time.Sleep(time.Hour)
+			want(t, m, "web", "a Active r1")
+			m.move("web", "a", "b")
+			m.report("web", "b", atoll.RowProgressing)
+			clean("p", "")
+			want(t, m, "web", "a Active r1, b Active r1")
+			clean("p", "p")
+			want(t, m, "web", "a Leaving r1, b Active r1")
+			clean("", "p")
+			want(t, m, "web", "a Active r1, b Active r1")
+			m.report("web", "b", atoll.RowReady)
+			want(t, m, "web", "a Active r1, b Active r1")
+			clean("p", "p")
+			want(t, m, "web", "a Removing r1, b Active r1")
+		},
+	)
+}
+
+// A hub that is killed while a cluster leaves, or another one, goes on where that was: what
+// replaces it is waited for, and how it goes stays as it was stated.
+func TestARemovalGoesOnOverRestarts(t *testing.T) {
+	for _, removal := range []v1alpha1.ClusterRemoval{{Mode: v1alpha1.ClusterOrphan}, {Mode: v1alpha1.ClusterClean, Confirm: "p"}} {
+		t.Run(string(removal.Mode), func(t *testing.T) {
+			m := newMemory()
+			fleet(m, "a", "b")
+			orphan := func(t *testing.T) {
+				t.Helper()
+				for _, r := range (memRows{m}).OfBundle("web") {
+					if r.Cluster == "a" && r.Spec.Orphan != (removal.Mode == v1alpha1.ClusterOrphan) {
+						t.Errorf("its row is orphaned: %t", r.Spec.Orphan)
+					}
+				}
+			}
+			lives(t, m,
+				func(t *testing.T) {
+					placed(m, "web", &atoll.Content{}, "a")
+					m.move("web", "a", "b")
+					m.report("web", "b", atoll.RowProgressing)
+					m.cluster("a", func(c *v1alpha1.Cluster) {
+						c.Spec.Removal, c.Status.Removal = &removal, &v1alpha1.ClusterRemovalStatus{Confirmed: removal.Confirm}
+					})
+					want(t, m, "web", "a Leaving r1, b Active r1")
+				},
+				func(t *testing.T) {
+					want(t, m, "web", "a Leaving r1, b Active r1")
+					m.report("web", "b", atoll.RowReady)
+					want(t, m, "web", "a Removing r1, b Active r1")
+					orphan(t)
+				},
+				func(t *testing.T) {
+					want(t, m, "web", "a Removing r1, b Active r1")
+					orphan(t)
+					m.settle("web")
+					want(t, m, "web", "b Active r1")
+				},
+			)
+		})
+	}
+}

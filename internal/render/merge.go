@@ -126,17 +126,24 @@ func strategic(obj, patch map[string]any, lists strategicpatch.LookupPatchMeta) 
 	return out, nil
 }
 
-// listsOf a built-in kind: how they are merged.
-func listsOf(kind schema.GroupVersionKind) (strategicpatch.LookupPatchMeta, error) {
+// Lists of a built-in kind, how they are merged; other kinds are not known.
+func Lists(kind schema.GroupVersionKind) (lists strategicpatch.LookupPatchMeta, known bool, err error) {
 	t, err := types.New(kind)
 	if err != nil {
-		return nil, fmt.Errorf("a %s of %s is no built-in kind, so that nothing says how its lists are merged: use mergePatch", kind.Kind, kind.GroupVersion())
+		return nil, false, nil // the one error there is
 	}
-	lists, err := strategicpatch.NewPatchMetaFromStruct(t)
-	if err != nil {
-		return nil, fmt.Errorf("read how lists of a %s are merged: %w", kind.Kind, err)
+	if lists, err = strategicpatch.NewPatchMetaFromStruct(t); err != nil {
+		return nil, false, fmt.Errorf("read how lists of a %s are merged: %w", kind.Kind, err)
 	}
-	return lists, nil
+	return lists, true, nil
+}
+
+func listsOf(kind schema.GroupVersionKind) (strategicpatch.LookupPatchMeta, error) {
+	lists, known, err := Lists(kind)
+	if err == nil && !known {
+		err = fmt.Errorf("a %s of %s is no built-in kind, so that nothing says how its lists are merged: use mergePatch", kind.Kind, kind.GroupVersion())
+	}
+	return lists, err
 }
 
 func kindOf(obj map[string]any) schema.GroupVersionKind {

@@ -22,7 +22,10 @@ type Cluster struct {
 	Deleting bool
 	// Removal of the cluster from the fleet; empty: it stays.
 	Removal v1alpha1.ClusterRemovalMode
-	Taints  []v1alpha1.Taint
+	// Held: what is there stays although the cluster is to leave the fleet, since that is not
+	// confirmed, or since the cluster is given up with what it holds.
+	Held   bool
+	Taints []v1alpha1.Taint
 	// Resources that its agent reported, by name. Only scores look at them.
 	Resources []Amount
 	// APIs that it serves; nil: not known.
@@ -40,7 +43,7 @@ func ClusterOf(c *v1alpha1.Cluster) Cluster {
 		Resources: AmountsOf(&c.Status.Resources), Capacity: CapacityOf(c.Spec.Capacity),
 	}
 	if r := c.Spec.Removal; r != nil {
-		out.Removal = r.Mode
+		out.Removal, out.Held = r.Mode, r.Force || c.RemovalHeld()
 	}
 	return out
 }
@@ -377,6 +380,12 @@ func (f *Filter) admitted(c *Cluster, say bool) (refusal, bool) {
 		return r, true
 	case c.Deleting:
 		return refusal{filter: FilterDeleting, reason: "the Cluster is being deleted"}, true
+	case c.Held:
+		r := refusal{filter: FilterRemoval}
+		if say {
+			r.reason = reasonRemoval + "; what runs there stays until `atoll confirm cluster/" + c.Name + "`"
+		}
+		return r, true
 	case c.Removal != "":
 		return refusal{filter: FilterRemoval, reason: reasonRemoval}, true
 	}

@@ -388,7 +388,7 @@ func (f *Filter) judgeAlone(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenU
 		v.Outcome, v.Filter, v.Reason = Gone, FilterDeleting, "the Cluster is being deleted"
 		return v
 	}
-	if c.Removal != "" {
+	if c.Removal != "" && !c.Held {
 		v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowClusterRemoved, FilterRemoval, reasonRemoval
 		v.Orphan = c.Removal == v1alpha1.ClusterOrphan
 		return v
@@ -412,7 +412,7 @@ func (f *Filter) judgeAlone(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenU
 	}
 	v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowUnfit, rs[0].filter, rs[0].reason
 	anew := f.anew(row)
-	if unfit != v1alpha1.UnfitRemove && !anew || rs[0].filter == FilterAccepted {
+	if unfit != v1alpha1.UnfitRemove && !anew || rs[0].filter == FilterAccepted || rs[0].filter == FilterRemoval {
 		return v
 	}
 	for _, r := range rs {

@@ -16,17 +16,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/reconcile"
 )
 
 // ReasonNameTaken is the reason of the Event at a customization whose name another
@@ -70,9 +70,7 @@ var errMoved = errors.New("it changed since it was read")
 // Reconciler of customizations. Make it with New.
 type Reconciler struct {
 	Config
-
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[string] // nil before Run
+	loop *reconcile.Loop[string]
 }
 
 // New makes a Reconciler and subscribes it to the tables.
@@ -81,75 +79,43 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	r := &Reconciler{Config: cfg}
-	cfg.Customizations.Subscribe(r.look)
+	r.loop = reconcile.New("karmada", r.keep, func(name string, err error) {
+		if !errors.Is(err, errMoved) {
+			r.Log.Warn("a customization of Karmada's could not be put into effect, trying again", "customization", name, "err", err)
+		}
+	})
+	cfg.Customizations.Subscribe(r.loop.Look)
 	cfg.Interpreters.Subscribe(func(kind, _, name string) {
 		if kind == script.Kind {
-			r.look(name)
+			r.loop.Look(name)
 		}
 	})
 	return r
 }
 
-// look at a customization; before Run nothing has to be remembered, since Run looks at all.
-func (r *Reconciler) look(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.queue != nil {
-		r.queue.Add(name)
-	}
-}
-
 // Run until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "karmada"})
-	r.mu.Lock()
-	r.queue = queue
-	r.mu.Unlock()
-	for _, name := range r.Customizations.List() {
-		r.look(name)
-	}
-	var done sync.WaitGroup
-	done.Go(func() { r.work(ctx, queue) })
-	<-ctx.Done()
-	queue.ShutDown()
-	done.Wait()
+	r.loop.Run(ctx, func() {
+		for _, name := range r.Customizations.List() {
+			r.loop.Look(name)
+		}
+	})
 	return nil
 }
 
-func (r *Reconciler) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
-	for {
-		name, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		switch err := r.keep(ctx, name); {
-		case err == nil:
-			queue.Forget(name)
-		case ctx.Err() != nil:
-		default:
-			if !errors.Is(err, errMoved) {
-				r.Log.Warn("a customization of Karmada's could not be put into effect, trying again", "customization", name, "err", err)
-			}
-			queue.AddRateLimited(name)
-		}
-		queue.Done(name)
-	}
-}
-
 // keep the interpreter of a customization as that says.
-func (r *Reconciler) keep(ctx context.Context, name string) error {
+func (r *Reconciler) keep(ctx context.Context, name string) (again time.Duration, err error) {
 	c, ok := r.Customizations.Get(name)
 	now, there := r.Interpreters.Interpreter(name)
 	if !ok || c.DeletionTimestamp != nil || there && now.DeletionTimestamp != nil {
-		return nil
+		return 0, nil
 	}
 	want, err := script.FromKarmada(c, now)
 	if err != nil {
 		r.Events.Tell(corev1.ObjectReference{
 			APIVersion: karmada.GroupVersion.String(), Kind: karmada.CustomizationKind, Name: name, UID: c.UID,
 		}, ReasonNameTaken, err.Error())
-		return nil
+		return 0, nil
 	}
 	switch {
 	case !there:
@@ -159,9 +125,9 @@ func (r *Reconciler) keep(ctx context.Context, name string) error {
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		return errMoved
+		return 0, errMoved
 	case err != nil:
-		return fmt.Errorf("write the ResourceInterpreter %s: %w", name, err)
+		return 0, fmt.Errorf("write the ResourceInterpreter %s: %w", name, err)
 	}
-	return nil
+	return 0, nil
 }

@@ -22,11 +22,11 @@ import (
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	multicluster "atoll.dev/atoll/api/multicluster/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/reconcile"
 )
 
 const (
@@ -65,10 +65,10 @@ type Config struct {
 type Publisher struct {
 	Config
 	limit *rate.Limiter
+	loop  *reconcile.Loop[string] // by name
 
 	mu        sync.Mutex
-	queue     workqueue.TypedRateLimitingInterface[string] // nil before Run
-	published map[string]string                            // print by name
+	published map[string]string // print by name
 }
 
 // New makes a Publisher and subscribes it to the tables.
@@ -77,7 +77,12 @@ func New(cfg Config) *Publisher {
 		cfg.Log = slog.Default()
 	}
 	p := &Publisher{Config: cfg, limit: rate.NewLimiter(most, most), published: map[string]string{}}
-	cfg.Clusters.Subscribe(p.look)
+	p.loop = reconcile.New("profiles", p.publish, func(name string, err error) {
+		if !apierrors.IsConflict(err) {
+			p.Log.Warn("a cluster's profile is not published as it should be, trying again", "cluster", name, "err", err)
+		}
+	})
+	cfg.Clusters.Subscribe(p.loop.Look)
 	cfg.Settings.Subscribe(func(string) { p.all() })
 	return p
 }
@@ -96,17 +101,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-time.After(readAgain):
 		}
 	}
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "profiles"})
-	p.mu.Lock()
-	p.queue = queue
-	p.mu.Unlock()
-	p.all()
-	var done sync.WaitGroup
-	done.Go(func() { p.work(ctx, queue) })
-	<-ctx.Done()
-	queue.ShutDown()
-	done.Wait()
+	p.loop.Run(ctx, p.all)
 	return nil
 }
 
@@ -129,51 +124,20 @@ func (p *Publisher) read(ctx context.Context) error {
 	}
 }
 
-func (p *Publisher) look(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.queue != nil {
-		p.queue.Add(name)
-	}
-}
-
 // all clusters, and all that is published.
 func (p *Publisher) all() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.queue == nil {
-		return
-	}
 	for name := range p.published {
-		p.queue.Add(name)
+		p.loop.Look(name)
 	}
 	for _, c := range p.Clusters.List() {
-		p.queue.Add(c.Name)
-	}
-}
-
-func (p *Publisher) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
-	for {
-		name, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		switch err := p.publish(ctx, name); {
-		case err == nil:
-			queue.Forget(name)
-		case ctx.Err() != nil:
-		default:
-			if !apierrors.IsConflict(err) {
-				p.Log.Warn("a cluster's profile is not published as it should be, trying again", "cluster", name, "err", err)
-			}
-			queue.AddRateLimited(name)
-		}
-		queue.Done(name)
+		p.loop.Look(c.Name)
 	}
 }
 
 // publish one cluster, or take its profile away.
-func (p *Publisher) publish(ctx context.Context, name string) error {
+func (p *Publisher) publish(ctx context.Context, name string) (again time.Duration, err error) {
 	var want *multicluster.ClusterProfile
 	if c, ok := p.Clusters.Get(name); ok && p.Settings.Profiles() {
 		want = Of(c, p.Hub)
@@ -182,26 +146,25 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 	was, is := p.published[name], printOf(want)
 	p.mu.Unlock()
 	if was == is {
-		return nil
+		return 0, nil
 	}
 	if err := p.limit.Wait(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	var err error
 	if want == nil {
 		err = p.withdraw(ctx, name)
 	} else {
 		err = p.write(ctx, want)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.published[name] = is; is == "" {
 		delete(p.published, name)
 	}
-	return nil
+	return 0, nil
 }
 
 func (p *Publisher) write(ctx context.Context, want *multicluster.ClusterProfile) error {

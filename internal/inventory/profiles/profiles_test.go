@@ -44,7 +44,7 @@ func TestWhatIsPublished(t *testing.T) {
 		p.Labels["x-k8s.io/cluster-manager"] != "atoll" || p.Labels["env"] != "prod" {
 		t.Errorf("%+v, %+v", p.ObjectMeta, p.Spec)
 	}
-	if got, want := fmt.Sprint(p.Status.Version.Kubernetes, p.Status.Properties), "v1.36.3[{gpus 8} {topology.kubernetes.io/region ap}]"; got != want {
+	if got, want := fmt.Sprint(p.Status.Version.Kubernetes, p.Status.Properties), "v1.36.3[{gpus 8 <nil>} {topology.kubernetes.io/region ap <nil>}]"; got != want {
 		t.Errorf("version and properties are %s, want %s", got, want)
 	}
 	if !meta.IsStatusConditionTrue(p.Status.Conditions, "Joined") || !meta.IsStatusConditionPresentAndEqual(p.Status.Conditions, "ControlPlaneHealthy", metav1.ConditionUnknown) {

@@ -54,7 +54,7 @@ func (p *Publisher) rescore(c *schedule.Cluster) {
 			continue
 		}
 		if moves, score := f.Weigh(c, row, &in, s.scores); moves {
-			p.look(pl.Key(), gatherScores)
+			p.loop.LookAfter(pl.Key(), gatherScores)
 		} else {
 			p.drifted(pl.Key(), s, row != nil, score)
 		}

@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/reconcile"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
@@ -100,9 +100,10 @@ type Publisher struct {
 	// telling: decisions say of each cluster why.
 	telling bool
 
+	loop *reconcile.Loop[types.NamespacedName]
+
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil before Run
-	known   map[string]schedule.Cluster
+	known   map[string]schedule.Cluster // nil before Run
 	filters map[types.NamespacedName]compiled
 	// standings of the last decisions.
 	standings map[types.NamespacedName]standing
@@ -122,9 +123,14 @@ func New(cfg Config) *Publisher {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	p := &Publisher{Config: cfg, known: map[string]schedule.Cluster{}, filters: map[types.NamespacedName]compiled{}, standings: map[types.NamespacedName]standing{}}
-	cfg.Placements.Subscribe(func(key types.NamespacedName) { p.look(key, 0) })
-	cfg.Decisions.Subscribe(func(key types.NamespacedName) { p.look(key, gather) })
+	p := &Publisher{Config: cfg, filters: map[types.NamespacedName]compiled{}, standings: map[types.NamespacedName]standing{}}
+	p.loop = reconcile.New("decisions", p.keep, func(key types.NamespacedName, err error) {
+		if !errors.Is(err, errMoved) {
+			p.Log.Warn("what a placement chose could not be published, trying again", "namespace", key.Namespace, "placement", key.Name, "err", err)
+		}
+	})
+	cfg.Placements.Subscribe(p.loop.Look)
+	cfg.Decisions.Subscribe(func(key types.NamespacedName) { p.loop.LookAfter(key, gather) })
 	cfg.Clusters.Subscribe(p.clusterChanged)
 	cfg.Views.Subscribe(p.clusterChanged)
 	cfg.Hub.Subscribe(p.lookAtAll)
@@ -138,7 +144,7 @@ func New(cfg Config) *Publisher {
 func (p *Publisher) boundChanged(namespace string) {
 	for _, pl := range p.Placements.List() {
 		if namespace == "" || pl.Meta.Namespace == namespace {
-			p.look(pl.Key(), 0)
+			p.loop.Look(pl.Key())
 		}
 	}
 }
@@ -153,43 +159,26 @@ func (p *Publisher) bound(pl state.Placement) []string {
 
 // Run until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	queue := p.open()
-	p.lookAtAll()
-	var done sync.WaitGroup
-	done.Go(func() { p.work(ctx, queue) })
-	<-ctx.Done()
-	queue.ShutDown()
-	done.Wait()
+	p.loop.Run(ctx, func() {
+		p.learn()
+		p.lookAtAll()
+	})
 	return nil
 }
 
-// open the queue. The clusters as they are now are what later changes are compared with.
-func (p *Publisher) open() workqueue.TypedRateLimitingInterface[types.NamespacedName] {
+// learn the clusters as they are now, which is what later changes are compared with.
+func (p *Publisher) learn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName](),
-		workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "decisions"})
+	p.known = map[string]schedule.Cluster{}
 	for _, c := range p.Clusters.List() {
 		p.known[c.Name] = p.Views.Of(c)
-	}
-	return p.queue
-}
-
-// look at a Placement, after a while; before Run nothing has to be remembered, since Run
-// looks at all.
-func (p *Publisher) look(key types.NamespacedName, after time.Duration) {
-	p.mu.Lock()
-	queue := p.queue
-	p.mu.Unlock()
-	if queue != nil {
-		queue.AddAfter(key, after)
 	}
 }
 
 func (p *Publisher) lookAtAll() {
 	for _, pl := range p.Placements.List() {
-		p.look(pl.Key(), 0)
+		p.loop.Look(pl.Key())
 	}
 }
 
@@ -197,7 +186,7 @@ func (p *Publisher) lookAtAll() {
 func (p *Publisher) clusterChanged(name string) {
 	c, ok := p.Clusters.Get(name)
 	p.mu.Lock()
-	if p.queue == nil {
+	if p.known == nil {
 		p.mu.Unlock()
 		return
 	}
@@ -216,7 +205,7 @@ func (p *Publisher) clusterChanged(name string) {
 	}
 	for _, pl := range p.Placements.List() {
 		if f := p.filter(pl); known && fits(f, was) || ok && fits(f, is) {
-			p.look(pl.Key(), gather)
+			p.loop.LookAfter(pl.Key(), gather)
 		}
 	}
 }
@@ -246,28 +235,13 @@ func (p *Publisher) filter(pl state.Placement) *schedule.Filter {
 	return c.filter
 }
 
-func (p *Publisher) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.NamespacedName]) {
-	for {
-		key, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		at, err := p.publish(ctx, key)
-		switch {
-		case err == nil:
-			queue.Forget(key)
-			if !at.IsZero() {
-				queue.AddAfter(key, max(time.Until(at), time.Millisecond))
-			}
-		case ctx.Err() != nil:
-		default:
-			if !errors.Is(err, errMoved) {
-				p.Log.Warn("what a placement chose could not be published, trying again", "namespace", key.Namespace, "placement", key.Name, "err", err)
-			}
-			queue.AddRateLimited(key)
-		}
-		queue.Done(key)
+// keep what a Placement chooses published, and look again when time alone changes that.
+func (p *Publisher) keep(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+	at, err := p.publish(ctx, key)
+	if err != nil || at.IsZero() {
+		return 0, err
 	}
+	return max(time.Until(at), time.Millisecond), nil
 }
 
 // publish what a Placement chooses now; at is when time alone changes that, zero: never.
