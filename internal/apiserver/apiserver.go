@@ -45,6 +45,9 @@ type Options struct {
 	// DataDir holds keys/, etcd/ and what the server writes on start, among it
 	// hub.kubeconfig. Required.
 	DataDir string
+	// KeysDir holds the key set, whole, and is only read. Default: DataDir/keys, where a new
+	// hub makes it.
+	KeysDir string
 	// BindAddress is the IP address to listen on. Default: 127.0.0.1.
 	BindAddress string
 	// Port to listen on. 0 takes the port of the last start when it is free,
@@ -117,6 +120,7 @@ type Server struct {
 	keys    *keys.Set
 	// authorities are the set's, or those that a rotation has put in their place.
 	authorities authorities
+	former      formerUsers
 	store       *store
 	identities  *identities
 	direct      direct.Stores
@@ -238,8 +242,21 @@ func (s *Server) LoopbackConfig() *rest.Config {
 // AdminKubeconfigPath is the file with an administrator's credentials.
 func (s *Server) AdminKubeconfigPath() string { return s.kubeconfig }
 
-// Address is the host and port that the server listens on.
+// AdvertiseAddress is the IP address at which others reach the server: what the options say, else
+// the one that it listens on, else the machine's first global one.
+func (s *Server) AdvertiseAddress() string { return s.options.AdvertiseAddress }
+
+// Address is the host and port at which this machine reaches the server.
 func (s *Server) Address() string { return s.address }
+
+// AdvertisedAddress is the host and port at which others reach the server.
+func (s *Server) AdvertisedAddress() string {
+	_, port, err := net.SplitHostPort(s.address)
+	if err != nil {
+		return s.address // it does not serve yet
+	}
+	return net.JoinHostPort(s.options.AdvertiseAddress, port)
+}
 
 // Keys is the key set that the server runs with.
 func (s *Server) Keys() *keys.Set { return s.keys }

@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/keys"
 )
 
@@ -35,10 +37,13 @@ func shownBy(address string, roots *x509.CertPool) (*x509.Certificate, error) {
 // one goes on knowing it; its client certificates count until the rotation is finished; and
 // a hub that starts again, or is made of the same etcd and keys, has the new ones.
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	o := options(t.TempDir())
 	s := start(t, o)
 	before := read(t, s.AdminKubeconfigPath())
 	first := s.Authorities()
+	handed := handedOut(t, s)
+	handed(first)
 	done := make(chan struct{}, 8)
 	s.OnCertificates(func() { done <- struct{}{} })
 	if _, err := s.FinishRotation(t.Context()); !errors.Is(err, keys.ErrNotRotating) {
@@ -67,15 +72,8 @@ func TestRotation(t *testing.T) {
 		}
 		return true, ""
 	})
-	asks := func(kubeconfig string) error {
-		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.TLSClientConfig.NextProtos = []string{"http/1.1"} // a connection of its own
-		_, err = kubernetes.NewForConfigOrDie(withoutReuse(config)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1})
-		return err
-	}
+	handed(second)
+	asks := asking(t)
 	after := read(t, s.AdminKubeconfigPath())
 	if after == before {
 		t.Error("hub.kubeconfig is the old one")
@@ -84,6 +82,7 @@ func TestRotation(t *testing.T) {
 		err := errors.Join(asks(before), asks(after))
 		return err == nil, errText(err)
 	})
+	toldInTime(t, s, before, after)
 	third, err := s.FinishRotation(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +94,10 @@ func TestRotation(t *testing.T) {
 	if err := asks(read(t, s.AdminKubeconfigPath())); err != nil {
 		t.Errorf("the new kubeconfig: %v", err)
 	}
+	if users := s.FormerUsers(); len(users) > 0 {
+		t.Errorf("after its end it is told of %+v", users)
+	}
+	handed(third)
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +108,81 @@ func TestRotation(t *testing.T) {
 	if _, err := shownBy(again.Address(), first.Cluster.Pool()); err != nil {
 		t.Errorf("who knew the hub before the rotation, after a restart: %v", err)
 	}
+}
+
+// handedOut gives a check that the server hands out these CAs to what runs in a namespace.
+func handedOut(t *testing.T, s *apiserver.Server) func(*keys.Authorities) {
+	t.Helper()
+	token := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken}
+	token.Name, token.Annotations = "token-with-ca", map[string]string{corev1.ServiceAccountNameKey: "default"}
+	core := admin(t, s).kube.CoreV1()
+	eventually(t, "a token is asked for", func(ctx context.Context) (bool, string) {
+		if _, err := core.ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return false, err.Error() // a token of nobody is deleted
+		}
+		_, err := core.Secrets("default").Create(ctx, token, metav1.CreateOptions{})
+		return err == nil, errText(err)
+	})
+	return func(want *keys.Authorities) {
+		t.Helper()
+		core := admin(t, s).kube.CoreV1() // whose certificate is a new one each time
+		eventually(t, "the CAs are handed out", func(ctx context.Context) (bool, string) {
+			published, err := core.ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+			if err != nil {
+				return false, err.Error()
+			}
+			secret, err := core.Secrets("default").Get(ctx, token.Name, metav1.GetOptions{})
+			if err != nil {
+				return false, err.Error()
+			}
+			ca := string(want.ClusterPEM())
+			return published.Data["ca.crt"] == ca && string(secret.Data["ca.crt"]) == ca, "the ConfigMap has " + published.Data["ca.crt"] + ", the Secret " + string(secret.Data["ca.crt"])
+		})
+	}
+}
+
+// asking the hub by a kubeconfig, on a connection of its own.
+func asking(t *testing.T) func(kubeconfig string) error {
+	return func(kubeconfig string) error {
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.TLSClientConfig.NextProtos = []string{"http/1.1"} // a connection of its own
+		_, err = kubernetes.NewForConfigOrDie(withoutReuse(config)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1})
+		return err
+	}
+}
+
+// toldInTime: who comes by what ends with the rotation is told so, and nobody else; and so is
+// who asks for that.
+func toldInTime(t *testing.T, s *apiserver.Server, before, after string) {
+	t.Helper()
+	users := s.FormerUsers()
+	if len(users) != 1 || users[0].Name != "atoll-admin" || time.Since(users[0].Last) > time.Minute {
+		t.Errorf("by certificates of the former CA came %+v", users)
+	}
+	if got := warnedOf(t, before); !strings.Contains(got, "your client certificate ends when that is finished") {
+		t.Errorf("who comes by the old kubeconfig is told %q", got)
+	}
+	if got := warnedOf(t, after); got != "" {
+		t.Errorf("who comes by the new kubeconfig is told %q", got)
+	}
+}
+
+// warnedOf is what the hub warns a user of it of.
+func warnedOf(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := &warnings{}
+	config.WarningHandler = said
+	if _, err := kubernetes.NewForConfigOrDie(withoutReuse(config)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return said.take()
 }
 
 func read(t *testing.T, path string) string {
@@ -125,6 +203,7 @@ func withoutReuse(c *rest.Config) *rest.Config {
 // TestCertificatesRenewWithoutARestart: the hub's own in time, and the operator's when
 // their files are replaced.
 func TestCertificatesRenewWithoutARestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	other, err := keys.LoadOrCreate(filepath.Join(dir, "other-keys"), true)
 	if err != nil {

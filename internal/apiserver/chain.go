@@ -122,7 +122,7 @@ func (s *Server) adjust(config *kubeapiserver.Config) {
 		if s.options.Handlers != nil {
 			handler = s.options.Handlers(handler)
 		}
-		return genericapiserver.DefaultBuildHandlerChain(s.rewrite(s.elsewhere(handler)), c)
+		return genericapiserver.DefaultBuildHandlerChain(s.warnFormer(s.rewrite(s.elsewhere(handler))), c)
 	}
 	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = engineStorage{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}
 }

@@ -19,16 +19,13 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/bootstrap"
 	"k8s.io/kubernetes/pkg/controller/certificates/cleaner"
-	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
 	serviceaccounts "k8s.io/kubernetes/pkg/controller/serviceaccount"
-	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
 const (
@@ -230,25 +227,6 @@ func (c *controllers) addServiceAccounts(ctx context.Context) error {
 	return nil
 }
 
-func (c *controllers) addTokens(ctx context.Context) error {
-	key, err := keyutil.PrivateKeyFromFile(c.server.keys.ServiceAccountKeyFile)
-	if err != nil {
-		return fmt.Errorf("load the service account key: %w", err)
-	}
-	generator, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, key)
-	if err != nil {
-		return fmt.Errorf("use the service account key: %w", err)
-	}
-	tokens := c.only("type=" + string(corev1.SecretTypeServiceAccountToken)).Core().V1().Secrets()
-	controller, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), c.shared.Core().V1().ServiceAccounts(), tokens, c.client,
-		serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: c.server.Authorities().ClusterPEM()})
-	if err != nil {
-		return fmt.Errorf("build the token controller: %w", err)
-	}
-	c.add(func(ctx context.Context) { controller.Run(ctx, controllerWorkers) })
-	return nil
-}
-
 func (c *controllers) addCleaners(context.Context) error {
 	csrs := cleaner.NewCSRCleanerController(c.client.CertificatesV1().CertificateSigningRequests(), c.shared.Certificates().V1().CertificateSigningRequests())
 	c.add(func(ctx context.Context) { csrs.Run(ctx, 1) })
@@ -264,15 +242,5 @@ func (c *controllers) addCleaners(context.Context) error {
 func (c *controllers) addClusterRoles(context.Context) error {
 	controller := clusterroleaggregation.NewClusterRoleAggregation(c.shared.Rbac().V1().ClusterRoles(), c.client.RbacV1())
 	c.add(func(ctx context.Context) { controller.Run(ctx, controllerWorkers) })
-	return nil
-}
-
-func (c *controllers) addRootCA(context.Context) error {
-	published := c.only("metadata.name=" + rootcacertpublisher.RootCACertConfigMapName).Core().V1().ConfigMaps()
-	controller, err := rootcacertpublisher.NewPublisher(published, c.shared.Core().V1().Namespaces(), c.client, c.server.Authorities().ClusterPEM())
-	if err != nil {
-		return fmt.Errorf("build the root CA publisher: %w", err)
-	}
-	c.add(func(ctx context.Context) { controller.Run(ctx, 1) })
 	return nil
 }

@@ -30,6 +30,7 @@ resources: [{resources: [bundles.atoll.dev, configmaps], providers: [{secretbox:
 // Bundles and finalizers that are written directly are what the API would have made of
 // them, encrypted as it would, and are left to it where that cannot be.
 func TestDirectWritesInNamespaces(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	if err := os.WriteFile(file, []byte(bundleEncryption), 0o600); err != nil {
 		t.Fatal(err)

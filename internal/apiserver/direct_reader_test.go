@@ -88,6 +88,7 @@ func define(t testing.TB, s *apiserver.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var defined []apiextensionsv1.CustomResourceDefinition
 	for _, f := range files {
 		manifest, err := crds.Files.ReadFile(f.Name())
 		if err != nil {
@@ -100,6 +101,9 @@ func define(t testing.TB, s *apiserver.Server) {
 		if err := c.Create(t.Context(), &crd); err != nil {
 			t.Fatal(err)
 		}
+		defined = append(defined, crd)
+	}
+	for _, crd := range defined {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name, Kind: crd.Spec.Names.ListKind})
 		err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -119,6 +123,7 @@ func plainConfig(s *apiserver.Server) *rest.Config {
 }
 
 func TestDirectReadsAreAsTheAPIs(t *testing.T) {
+	t.Parallel()
 	s := start(t, options(t.TempDir()))
 	define(t, s)
 	api, _ := clients(t, s)
@@ -237,6 +242,7 @@ func feed(t testing.TB, s *apiserver.Server, directly bool) *state.State {
 }
 
 func TestTablesAreFedDirectly(t *testing.T) {
+	t.Parallel()
 	s := start(t, options(t.TempDir()))
 	define(t, s)
 	byAPI, directly := feed(t, s, false), feed(t, s, true)

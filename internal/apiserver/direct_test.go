@@ -86,6 +86,7 @@ func clients(t *testing.T, s *apiserver.Server) (api client.WithWatch, direct cl
 }
 
 func TestDirectWritesAreAsTheAPIs(t *testing.T) {
+	t.Parallel()
 	one, other := twoHubs(t)
 	t.Run("status of a Cluster", func(t *testing.T) { directStatus(t, one, other) })
 	t.Run("TargetSlice", func(t *testing.T) { directSlice(t, one) })

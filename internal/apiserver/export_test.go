@@ -8,3 +8,6 @@ func (s *Server) ConnectionConfig() *rest.Config {
 	c.ContentType, c.AcceptContentTypes = "", ""
 	return c
 }
+
+// Listening is a Server that listens at an address, as far as its methods tell.
+func Listening(address string, o Options) *Server { return &Server{options: o, address: address} }

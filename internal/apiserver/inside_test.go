@@ -160,7 +160,8 @@ func insideExec(t *testing.T, config *rest.Config, ns string) {
 }
 
 func TestStopEndsClientsInside(t *testing.T) {
-	s, err := apiserver.Start(t.Context(), options(t.TempDir()))
+	t.Parallel()
+	s, err := tryStart(t, options(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -263,6 +263,7 @@ spec: {hard: {pods: "0", configmaps: "0"}}
 }
 
 func TestOwnersAreCollected(t *testing.T) {
+	t.Parallel()
 	u := admin(t, hub)
 	ns := u.namespace("owners")
 	u.mustApply(fmt.Sprintf(deployment, ns))

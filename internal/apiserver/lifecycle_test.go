@@ -29,7 +29,7 @@ func TestNewerDataDirIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "VERSION"), []byte("v0.2.0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := apiserver.Start(t.Context(), options(dir))
+	_, err := tryStart(t, options(dir))
 	var newer *datadir.NewerError
 	if !errors.As(err, &newer) {
 		t.Fatalf("got %v", err)
@@ -45,8 +45,9 @@ func TestNewerDataDirIsRefused(t *testing.T) {
 }
 
 func TestMissingKeysAreNotMadeAnew(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	s, err := apiserver.Start(t.Context(), options(dir))
+	s, err := tryStart(t, options(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +81,14 @@ func TestMissingKeysAreNotMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	var missing *keys.MissingError
-	if _, err := apiserver.Start(t.Context(), options(dir)); !errors.As(err, &missing) {
+	if _, err := tryStart(t, options(dir)); !errors.As(err, &missing) {
 		t.Fatalf("started without the key that its Secrets need: %v", err)
 	}
 	other := []byte(strings.Repeat("00", 32) + "\n")
 	if err := os.WriteFile(path, other, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apiserver.Start(t.Context(), options(dir)); err == nil || !strings.Contains(err.Error(), "key set") {
+	if _, err := tryStart(t, options(dir)); err == nil || !strings.Contains(err.Error(), "key set") {
 		t.Fatalf("started with another key than its Secrets were written with: %v", err)
 	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -99,7 +100,17 @@ func TestMissingKeysAreNotMadeAnew(t *testing.T) {
 	}
 }
 
+// What others are told of is where they reach the server, which of one that listens on all addresses
+// is another one than this machine does.
+func TestOthersReachTheServerWhereItIsAdvertised(t *testing.T) {
+	s := apiserver.Listening("127.0.0.1:6443", apiserver.Options{BindAddress: "0.0.0.0", AdvertiseAddress: "192.0.2.7"})
+	if here, others := s.Address(), s.AdvertisedAddress(); here != "127.0.0.1:6443" || others != "192.0.2.7:6443" {
+		t.Errorf("this machine reaches it at %s, others at %s", here, others)
+	}
+}
+
 func TestBackupOfARunningHub(t *testing.T) {
+	t.Parallel()
 	u := admin(t, hub)
 	ns := u.namespace("backup")
 	if err := u.configmap(ns, "saved"); err != nil {
@@ -149,6 +160,7 @@ func TestBackupOfARunningHub(t *testing.T) {
 }
 
 func TestExternalEtcd(t *testing.T) {
+	t.Parallel()
 	store, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +175,7 @@ func TestExternalEtcd(t *testing.T) {
 
 	stranger := options(t.TempDir())
 	stranger.EtcdServers = first.EtcdServers
-	if _, err := apiserver.Start(t.Context(), stranger); err == nil || !strings.Contains(err.Error(), "key set") {
+	if _, err := tryStart(t, stranger); err == nil || !strings.Contains(err.Error(), "key set") {
 		t.Fatalf("a hub with other keys joined: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "keys.tar")
@@ -213,6 +225,7 @@ resources: [{resources: [secrets], providers: [{identity: {}}]}]
 // TestOperatorsFiles passes upstream's files through: audit, authentication,
 // encryption and a serving certificate of another authority.
 func TestOperatorsFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -280,9 +293,10 @@ func errText(err error) string {
 }
 
 func TestFailedStartLeavesNothingRunning(t *testing.T) {
+	t.Parallel()
 	o := options(t.TempDir())
 	o.AuditPolicyFile = filepath.Join(o.DataDir, "no-such-file")
-	if _, err := apiserver.Start(t.Context(), o); err == nil {
+	if _, err := tryStart(t, o); err == nil {
 		t.Fatal("started with an audit policy that does not exist")
 	}
 	o.AuditPolicyFile = ""

@@ -19,8 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -49,6 +51,10 @@ type members struct {
 	placed   map[string][]string // clusters by namespace
 	agents   map[string]*agent   // by UID
 	asked    []string
+	// workloads by namespace, and what was stated of them by their keys and UIDs.
+	workloads map[string][]*unstructured.Unstructured
+	stated    map[string][]view.Stated
+	unread    error
 }
 
 // agent of one member.
@@ -62,6 +68,7 @@ type agent struct {
 	// requests of people, by method, path and body
 	people []string
 	conns  []net.Conn
+	cut    int // new connections break after so many bytes; 0: they do not
 }
 
 type told struct {
@@ -79,7 +86,8 @@ type namedConn struct {
 }
 
 func newMembers() *members {
-	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, agents: map[string]*agent{}}
+	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, agents: map[string]*agent{},
+		workloads: map[string][]*unstructured.Unstructured{}, stated: map[string][]view.Stated{}}
 	m.server = &http.Server{Handler: m, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, uidKey{}, c.(namedConn).uid)
 	}}
@@ -116,8 +124,12 @@ func (m *members) dial(_ context.Context, uid string) (net.Conn, error) {
 	hub, there := net.Pipe()
 	m.mu.Lock()
 	a.conns = append(a.conns, there)
+	cut := a.cut
 	m.mu.Unlock()
 	m.conns <- namedConn{there, uid}
+	if cut > 0 {
+		return &cutting{hub, cut}, nil
+	}
 	return hub, nil
 }
 
@@ -155,9 +167,26 @@ func (m *members) PlacedAt(namespace, cluster string) bool {
 	return there
 }
 
+func (m *members) OfKind(gk schema.GroupKind, namespace string) (out []*unstructured.Unstructured) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.workloads[namespace] {
+		if w.GroupVersionKind().GroupKind() == gk {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (m *members) Stated(_ context.Context, key atoll.ItemKey, uid types.UID) ([]view.Stated, int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stated[key.String()+string(uid)], 9, m.unread
+}
+
 // Template: what begins with "solo" was written on the hub.
-func (m *members) Template(key atoll.ItemKey) (types.UID, bool) {
-	return "template", key.Kind == "Pod" && strings.HasPrefix(key.Name, "solo") || key.Kind == "Deployment"
+func (m *members) Template(key atoll.ItemKey) (metav1.Object, bool) {
+	return &metav1.ObjectMeta{UID: "template"}, key.Kind == "Pod" && strings.HasPrefix(key.Name, "solo") || key.Kind == "Deployment"
 }
 
 // join members, and give each of them rows in a namespace, for one test.

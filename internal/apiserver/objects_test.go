@@ -14,8 +14,21 @@ import (
 
 // The garbage collector reads Clusters from the store.
 func TestClustersAreCollected(t *testing.T) {
-	s := start(t, options(t.TempDir()))
+	t.Parallel()
+	// It looks for new kinds every half minute, and as soon as it runs.
+	o := options(t.TempDir())
+	o.NoControllers = true
+	s := start(t, o)
 	define(t, s)
+	leading, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.RunControllers(leading) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the controllers: %v", err)
+		}
+	})
 	api, _ := clients(t, s)
 	named := func(name string, owners ...metav1.OwnerReference) *v1alpha1.Cluster {
 		c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}

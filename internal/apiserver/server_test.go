@@ -2,11 +2,14 @@ package apiserver_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,10 +43,19 @@ func TestMain(m *testing.M) {
 		beVictim(dir)
 		return
 	}
+	flag.Parse()
 	os.Exit(run(m))
 }
 
+// testsAtOnce is how many of the tests that start servers of their own run beside each
+// other, whatever the number of processors: they wait more than they work.
+const testsAtOnce = 4
+
 func run(m *testing.M) int {
+	if err := flag.Set("test.parallel", strconv.Itoa(testsAtOnce)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "atoll-apiserver-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -87,10 +99,22 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
+// starting lets one server start at a time: upstream settles flags of the whole process
+// while it does. Servers that have started run beside each other.
+var starting sync.Mutex
+
+// tryStart runs another server, which the test stops.
+func tryStart(t *testing.T, o apiserver.Options) (*apiserver.Server, error) {
+	t.Helper()
+	starting.Lock()
+	defer starting.Unlock()
+	return apiserver.Start(t.Context(), o)
+}
+
 // start runs another server and stops it with the test.
 func start(t *testing.T, o apiserver.Options) *apiserver.Server {
 	t.Helper()
-	s, err := apiserver.Start(t.Context(), o)
+	s, err := tryStart(t, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -526,6 +526,7 @@ func refusals(t *testing.T, pods typedcorev1.PodInterface, got *corev1.Pod) {
 		"no owner":          second(pods.Update(t.Context(), orphaned, metav1.UpdateOptions{})),
 		"its status":        second(pods.UpdateStatus(t.Context(), got, metav1.UpdateOptions{})),
 		"a collection":      pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}),
+		"a complete one":    pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "!" + atoll.LabelCluster + "," + atoll.LabelComplete + "=true"}),
 		"what is not there": pods.Delete(t.Context(), "web-9.lima", metav1.DeleteOptions{}),
 	} {
 		if code := apierrors.ReasonForError(err); err == nil || code == metav1.StatusReasonInternalError || code == metav1.StatusReasonUnknown {
@@ -539,37 +540,31 @@ func refusals(t *testing.T, pods typedcorev1.PodInterface, got *corev1.Pod) {
 	fleet.mu.Unlock()
 }
 
-// TestAThousandMembersAnswerAtOnce holds what is promised of a list over all of them.
-func TestAThousandMembersAnswerAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a thousand members take their time")
-	}
+// TestAListOfAllNamespacesIsGoneOnFrom where a hub did not know yet that something is placed: who
+// watches from it hears of what the list lacked.
+func TestAListOfAllNamespacesIsGoneOnFrom(t *testing.T) {
 	u := admin(t, hub)
-	ns := u.namespace("many")
-	var all []string
-	for i := range 1000 {
-		all = append(all, fmt.Sprintf("many-%d", i))
+	known, unknown := u.namespace("known"), u.namespace("unknown")
+	fleet.join(t, known, "vaasa")
+	fleet.put("vaasa", watch.Added, pod(known, "a", map[string]string{"is": unknown}))
+	fleet.put("vaasa", watch.Added, pod(unknown, "b", map[string]string{"is": unknown}))
+	all, only := u.kube.CoreV1().Pods(""), "is="+unknown
+	list, err := all.List(t.Context(), metav1.ListOptions{LabelSelector: only})
+	if err != nil || !slices.Equal(names(list), []string{"a.vaasa"}) {
+		t.Fatalf("listed are %v, %v", names(list), err)
 	}
-	fleet.join(t, ns, all...)
-	for _, name := range all {
-		for i := range 5 {
-			fleet.put(name, watch.Added, pod(ns, fmt.Sprintf("web-%d", i), nil))
-		}
+	fleet.mu.Lock()
+	fleet.placed[unknown] = []string{"vaasa"}
+	fleet.mu.Unlock()
+	defer func() {
+		fleet.mu.Lock()
+		defer fleet.mu.Unlock()
+		delete(fleet.placed, unknown)
+	}()
+	w, err := all.Watch(t.Context(), metav1.ListOptions{LabelSelector: only, ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
 	}
-	// The first time by new connections, then by those of before. What else the machine is
-	// busy with is in these times too: one that keeps the promise shows that it can be kept.
-	best := time.Hour
-	for round := 0; round < 2 || round < 6 && best > 3*time.Second; round++ {
-		began := time.Now()
-		list, err := u.kube.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-		took := time.Since(began)
-		if err != nil || len(list.Items) < 5000 {
-			t.Fatalf("%d pods, %v", len(list.Items), err)
-		}
-		t.Logf("%d pods of %d members in %v", len(list.Items), len(all), took.Round(time.Millisecond))
-		best = min(best, took)
-	}
-	if best > 3*time.Second {
-		t.Errorf("it took %v", best)
-	}
+	defer w.Stop()
+	heardAgain(t, w, "ADDED a.vaasa", "ADDED b.vaasa")
 }

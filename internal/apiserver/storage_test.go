@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,8 +163,12 @@ func (u *user) definition(manifest, name string) {
 		plural, group, _ := strings.Cut(name, ".")
 		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 		version, _, _ := unstructured.NestedString(versions[0].(map[string]any), "name")
-		_, err = u.resource(group, version, plural).List(ctx, metav1.ListOptions{})
-		return err == nil, fmt.Sprint(err)
+		if _, err = u.resource(group, version, plural).List(ctx, metav1.ListOptions{}); err != nil {
+			return false, err.Error()
+		}
+		// Discovery follows by itself, and clients that map kinds to resources ask it.
+		served, err := u.kube.Discovery().ServerResourcesForGroupVersion(group + "/" + version)
+		return err == nil && slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == plural }), fmt.Sprint(err)
 	})
 }
 

@@ -56,7 +56,11 @@ func (s *Server) openStore(ctx context.Context) error {
 			return fmt.Errorf("look into %s: %w", s.dir.Path(etcdDir), err)
 		}
 	}
-	set, err := keys.LoadOrCreate(s.dir.Path(keysDir), !hasData)
+	dir, mayCreate := o.KeysDir, false
+	if dir == "" {
+		dir, mayCreate = s.dir.Path(keysDir), !hasData
+	}
+	set, err := keys.LoadOrCreate(dir, mayCreate)
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ func beVictim(dir string) {
 }
 
 func TestKilledHubKeepsWhatItAcknowledged(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	victim := exec.Command(os.Args[0])
 	victim.Env = append(os.Environ(), victimEnv+"="+dir)
@@ -60,7 +61,7 @@ func TestKilledHubKeepsWhatItAcknowledged(t *testing.T) {
 		acknowledged = append(acknowledged, lines.Text())
 	}
 	var inUse *datadir.InUseError
-	if _, err := apiserver.Start(t.Context(), options(dir)); !errors.As(err, &inUse) || inUse.PID != victim.Process.Pid {
+	if _, err := tryStart(t, options(dir)); !errors.As(err, &inUse) || inUse.PID != victim.Process.Pid {
 		t.Errorf("a second hub in the same directory: %v", err)
 	} else if !strings.Contains(err.Error(), dir) {
 		t.Errorf("the error does not name the directory: %v", err)

@@ -77,10 +77,13 @@ type Marker struct {
 
 const externalNote = "this hub's etcd is external and not in the backup: save and restore it with etcd's own tools, restoring with a revision bump (etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted)"
 
-// Options are common to Save and Restore. All fields are required.
+// Options are common to Save and Restore. All fields are required but KeysDir.
 type Options struct {
 	// DataDir is the hub's data directory, File the backup.
 	DataDir, File string
+	// KeysDir is where a hub to save has its keys. Default: DataDir/keys, where Restore puts
+	// them.
+	KeysDir string
 	// Version is the version of Atoll that runs.
 	Version string
 	Logger  *slog.Logger
@@ -92,8 +95,11 @@ func Save(ctx context.Context, o Options) (*Report, error) {
 	if _, err := os.Stat(o.File); err == nil {
 		return nil, fmt.Errorf("%s exists already; choose another name", o.File)
 	}
-	if _, err := os.Stat(filepath.Join(o.DataDir, "keys")); err != nil {
-		return nil, fmt.Errorf("%s is no data directory of a hub: %w", o.DataDir, err)
+	if o.KeysDir == "" {
+		o.KeysDir = filepath.Join(o.DataDir, "keys")
+		if _, err := os.Stat(o.KeysDir); err != nil {
+			return nil, fmt.Errorf("%s is no data directory of a hub: %w", o.DataDir, err)
+		}
 	}
 	out, err := os.CreateTemp(filepath.Dir(o.File), ".backup-*")
 	if err != nil {
@@ -121,7 +127,7 @@ func write(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 		Format: formatVersion, Time: time.Now().UTC(), Version: o.Version, Files: map[string]string{},
 	}}
 	for _, name := range keys.Files() {
-		if err := w.file(keysPrefix+name, filepath.Join(o.DataDir, "keys", name)); err != nil {
+		if err := w.file(keysPrefix+name, filepath.Join(o.KeysDir, name)); err != nil {
 			return nil, err
 		}
 	}

@@ -152,6 +152,16 @@ func (a *Authorities) SignedBy(root *x509.Certificate) int {
 	return 0
 }
 
+// EndsWithTheRotation tells whether the former cluster CA has signed a certificate, while it
+// counts beside the present one.
+func (a *Authorities) EndsWithTheRotation(c *x509.Certificate) bool {
+	if !a.Rotating() {
+		return false
+	}
+	by := a.former[0].cluster
+	return bytes.Equal(c.AuthorityKeyId, by.SubjectKeyId) && c.CheckSignatureFrom(by) == nil
+}
+
 // Pins are the hashes by which the cluster CAs may be known that the chain leads to, the
 // present one first.
 func (a *Authorities) Pins() []string {

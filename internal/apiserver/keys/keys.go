@@ -65,14 +65,15 @@ type Set struct {
 	HubKey []byte
 }
 
-// MissingError tells that a key that existing data depends on is not there.
+// MissingError tells that a key is not there that may not be made, since data depends on it
+// or others share it.
 type MissingError struct {
 	// Path is the file that is missing.
 	Path string
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s is missing, but data that was written with it exists; restore the key set from a backup or copy it from another hub of the same etcd", e.Path)
+	return fmt.Sprintf("%s is missing, and only a new hub makes keys, in its data directory; restore the key set from a backup or copy it from another hub of the same etcd", e.Path)
 }
 
 // Files returns the paths, relative to the key directory, of everything in a
@@ -89,8 +90,10 @@ func Files() []string {
 // LoadOrCreate reads the key set in dir. Keys that are missing are made when
 // mayCreate is true; otherwise the error is a *MissingError.
 func LoadOrCreate(dir string, mayCreate bool) (*Set, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make key directory %s: %w", dir, err)
+	if mayCreate {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make key directory %s: %w", dir, err)
+		}
 	}
 	l := loader{dir: dir, mayCreate: mayCreate}
 	s := &Set{
@@ -105,6 +108,9 @@ func LoadOrCreate(dir string, mayCreate bool) (*Set, error) {
 	l.privateKey(serviceAccountFile)
 	if l.err != nil {
 		return nil, l.err
+	}
+	if !mayCreate {
+		return s, nil
 	}
 	return s, syncDir(dir)
 }

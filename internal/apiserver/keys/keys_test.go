@@ -18,6 +18,9 @@ func TestLoadOrCreate(t *testing.T) {
 	if _, err := LoadOrCreate(dir, false); !errors.As(err, &missing) {
 		t.Fatalf("made keys that it may not make: %v", err)
 	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("it made the directory of keys that it may not make")
+	}
 	first, err := LoadOrCreate(dir, true)
 	if err != nil {
 		t.Fatal(err)

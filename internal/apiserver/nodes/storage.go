@@ -64,25 +64,41 @@ func (r reader) Get(ctx context.Context, key string, o storage.GetOptions, into 
 	return fill(c, into)
 }
 
-// GetList of the Nodes, or a page of them.
+// atOnce Clusters are read for a list that nobody bounds: as they are stored, and as Clusters,
+// all of a large fleet would take more memory than as Nodes.
+const atOnce = 1000
+
+// GetList of the Nodes, or a page of them. A list that is not bounded is of one resource
+// version too.
 func (r reader) GetList(ctx context.Context, key string, o storage.ListOptions, into runtime.Object) error {
 	list, ok := into.(*api.NodeList)
 	if !ok {
 		return fmt.Errorf("list nodes into a %T", into)
 	}
 	o.Predicate = ofClusters(o.Predicate)
-	var all v1alpha1.ClusterList
-	if err := r.Interface.GetList(ctx, key, o, &all); err != nil {
-		return err
+	whole := o.Recursive && o.Predicate.Limit == 0
+	if whole {
+		o.Predicate.Limit = atOnce
 	}
-	list.ListMeta = all.ListMeta
-	list.Items = make([]api.Node, len(all.Items))
-	for i := range all.Items {
-		if err := fill(&all.Items[i], &list.Items[i]); err != nil {
+	for {
+		var page v1alpha1.ClusterList
+		if err := r.Interface.GetList(ctx, key, o, &page); err != nil {
 			return err
 		}
+		list.ListMeta = page.ListMeta
+		from := len(list.Items)
+		list.Items = append(list.Items, make([]api.Node, len(page.Items))...)
+		for i := range page.Items {
+			if err := fill(&page.Items[i], &list.Items[from+i]); err != nil {
+				return err
+			}
+		}
+		if !whole || page.Continue == "" {
+			return nil
+		}
+		// Which tells the version.
+		o.Predicate.Continue, o.ResourceVersion, o.ResourceVersionMatch = page.Continue, "", ""
 	}
-	return nil
 }
 
 // Watch the Nodes.
