@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,14 +14,46 @@ import (
 )
 
 func newBackupCommand() *cobra.Command {
-	return newCopyCommand("backup --data-dir DIR --file FILE", "Save a hub, running or not, to one file",
+	var keysDir string
+	cmd := newCopyCommand("backup --data-dir DIR --file FILE", "Save a hub, running or not, to one file",
 		`Save a hub, running or not, to one file: a snapshot of its etcd and its keys. The
 file is as secret as the hub itself. With an external etcd the file holds the keys
-alone; save the etcd with its own tools at the same time.`,
+alone; save the etcd with its own tools at the same time.
+
+With --file - it goes to standard output, by way of a file in $TMPDIR:
+
+  kubectl exec -n atoll atoll-hub-0 -- atoll-hub backup --data-dir /var/lib/atoll/hub --file - > hub.backup`,
 		func(cmd *cobra.Command, o backup.Options) error {
+			o.KeysDir = keysDir
+			if o.File == "-" {
+				return saveTo(cmd, o)
+			}
 			r, err := backup.Save(cmd.Context(), o)
-			return tell(cmd, "saved "+o.DataDir+" to "+o.File, r, err)
+			return tell(cmd.OutOrStdout(), "saved "+o.DataDir+" to "+o.File, r, err)
 		})
+	cmd.Flags().StringVar(&keysDir, "keys-dir", "", "where the hub has its keys, if not in DIR/keys")
+	return cmd
+}
+
+// saveTo standard output, where nothing else goes then.
+func saveTo(cmd *cobra.Command, o backup.Options) error {
+	dir, err := os.MkdirTemp("", "atoll-hub-backup-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	o.File = filepath.Join(dir, "backup")
+	r, err := backup.Save(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(o.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(cmd.OutOrStdout(), f)
+	return tell(cmd.ErrOrStderr(), "saved "+o.DataDir, r, err)
 }
 
 func newRestoreCommand() *cobra.Command {
@@ -28,17 +63,17 @@ then starts holding: it serves and observes, and orders nothing of any member un
 `+"`atoll restore accept --hub|--members`"+` says whose word counts where they differ.`,
 		func(cmd *cobra.Command, o backup.Options) error {
 			r, err := backup.Restore(cmd.Context(), o)
-			return tell(cmd, "restored "+o.DataDir+" from "+o.File, r, err)
+			return tell(cmd.OutOrStdout(), "restored "+o.DataDir+" from "+o.File, r, err)
 		})
 }
 
-func tell(cmd *cobra.Command, what string, r *backup.Report, err error) error {
+func tell(w io.Writer, what string, r *backup.Report, err error) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s\n  made    %s by Atoll %s\n  sha256  %s\n", what, r.Time.Format(time.RFC3339), r.Version, r.Checksum)
+	fmt.Fprintf(w, "%s\n  made    %s by Atoll %s\n  sha256  %s\n", what, r.Time.Format(time.RFC3339), r.Version, r.Checksum)
 	if r.Note != "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "  note    %s\n", r.Note)
+		fmt.Fprintf(w, "  note    %s\n", r.Note)
 	}
 	return nil
 }
@@ -54,12 +89,10 @@ func newCopyCommand(use, short, long string, run func(*cobra.Command, backup.Opt
 			return run(cmd, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.DataDir, "data-dir", "", "the hub's data directory (required)")
+	dataDirFlag(cmd, &o.DataDir)
 	cmd.Flags().StringVar(&o.File, "file", "", "the backup (required)")
-	for _, name := range []string{"data-dir", "file"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err)
-		}
+	if err := cmd.MarkFlagRequired("file"); err != nil {
+		panic(err)
 	}
 	return cmd
 }

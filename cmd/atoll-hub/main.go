@@ -16,6 +16,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/hub"
+	"atoll.dev/atoll/internal/hub/reach"
 	"atoll.dev/atoll/internal/profile"
 )
 
@@ -41,7 +42,8 @@ func newCommand() *cobra.Command {
 
 The hub serves the real Kubernetes API with Atoll's kinds, on an embedded etcd or
 on yours. It writes DIR/hub.kubeconfig for its administrator. What is to be kept is
-etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both.
+etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both. Where a hub runs in a container,
+` + "`atoll-hub kubeconfig`" + ` and ` + "`atoll-hub keys`" + ` print what lies in DIR.
 
 Several hubs may share one etcd (--etcd-servers). All of them serve the API and agents,
 and one, which they elect, decides; where it ends, or cannot renew its lease
@@ -65,6 +67,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	}
 	f, a := cmd.Flags(), &o.API
 	f.StringVar(&a.DataDir, "data-dir", "", "directory for etcd, keys and hub.kubeconfig (required)")
+	f.StringVar(&a.KeysDir, "keys-dir", "", "directory with the key set that hubs of one etcd share, which is only read (default: DIR/keys, where a new hub makes it)")
 	f.StringVar(&a.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 for all")
 	f.IntVar(&a.Port, "port", 0, "port of the API; 0 keeps the last one, else 6443 or a free one")
 	f.StringVar(&a.AdvertiseAddress, "advertise-address", "", "IP address at which clients and agents reach the hub (default: the bind address, or the first global one)")
@@ -72,10 +75,14 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringVar(&a.ServingCert, "tls-cert-file", "", "serving certificate of your own, with --tls-private-key-file")
 	f.StringVar(&a.ServingKey, "tls-private-key-file", "", "key of --tls-cert-file")
 	f.DurationVar(&a.CertificateLifetime, "certificate-lifetime", 365*24*time.Hour, "how long certificates live that the hub makes for its own API and gateway; they are renewed at each twelfth of that, without a restart")
-	f.DurationVar(&o.AgentCertificateLifetime, "agent-certificate-lifetime", hub.DefaultAgentCertificateLifetime, "how long agents' certificates live, from 1m to 43800h; agents renew them at about half of that. Give all hubs of one etcd the same")
+	f.DurationVar(&o.AgentCertificateLifetime, "agent-certificate-lifetime", hub.DefaultAgentCertificateLifetime, "how long agents' certificates live, from 30s to 43800h; agents renew them at about half of that. Give all hubs of one etcd the same")
 	f.IntVar(&o.GatewayPort, "gateway-port", 0, "port that agents dial; 0 keeps the last one, else 6444 or a free one")
 	f.StringVar(&o.WebSocketBind, "websocket-bind", "", "HOST:PORT where load balancers that terminate TLS reach the gateway in plain HTTP, for agents' WebSockets (default: none; those that speak TLS use the gateway's port)")
 	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents are told to dial, those of several hubs by commas (default: the advertise address and the gateway's port)")
+	f.IntVar(&o.ProxyLimits.PerUser, "proxy-requests-per-cluster", reach.DefaultLimits.PerUser, "requests that one user may have under way at one cluster through this hub; what runs there and is shown here has as many besides. More than the 1,000 connections of an agent have no effect")
+	f.IntVar(&o.ProxyLimits.PerUserAll, "proxy-requests-per-user", reach.DefaultLimits.PerUserAll, "requests that one user may have under way at all clusters through this hub")
+	f.IntVar(&o.ProxyLimits.All, "proxy-requests", reach.DefaultLimits.All, "requests that all users may have under way at clusters through this hub; each may take 64 KiB of memory and more")
+	f.StringVar(&o.APIAddress, "api-address", "", "HOST:PORT at which ClusterProfiles tell others to reach the API, the same for all hubs of one etcd (default: the advertise address and the API's port)")
 	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of an existing etcd, which several hubs may share; without them, etcd is embedded")
 	f.StringVar(&a.EtcdCAFile, "etcd-cafile", "", "CA of --etcd-servers")
 	f.StringVar(&a.EtcdCertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
@@ -93,7 +100,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	}
 	profile.AddFlag(cmd)
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newVersionCommand())
+	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newKubeconfigCommand(), newKeysCommand(), newVersionCommand())
 	return cmd
 }
 

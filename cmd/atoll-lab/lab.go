@@ -65,6 +65,7 @@ to disk.`,
 	flags.IntVar(&o.Members, "members", 3, "number of member clusters")
 	flags.IntVar(&o.Nodes, "nodes", 3, "made-up nodes per member")
 	flags.BoolVar(&o.RealNodes, "real-nodes", false, "one node per member that really runs containers, with kubelet and containerd; wants root, and `make nodes`")
+	flags.StringArrayVar(&o.Images, "image", nil, "directory of an OCI image layout that real nodes have, such as bin/images/atoll; may be repeated")
 	flags.StringSliceVar(&o.Regions, "regions", nil, "regions, given to the members in turn")
 	flags.IntVar(&o.Hubs, "hubs", 1, "number of hubs; several share an etcd of its own, and agents spread over them")
 	flags.BoolVar(&o.Hubless, "hubless", false, "only member clusters: no hub, agents or links")

@@ -23,6 +23,7 @@ func nodeCommand() *cobra.Command {
 	flags.StringVar(&o.CAFile, "ca", "", "authority of the member's clients (required)")
 	flags.IntVar(&o.Port, "port", 0, "port of the member's API server, from which the node's addresses follow (required)")
 	flags.StringVar(&o.Region, "region", "", "region label of the node")
+	flags.StringArrayVar(&o.Images, "image", nil, "directory of an OCI image layout to load; may be repeated")
 	flags.StringVar(&o.Programs, "programs", "", "directory of kubelet, containerd and so on (required)")
 	return cmd
 }

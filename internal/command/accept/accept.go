@@ -119,7 +119,7 @@ func deny(ctx context.Context, c *client.Cluster, name string, out io.Writer) er
 }
 
 func admin(c *client.Cluster) handshake.Admin {
-	return handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}
+	return handshake.Admin{Hub: c.Dynamic}
 }
 
 // repeat what lost a race against the hub's own writes.

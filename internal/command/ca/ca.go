@@ -78,11 +78,11 @@ func subcommand(flags *client.Flags, use, short, action string, force *bool) *co
 
 func ask(ctx context.Context, c *client.Cluster, action string, force bool) (standing.Standing, error) {
 	var s standing.Standing
-	request := c.Kube.CoreV1().RESTClient().Get().AbsPath(standing.Path)
+	request := c.REST.Get().AbsPath(standing.Path)
 	if action != "" {
-		request = c.Kube.CoreV1().RESTClient().Post().AbsPath(standing.Path).Param("action", action).Param("force", strconv.FormatBool(force))
+		request = c.REST.Post().AbsPath(standing.Path).Param("action", action).Param("force", strconv.FormatBool(force))
 	}
-	reply, err := request.Do(ctx).Raw()
+	reply, err := client.Answer(request.Do(ctx))
 	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
 		return s, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 	}

@@ -39,14 +39,30 @@ type Access struct {
 	Server string
 }
 
+// Token makes a new token of a ServiceAccount.
+func (c *Cluster) Token(ctx context.Context, namespace, account string, lifetime time.Duration) (*authenticationv1.TokenRequestStatus, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": authenticationv1.SchemeGroupVersion.String(), "kind": "TokenRequest",
+		"metadata": map[string]any{"name": account, "namespace": namespace},
+		"spec":     map[string]any{"expirationSeconds": int64(lifetime / time.Second)},
+	}}
+	made, err := c.Dynamic.Resource(ServiceAccounts).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{}, "token")
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	t, err := As[authenticationv1.TokenRequest](made)
+	if err != nil {
+		return nil, err
+	}
+	return &t.Status, nil
+}
+
 // HandOut makes a new token and gives a kubeconfig with it, with the hub's address and CA
 // as in that of the caller, and tells until when it is good.
 func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, until time.Time, err error) {
-	seconds := int64(a.Lifetime / time.Second)
-	token, err := c.Kube.CoreV1().ServiceAccounts(atoll.SystemNamespace).CreateToken(ctx, a.Account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	token, err := c.Token(ctx, atoll.SystemNamespace, a.Account, a.Lifetime)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("make the token of %s: %w", a.Name, c.Explain(err))
+		return nil, time.Time{}, fmt.Errorf("make the token of %s: %w", a.Name, err)
 	}
 	tls := c.Config.TLSClientConfig
 	ca := tls.CAData
@@ -60,11 +76,11 @@ func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, unt
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: a.Server, CertificateAuthorityData: ca, TLSServerName: tls.ServerName, InsecureSkipTLSVerify: tls.Insecure}
-	config.AuthInfos[a.Name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.AuthInfos[a.Name] = &clientcmdapi.AuthInfo{Token: token.Token}
 	config.Contexts[a.Name] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: a.Name, Namespace: a.Namespace}
 	config.CurrentContext = a.Name
 	kubeconfig, err = clientcmd.Write(*config)
-	return kubeconfig, token.Status.ExpirationTimestamp.Time, err
+	return kubeconfig, token.ExpirationTimestamp.Time, err
 }
 
 // CheckLifetime refuses one that the API gives no token for.

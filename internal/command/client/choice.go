@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -71,12 +69,5 @@ func (c *Cluster) Endless() (*Cluster, error) {
 	config := rest.CopyConfig(c.Config)
 	config.Timeout = 0
 	out := &Cluster{Config: config, Namespace: c.Namespace}
-	var err error
-	if out.Kube, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
-	}
-	if out.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
-	}
-	return out, nil
+	return out, out.connect()
 }

@@ -8,26 +8,27 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -46,6 +47,17 @@ var (
 	RevisionParts      = enginev1.GroupVersion.WithResource("revisionparts")
 	ClusterSetBindings = v1alpha1.GroupVersion.WithResource("clustersetbindings")
 	HubStates          = enginev1.GroupVersion.WithResource("hubstates")
+)
+
+// The kinds of Kubernetes that they do.
+var (
+	Namespaces      = corev1.SchemeGroupVersion.WithResource("namespaces")
+	Secrets         = corev1.SchemeGroupVersion.WithResource("secrets")
+	ConfigMaps      = corev1.SchemeGroupVersion.WithResource("configmaps")
+	Pods            = corev1.SchemeGroupVersion.WithResource("pods")
+	ServiceAccounts = corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+	RoleBindings    = rbacv1.SchemeGroupVersion.WithResource("rolebindings")
+	Deployments     = appsv1.SchemeGroupVersion.WithResource("deployments")
 )
 
 // Flags are the flags by which kubectl chooses a cluster, with kubectl's defaults.
@@ -69,8 +81,10 @@ func (f *Flags) AddNamespace(flags *pflag.FlagSet) {
 // Cluster is a connection to an API server.
 type Cluster struct {
 	// Config may be copied, not changed.
-	Config  *rest.Config
-	Kube    kubernetes.Interface
+	Config *rest.Config
+	// REST asks by whole paths, AbsPath, and understands the API's errors. There are no
+	// clients by type: all of Kubernetes' types would come along into members.
+	REST    rest.Interface
 	Dynamic dynamic.Interface
 	// Namespace that -n or the context names.
 	Namespace string
@@ -101,13 +115,31 @@ func (f *Flags) Connect() (*Cluster, error) {
 			return nil, fmt.Errorf("kubeconfig: %w", err)
 		}
 	}
-	if c.Kube, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+	return c, c.connect()
+}
+
+// errorsOnly knows the kinds that an API server answers with where it refuses.
+var errorsOnly = func() serializer.CodecFactory {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(s)
+}()
+
+// connect makes the clients, which share their connections.
+func (c *Cluster) connect() error {
+	transport, err := rest.HTTPClientFor(c.Config)
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
 	}
-	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+	raw := rest.CopyConfig(c.Config)
+	raw.GroupVersion, raw.NegotiatedSerializer = &schema.GroupVersion{}, errorsOnly.WithoutConversion()
+	if c.REST, err = rest.UnversionedRESTClientForConfigAndClient(raw, transport); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
 	}
-	return c, nil
+	if c.Dynamic, err = dynamic.NewForConfigAndClient(c.Config, transport); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	return nil
 }
 
 // Get reads one object as a T.
@@ -116,7 +148,22 @@ func Get[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRes
 	if err != nil {
 		return nil, c.Explain(err)
 	}
-	return convert[T](u)
+	return As[T](u)
+}
+
+// Create an object of a kind, which it need not say itself; what comes back is as it was stored.
+func Create[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, kind string, o *T) (*T, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode a %s: %w", kind, err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
+	made, err := c.Dynamic.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	return As[T](made)
 }
 
 // List reads all objects of a resource as Ts, in pages.
@@ -129,7 +176,7 @@ func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRe
 			return nil, c.Explain(err)
 		}
 		for i := range page.Items {
-			one, err := convert[T](&page.Items[i])
+			one, err := As[T](&page.Items[i])
 			if err != nil {
 				return nil, err
 			}
@@ -141,7 +188,8 @@ func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRe
 	}
 }
 
-func convert[T any](u *unstructured.Unstructured) (*T, error) {
+// As is what the dynamic client read, as a T.
+func As[T any](u *unstructured.Unstructured) (*T, error) {
 	var v T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v); err != nil {
 		return nil, fmt.Errorf("%s %s is not what this version of atoll knows: %w", u.GetKind(), u.GetName(), err)
@@ -161,9 +209,15 @@ func NoHub(err error) bool {
 // apart.
 func (c *Cluster) Explain(err error) error {
 	var dial *url.Error
+	var shown *tls.CertificateVerificationError
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &dial) && errors.As(err, &shown):
+		return fmt.Errorf("who answers at %s is not known by the certificate authority in the kubeconfig: %w; is the kubeconfig of another cluster, or older than its certificates?", c.Config.Host, shown.Err)
+	case errors.As(err, &dial) && strings.HasPrefix(dial.Err.Error(), "getting credentials"):
+		what, _, _ := strings.Cut(dial.Err.Error(), "\n") // what follows is for whoever makes plugins
+		return fmt.Errorf("%s was not asked: the kubeconfig logs in by a plugin, and that failed: %s; install it, or log in first, and try again", c.Config.Host, strings.TrimPrefix(what, "getting credentials: "))
 	case errors.As(err, &dial):
 		return fmt.Errorf("%s does not answer: %w; is it running, and is this the right kubeconfig?", c.Config.Host, dial.Err)
 	case meta.IsNoMatchError(err):
@@ -176,10 +230,11 @@ func (c *Cluster) Explain(err error) error {
 	return err
 }
 
-// Mapper knows the kinds that the cluster serves, short names included.
-func (c *Cluster) Mapper() meta.RESTMapper {
-	// What discovery logs besides, it also gives as an error.
-	utilruntime.ErrorHandlers = nil
-	cached := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(c.Config))
-	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+// Answer of one of the hub's own endpoints. An error has the words of the hub, which Raw alone
+// leaves out.
+func Answer(result rest.Result) ([]byte, error) {
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
 }

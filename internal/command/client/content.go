@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -21,43 +22,47 @@ type keyed struct {
 }
 
 // ItemKeys lists what a Revision holds, sorted. Of Secrets it decodes the names
-// only.
-func ItemKeys(ctx context.Context, c *Cluster, revision string) ([]atoll.ItemKey, error) {
+// only; where who asks may not read even those, they are left out, and hidden says why.
+func ItemKeys(ctx context.Context, c *Cluster, revision string) (keys []atoll.ItemKey, hidden, err error) {
 	r, err := Get[enginev1.Revision](ctx, c, Revisions, "", revision)
 	if err != nil {
-		return nil, fmt.Errorf("read revision %s: %w", revision, err)
+		return nil, nil, fmt.Errorf("read revision %s: %w", revision, err)
 	}
 	var content struct {
 		Items []keyed `json:"items"`
 	}
 	if err := unpack(r.Spec.Content, &content); err != nil {
-		return nil, fmt.Errorf("revision %s: %w", revision, err)
+		return nil, nil, fmt.Errorf("revision %s: %w", revision, err)
 	}
 	items := content.Items
 	for _, p := range r.Spec.Parts {
 		data, err := readPart(ctx, c, p)
+		if p.Secret && apierrors.IsForbidden(err) {
+			hidden = err
+			continue
+		}
 		if err != nil {
-			return nil, fmt.Errorf("part %s of revision %s: %w", p.Name, revision, err)
+			return nil, nil, fmt.Errorf("part %s of revision %s: %w", p.Name, revision, err)
 		}
 		var more []keyed
 		if err := unpack(data, &more); err != nil {
-			return nil, fmt.Errorf("part %s of revision %s: %w", p.Name, revision, err)
+			return nil, nil, fmt.Errorf("part %s of revision %s: %w", p.Name, revision, err)
 		}
 		items = append(items, more...)
 	}
-	keys := make([]atoll.ItemKey, len(items))
+	keys = make([]atoll.ItemKey, len(items))
 	for i, item := range items {
 		keys[i] = item.Key
 	}
 	slices.SortFunc(keys, func(a, b atoll.ItemKey) int { return cmp.Compare(a.String(), b.String()) })
-	return keys, nil
+	return keys, hidden, nil
 }
 
 func readPart(ctx context.Context, c *Cluster, p enginev1.PartRef) ([]byte, error) {
 	if p.Secret {
-		s, err := c.Kube.CoreV1().Secrets(atoll.SystemNamespace).Get(ctx, p.Name, metav1.GetOptions{})
+		s, err := Get[corev1.Secret](ctx, c, Secrets, atoll.SystemNamespace, p.Name)
 		if err != nil {
-			return nil, c.Explain(err)
+			return nil, err
 		}
 		return s.Data["data"], nil
 	}

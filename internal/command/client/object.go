@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -18,12 +19,12 @@ type Object struct {
 
 // ParseObject reads KIND/NAME as kubectl does: kinds, plurals and short names, with
 // ".group" where one name stands for several.
-func (c *Cluster) ParseObject(argument string) (Object, error) {
+func (c *Cluster) ParseObject(ctx context.Context, argument string) (Object, error) {
 	kind, name, ok := strings.Cut(argument, "/")
 	if !ok || kind == "" || name == "" || strings.Contains(name, "/") {
 		return Object{}, fmt.Errorf("%q is not of the form KIND/NAME, such as deployment/web", argument)
 	}
-	mapping, err := c.Mapping(kind)
+	mapping, err := c.Mapping(ctx, kind)
 	if err != nil {
 		return Object{}, err
 	}
@@ -35,39 +36,13 @@ func (c *Cluster) ParseObject(argument string) (Object, error) {
 }
 
 // Mapping of a kind, plural or short name, with ".group" where one name stands for several.
-func (c *Cluster) Mapping(kind string) (*meta.RESTMapping, error) {
-	mapper := c.Mapper()
-	resource, err := resourceFor(mapper, kind)
-	if err != nil {
-		if meta.IsNoMatchError(err) {
-			// Discovery that failed knows no kinds either.
-			if _, down := c.Kube.Discovery().ServerVersion(); down != nil {
-				return nil, c.Explain(down)
-			}
-			return nil, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)
-		}
-		return nil, c.Explain(err)
+func (c *Cluster) Mapping(ctx context.Context, kind string) (*meta.RESTMapping, error) {
+	mapping, err := c.Kinds().Named(ctx, kind)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)
 	}
-	gvk, err := mapper.KindFor(resource)
-	if err != nil {
-		return nil, c.Explain(err)
-	}
-	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return nil, c.Explain(err)
 	}
 	return mapping, nil
-}
-
-// resourceFor tries "kind.version.group", then "kind.group", then the bare name,
-// and each as a Kind too.
-func resourceFor(mapper meta.RESTMapper, text string) (schema.GroupVersionResource, error) {
-	text = strings.ToLower(text)
-	full, partial := schema.ParseResourceArg(text)
-	if full != nil {
-		if gvr, err := mapper.ResourceFor(*full); err == nil {
-			return gvr, nil
-		}
-	}
-	return mapper.ResourceFor(partial.WithVersion(""))
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -30,6 +31,30 @@ func (c *Cluster) Answer(ctx context.Context, o Object, uid types.UID, annotatio
 		return err
 	}
 	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	if err != nil {
+		return c.Explain(err)
+	}
+	return nil
+}
+
+// Remove states how a cluster leaves the fleet; nil: it stays.
+func (c *Cluster) Remove(ctx context.Context, cluster *v1alpha1.Cluster, removal *v1alpha1.ClusterRemoval) error {
+	spec := map[string]any{"removal": nil}
+	if removal != nil { // a merge leaves alone what it does not name
+		r := map[string]any{"mode": removal.Mode, "force": nil, "confirm": nil}
+		if removal.Force {
+			r["force"] = true
+		}
+		if removal.Confirm != "" {
+			r["confirm"] = removal.Confirm
+		}
+		spec["removal"] = r
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cluster.UID}, "spec": spec})
+	if err != nil {
+		return err
+	}
+	_, err = c.Dynamic.Resource(Clusters).Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli", FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return c.Explain(err)
 	}

@@ -19,12 +19,14 @@ type Row struct {
 	Spec      atoll.RowSpec    `json:"spec"`
 	Status    *atoll.RowStatus `json:"status,omitempty"` // nil: none reported yet
 	Slice     string           `json:"slice"`
+	// Ref of the Bundle, by UID too.
+	Ref enginev1.BundleRef `json:"-"`
 }
 
-// Rows decodes the TargetSlices, sorted by Bundle and cluster, and gives the rows
-// to keep. A line that this version cannot read is an error that names its slice.
-func Rows(ctx context.Context, c *Cluster, keep func(Row) bool) ([]Row, error) {
-	all, err := List[enginev1.TargetSlice](ctx, c, TargetSlices, "", metav1.ListOptions{})
+// Rows decodes the TargetSlices that a label selector selects, all if it is empty, and
+// gives the rows to keep, sorted by Bundle and cluster. A line that this version cannot read is an error that names its slice.
+func Rows(ctx context.Context, c *Cluster, selector string, keep func(Row) bool) ([]Row, error) {
+	all, err := List[enginev1.TargetSlice](ctx, c, TargetSlices, "", metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +37,7 @@ func Rows(ctx context.Context, c *Cluster, keep func(Row) bool) ([]Row, error) {
 			return nil, err
 		}
 		for _, d := range decoded {
-			r := Row{Namespace: s.Spec.Bundle.Namespace, Bundle: s.Spec.Bundle.Name, Cluster: d.Cluster, Spec: d.Spec, Status: d.Status, Slice: s.Name}
+			r := Row{Namespace: s.Spec.Bundle.Namespace, Bundle: s.Spec.Bundle.Name, Cluster: d.Cluster, Spec: d.Spec, Status: d.Status, Slice: s.Name, Ref: s.Spec.Bundle}
 			if keep(r) {
 				rows = append(rows, r)
 			}

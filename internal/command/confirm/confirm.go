@@ -24,27 +24,31 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm KIND/NAME [-n NAMESPACE] --plan HASH",
 		Short: "Release a removal that waits because it is larger than its budget",
-		Long: `Release a removal that waits because it is larger than its budget, or because
-members remember it and the hub was restored from before it.
+		Long: `Release a removal that waits because it is larger than its budget, because it cleans a
+whole cluster, or because members remember it and the hub was restored from before it.
 
-KIND is bundle or clusterbundle. Without --plan, the command shows what waits and
+KIND is bundle, clusterbundle or cluster. Without --plan, the command shows what waits and
 under which hash. A confirmation is good for exactly that plan: when what would
 be removed changes, so does the hash.`,
 		Example: `  atoll get bundles -A
   atoll confirm bundle/web -n shop
-  atoll confirm bundle/web -n shop --plan 3f9c2a17`,
+  atoll confirm bundle/web -n shop --plan 3f9c2a17
+  atoll confirm cluster/tokyo-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
 				return err
 			}
-			o, err := c.ParseObject(args[0])
+			o, err := c.ParseObject(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
+			if o.Resource == client.Clusters {
+				return confirmCluster(cmd, c, o.Name, plan)
+			}
 			if o.Resource != client.Bundles && o.Resource != client.ClusterBundles {
-				return fmt.Errorf("removals are confirmed per Bundle, and %s is none: `atoll explain %s` names its Bundle", args[0], args[0])
+				return fmt.Errorf("removals are confirmed per Bundle, or of a Cluster, and %s is none: `atoll explain %s` names its Bundle", args[0], args[0])
 			}
 			return confirm(cmd, c, o, plan)
 		},
@@ -60,7 +64,7 @@ func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string
 	if err != nil {
 		return err
 	}
-	rows, err := client.Rows(ctx, c, func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
+	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
 	if err != nil {
 		return err
 	}
@@ -78,6 +82,62 @@ func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "plan %s is released; follow it with: atoll get rows %s -n %s\n", plan, o.Name, o.Namespace)
+	return err
+}
+
+// confirmCluster releases what goes with a cluster that is to be cleaned. The hub refuses a plan
+// that is not that of what is there now, and says which one that is.
+func confirmCluster(cmd *cobra.Command, c *client.Cluster, name, plan string) error {
+	ctx := cmd.Context()
+	cluster, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", name)
+	if err != nil {
+		return err
+	}
+	removal, now := cluster.Spec.Removal, ""
+	if s := cluster.Status.Removal; s != nil && removal != nil {
+		now = s.Plan
+	}
+	if now == "" {
+		return fmt.Errorf("cluster/%s holds no removal, or the hub has not said yet what would be removed: nothing to confirm", name)
+	}
+	if plan != "" && plan != now {
+		return fmt.Errorf("cluster/%s does not wait for plan %s; `atoll confirm cluster/%s` shows what waits now", name, plan, name)
+	}
+	if plan == "" {
+		return showCluster(cmd, c, cluster, now)
+	}
+	removal.Confirm = plan
+	if err := c.Remove(ctx, cluster, removal); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "plan %s is released; follow it with: atoll remove %s\n", plan, name)
+	return err
+}
+
+// showCluster lists what goes with a cluster by this plan.
+func showCluster(cmd *cobra.Command, c *client.Cluster, cluster *v1alpha1.Cluster, plan string) error {
+	ctx, uid := cmd.Context(), string(cluster.UID)
+	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool { return r.Spec.UID == uid && atoll.Cleanable(r.Ref, r.Spec) })
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, r := range rows {
+		keys, hidden, err := client.ItemKeys(ctx, c, r.Spec.Revision)
+		if err != nil {
+			return err
+		}
+		bundle := strings.TrimPrefix(r.Namespace+"/"+r.Bundle, "/")
+		for _, k := range keys {
+			if r.Spec.Has(k) {
+				lines = append(lines, fmt.Sprintf("%s: %s", bundle, k))
+			}
+		}
+		if hidden != nil {
+			lines = append(lines, bundle+": Secrets whose names you may not read")
+		}
+	}
+	_, err = fmt.Fprint(cmd.OutOrStdout(), list(map[string]client.Plan{plan: {Lines: lines}}))
 	return err
 }
 

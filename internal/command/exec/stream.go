@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 	utilexec "k8s.io/utils/exec"
@@ -27,8 +26,16 @@ const atOnce = 20
 // executor of a command in a container: by WebSocket, and by SPDY where that is not known, as
 // kubectl does.
 func executor(c *client.Cluster, pod *corev1.Pod, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
-	at := c.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(o, scheme.ParameterCodec).URL()
+	request := c.REST.Post().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "exec").Param("container", o.Container)
+	for name, on := range map[string]bool{"stdin": o.Stdin, "stdout": o.Stdout, "stderr": o.Stderr, "tty": o.TTY} {
+		if on {
+			request.Param(name, "true")
+		}
+	}
+	for _, word := range o.Command {
+		request.Param("command", word)
+	}
+	at := request.URL()
 	old, err := remotecommand.NewSPDYExecutor(c.Config, "POST", at)
 	if err != nil {
 		return nil, fmt.Errorf("reach pod %s: %w", pod.Name, err)

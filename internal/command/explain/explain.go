@@ -111,11 +111,11 @@ func (o *options) answer(ctx context.Context, c *client.Cluster, argument string
 }
 
 func (o *options) ask(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
-	object, err := c.ParseObject(argument)
+	object, err := c.ParseObject(ctx, argument)
 	if err != nil {
 		return nil, err
 	}
-	request := c.Kube.CoreV1().RESTClient().Get().AbsPath(path).
+	request := c.REST.Get().AbsPath(path).
 		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
 	if object.Namespace != "" {
 		request.Param("namespace", object.Namespace)

@@ -44,13 +44,13 @@ func clustersCommand(flags *client.Flags) *cobra.Command {
 			if done, err := o.format.Structured(cmd.OutOrStdout(), list(clusters)); done {
 				return err
 			}
-			var ends standing.Certificates
+			var agents standing.Certificates
 			if o.format.Is("wide") {
-				if ends, err = certificates(cmd.Context(), c); err != nil {
+				if agents, err = certificates(cmd.Context(), c); err != nil {
 					return err
 				}
 			}
-			return o.printClusters(cmd.OutOrStdout(), clusters, ends)
+			return o.printClusters(cmd.OutOrStdout(), clusters, agents)
 		},
 	}
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector, such as env=prod")
@@ -75,10 +75,10 @@ func named[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
 	return kept, nil
 }
 
-// certificates of agents, when they end. A hub that is older than this command knows none.
+// certificates of agents, when they end, and how agents' connections come. A hub that is older than this command knows none.
 func certificates(ctx context.Context, c *client.Cluster) (standing.Certificates, error) {
 	var out standing.Certificates
-	reply, err := c.Kube.CoreV1().RESTClient().Get().AbsPath(standing.CertificatesPath).Do(ctx).Raw()
+	reply, err := client.Answer(c.REST.Get().AbsPath(standing.CertificatesPath).Do(ctx))
 	if client.NoHub(err) {
 		return out, nil
 	}
@@ -104,7 +104,7 @@ func left(ends standing.Certificates, cluster string, now time.Time) string {
 	return "ended " + output.Age(now, until) + " ago"
 }
 
-func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, ends standing.Certificates) error {
+func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, agents standing.Certificates) error {
 	if len(clusters) == 0 {
 		_, err := fmt.Fprintln(out, "no clusters yet; `atoll token create` on the hub begins the first join")
 		return err
@@ -112,7 +112,7 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, ends
 	headings := []string{"NAME", "ACCEPTED", "READY", "REGION", "VERSION", "NODES", "AGE", "REASON"}
 	wide := o.format.Is("wide")
 	if wide {
-		headings = append(headings, "MODE", "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "CERTIFICATE", "UID")
+		headings = append(headings, "MODE", "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "CARRIAGE", "CERTIFICATE", "UID")
 	}
 	table := output.NewTable(out, headings...)
 	for _, c := range clusters {
@@ -122,15 +122,24 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, ends
 			c.Status.Nodes.Summary, output.Age(o.now, c.CreationTimestamp.Time), reason,
 		}
 		if wide {
-			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, left(ends, c.Name, o.now), string(c.UID))
+			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, agents.Carriage[c.Name], left(agents, c.Name, o.now), string(c.UID))
 		}
 		table.Row(cells...)
 	}
 	return table.Flush()
 }
 
-// readiness is the cluster's Ready in a word, and what stands in the way.
+// readiness is the cluster's Ready in a word, and what stands in the way; of one that is removed,
+// how far that is.
 func readiness(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
+	ready, reason = connected(c, now)
+	if going := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterRemoving); going != nil {
+		reason = "is removed (" + going.Reason + "): " + going.Message
+	}
+	return ready, reason
+}
+
+func connected(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 	if !c.Spec.Accepted {
 		if cond := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterAccepted); cond != nil && cond.Message != "" {
 			return "no", cond.Message
@@ -145,6 +154,9 @@ func readiness(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 		case cond.Status == metav1.ConditionTrue && kind == v1alpha1.ClusterReady:
 			if expiring := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring); expiring != nil && expiring.Status == metav1.ConditionTrue {
 				return "yes", v1alpha1.ClusterCertificateExpiring + ": " + expiring.Message
+			}
+			if kept := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed); kept != nil && c.Spec.Mode != v1alpha1.ModePush {
+				return "yes", kept.Reason + ": " + kept.Message
 			}
 			return "yes", checksIn(c, now)
 		case cond.Status != metav1.ConditionTrue:

@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/trust/standing"
 )
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -35,9 +37,12 @@ func TestReadinessSaysWhatIsInTheWay(t *testing.T) {
 		"pending":   {cluster(false), "no", "waits for `atoll accept tokyo-1`"},
 		"silent":    {cluster(true), "no", "its agent has not been heard of yet"},
 		"ready":     {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine")), "yes", ""},
-		"lost":      {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost", "40 s ago")), "unknown", "StreamLost: 40 s ago"},
-		"unjoined":  {cluster(true, condition(v1alpha1.ClusterJoined, metav1.ConditionFalse, "NoCertificate", "")), "no", "NoCertificate"},
-		"denied":    {cluster(false, condition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "Denied", "denied by ann")), "no", "denied by ann"},
+		"credentials that nobody uses": {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine"),
+			condition(v1alpha1.ClusterPushed, metav1.ConditionFalse, "CredentialsNotUsed", "drop them")), "yes", "CredentialsNotUsed: drop them"},
+		"lost":     {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost", "40 s ago")), "unknown", "StreamLost: 40 s ago"},
+		"unjoined": {cluster(true, condition(v1alpha1.ClusterJoined, metav1.ConditionFalse, "NoCertificate", "")), "no", "NoCertificate"},
+		"denied":   {cluster(false, condition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "Denied", "denied by ann")), "no", "denied by ann"},
+		"removed":  {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine"), condition(v1alpha1.ClusterRemoving, metav1.ConditionTrue, "WaitsForMember", "a finalizer")), "yes", "is removed (WaitsForMember): a finalizer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if ready, reason := readiness(c.cluster, now); ready != c.ready || reason != c.reason {
@@ -92,5 +97,27 @@ shop        web    PropagationPolicy/web   3       18/20      60m   4 of 20 clus
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+// TestHowAgentsComeIsShown: to who asks for more, beside what is left of their certificates.
+func TestHowAgentsComeIsShown(t *testing.T) {
+	var out strings.Builder
+	o := &options{now: now}
+	flags := pflag.NewFlagSet("get", pflag.ContinueOnError)
+	o.format.AddTo(flags, "wide")
+	if err := flags.Set("output", "wide"); err != nil {
+		t.Fatal(err)
+	}
+	clusters := []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "oslo", UID: "u"}}, {ObjectMeta: metav1.ObjectMeta{Name: "rome", UID: "v"}}}
+	agents := standing.Certificates{Ends: map[string]time.Time{"oslo": now.Add(time.Hour)}, Carriage: map[string]string{"oslo": "WebSocket"}}
+	if err := o.printClusters(&out, clusters, agents); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i, want := range []string{"CARRIAGE CERTIFICATE UID", "WebSocket 60m left u"} {
+		if got := strings.Join(strings.Fields(lines[i]), " "); !strings.HasSuffix(got, " "+want) {
+			t.Errorf("%q does not end with %q", got, want)
+		}
 	}
 }

@@ -106,7 +106,7 @@ func (o *objects) parse(ctx context.Context, c *client.Cluster, args []string) (
 	if before, name, ok := strings.Cut(kind, "/"); ok {
 		kind, names = before, append([]string{name}, names...)
 	}
-	mapping, err := c.Mapping(kind)
+	mapping, err := c.Mapping(ctx, kind)
 	if err != nil {
 		return asked{}, err
 	}

@@ -73,10 +73,10 @@ func printed(t *testing.T, f frame, of *metav1.Table, w whereabouts) string {
 
 func TestTablesTellWhereThingsRun(t *testing.T) {
 	web, db := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "db"}
-	w := whereabouts{
+	w := whereabouts{keys: map[atoll.ItemKey]places{
 		web: {{cluster: "oslo", state: atoll.RowReady}, {cluster: "rome", state: atoll.RowDegraded}, {cluster: "york", state: atoll.RowReady, away: true}},
 		db:  {{cluster: "oslo", state: atoll.RowReady}, {cluster: "york", state: atoll.RowReady, leaving: true}},
-	}
+	}}
 	pods, deployments := mapping("", "pods", "Pod"), mapping("apps", "deployments", "Deployment")
 	some := given("Name,Ready,Cluster,Node+", "shop/b.rome@rome", "shop/template", "shop/z.oslo@oslo", "shop/a.oslo@oslo")
 	for name, c := range map[string]struct {

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/command/client"
@@ -39,9 +38,14 @@ type printer struct {
 	frame  frame
 	table  table
 	widths []int
+	places *finder
 	where  whereabouts
 	at     time.Time // of where
 	blind  bool      // who asks may not read where things run
+
+	// printed are the cells of objects, by namespace and name, but for those that time alone
+	// changes; for what is listed again.
+	printed map[string][]string
 }
 
 func (p *printer) run(ctx context.Context) error {
@@ -61,6 +65,7 @@ func (p *printer) run(ctx context.Context) error {
 	if !p.o.watch {
 		return nil
 	}
+	p.remember(p.table)
 	return p.watch(ctx, version)
 }
 
@@ -69,13 +74,16 @@ func (p *printer) locate(ctx context.Context) error {
 	if !p.asked.placed() || p.o.format.Is("name") && p.asked.clusters == nil || p.blind || time.Since(p.at) < fresh {
 		return nil
 	}
-	w, err := where(ctx, p.client, p.asked.namespace, p.o.all || p.asked.namespace == "", p.o.now)
+	if p.places == nil {
+		p.places = newFinder(p.client, p.asked.namespace, p.o.now)
+	}
+	w, err := p.places.find(ctx)
 	switch {
 	case apierrors.IsForbidden(err) && p.asked.clusters != nil:
-		return fmt.Errorf("which objects run in which clusters is in TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME tells it of one: %w", err)
+		return fmt.Errorf("which objects run in which clusters is in Bundles, TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME tells it of one: %w", err)
 	case apierrors.IsForbidden(err):
 		p.blind = true
-		fmt.Fprintln(p.notes, "where it runs is left out: you may not read TargetSlices and Revisions; atoll explain KIND/NAME tells it of one object")
+		fmt.Fprintln(p.notes, "where it runs is left out: you may not read Bundles, TargetSlices and Revisions; atoll explain KIND/NAME tells it of one object")
 	case err != nil:
 		return err
 	}
@@ -96,7 +104,7 @@ func (p *printer) request(c *client.Cluster, name string) *rest.Request {
 	if name != "" {
 		at += "/" + name
 	}
-	return c.Kube.CoreV1().RESTClient().Get().AbsPath(at).SetHeader("Accept", asTable)
+	return c.REST.Get().AbsPath(at).SetHeader("Accept", asTable)
 }
 
 // selecting adds what is selected to a request.
@@ -158,63 +166,6 @@ func (p *printer) page(ctx context.Context, r *rest.Request) (*metav1.Table, err
 		return nil, fmt.Errorf("%s gives no table of %s (%w); ask for -o json", p.client.Config.Host, p.asked.mapping.Resource.Resource, errors.Join(err))
 	}
 	return &page, p.frame.add(&p.table, &page, p.where)
-}
-
-// watch from a version on.
-func (p *printer) watch(ctx context.Context, version string) error {
-	c, err := p.client.Endless()
-	if err != nil {
-		return err
-	}
-	body, err := p.selecting(p.request(c, "")).Param("watch", "true").Param("resourceVersion", version).Stream(ctx)
-	if err != nil {
-		return p.client.Explain(err)
-	}
-	defer body.Close()
-	for events := json.NewDecoder(body); ; {
-		var e metav1.WatchEvent
-		switch err := events.Decode(&e); {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("the watch of %s ended: %w; ask again", p.asked.mapping.Resource.Resource, err)
-		case e.Type == string(watch.Error):
-			return fmt.Errorf("the watch of %s ended; ask again: %w", p.asked.mapping.Resource.Resource, ended(e.Object.Raw))
-		}
-		if err := p.changed(ctx, e.Object.Raw); err != nil {
-			return err
-		}
-	}
-}
-
-// ended reads why a watch did.
-func ended(raw []byte) error {
-	var s metav1.Status
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return err
-	}
-	return &apierrors.StatusError{ErrStatus: s}
-}
-
-// changed prints what changed.
-func (p *printer) changed(ctx context.Context, raw []byte) error {
-	if err := p.locate(ctx); err != nil {
-		return err
-	}
-	var of metav1.Table
-	if err := json.Unmarshal(raw, &of); err != nil {
-		return fmt.Errorf("read a change of %s: %w", p.asked.mapping.Resource.Resource, err)
-	}
-	begins := p.widths == nil
-	var t table
-	if err := p.frame.add(&t, &of, p.where); err != nil {
-		return err
-	}
-	if len(t.rows) == 0 {
-		return nil
-	}
-	t.headings = p.frame.headings()
-	return p.print(t, begins)
 }
 
 // print rows; columns are as wide as the widest cell so far.

@@ -35,7 +35,7 @@ Rows lie in TargetSlices, which only administrators may read.`,
 			if err != nil {
 				return err
 			}
-			rows, err := client.Rows(cmd.Context(), c, func(r client.Row) bool {
+			rows, err := client.Rows(cmd.Context(), c, "", func(r client.Row) bool {
 				return (o.all || r.Namespace == c.Namespace) && (cluster == "" || r.Cluster == cluster) &&
 					(len(bundles) == 0 || slices.Contains(bundles, r.Bundle))
 			})
@@ -79,15 +79,20 @@ func absent(ctx context.Context, c *client.Cluster, now time.Time) (map[string]a
 	}
 	out := map[string]absence{}
 	for _, one := range clusters {
-		a := absence{away: !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)}
-		if !a.away {
-			a.checkIn = checksIn(one, now)
-		}
-		if a != (absence{}) {
+		if a := absenceOf(one, now); a != (absence{}) {
 			out[one.Name] = a
 		}
 	}
 	return out, nil
+}
+
+// absenceOf a cluster; zero where it is there.
+func absenceOf(one v1alpha1.Cluster, now time.Time) absence {
+	a := absence{away: !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)}
+	if !a.away {
+		a.checkIn = checksIn(one, now)
+	}
+	return a
 }
 
 func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) error {

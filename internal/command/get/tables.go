@@ -24,6 +24,9 @@ type tableRow struct {
 	cells   []string
 }
 
+// key of the object, by which it is known again.
+func (r tableRow) key() string { return r.object.Namespace + "/" + r.object.Name }
+
 // columns of a table of the API that are shown, by their index.
 func columns(defs []metav1.TableColumnDefinition, wide bool) []int {
 	var out []int
@@ -85,7 +88,7 @@ func (f *frame) add(t *table, of *metav1.Table, w whereabouts) error {
 			return fmt.Errorf("read a table of %s: %w", f.asked.mapping.Resource.Resource, err)
 		}
 		row := tableRow{cluster: f.asked.clusterOf(&m), object: m.ObjectMeta}
-		at, placed := w[atoll.ItemKey{Group: f.asked.mapping.GroupVersionKind.Group, Kind: f.asked.mapping.GroupVersionKind.Kind, Namespace: m.Namespace, Name: m.Name}]
+		at, placed := w.of(atoll.ItemKey{Group: f.asked.mapping.GroupVersionKind.Group, Kind: f.asked.mapping.GroupVersionKind.Kind, Namespace: m.Namespace, Name: m.Name}, m.UID)
 		switch {
 		case f.asked.clusters == nil:
 		case f.asked.placed():
@@ -127,6 +130,17 @@ func (f *frame) cells(row tableRow, given []any, at places, placed bool) []strin
 		}
 	}
 	return cells
+}
+
+// lasting are the cells of a row but for ages.
+func (f *frame) lasting(cells []string) []string {
+	out := slices.Clone(cells)
+	for i, heading := range f.headings() {
+		if heading == "AGE" || heading == "LAST SEEN" || heading == "FIRST SEEN" {
+			out[i] = ""
+		}
+	}
+	return out
 }
 
 // sort by cluster; what is of one cluster stays in its order, and what is of none comes first.

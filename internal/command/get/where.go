@@ -10,7 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 )
@@ -28,8 +34,30 @@ type place struct {
 // places of one object, by cluster.
 type places []place
 
-// whereabouts of objects, by their keys.
-type whereabouts map[atoll.ItemKey]places
+// whereabouts of objects, by their keys; of the only ones in Bundles that know no more of
+// them than a UID, the rows.
+type whereabouts struct {
+	keys map[atoll.ItemKey]places
+	only map[types.UID][]client.Row
+	away map[string]bool
+}
+
+// of an object; false where it is in no Bundle.
+func (w whereabouts) of(key atoll.ItemKey, uid types.UID) (places, bool) {
+	rows, alone := w.only[uid]
+	at, ok := w.keys[key]
+	if !alone {
+		return at, ok
+	}
+	at = slices.Clone(at)
+	for _, r := range rows {
+		if p, ok := placeOf(key, r, w.away[r.Cluster]); ok {
+			at = append(at, p)
+		}
+	}
+	at.sort()
+	return at, true
+}
 
 // within some clusters.
 func (p places) within(clusters []string) places {
@@ -120,52 +148,179 @@ func placeOf(key atoll.ItemKey, r client.Row, away bool) (place, bool) {
 	return p, true
 }
 
-// readAtOnce revisions are read at a time.
-const readAtOnce = 8
+const (
+	// readAtOnce revisions are read at a time.
+	readAtOnce = 8
+	// fewBundles are asked for their rows; with more, all rows are read.
+	fewBundles = 100
+	// fewClusters are read each by itself; with more, all are.
+	fewClusters = 8
+)
 
-// where objects run, by the rows of a namespace, or of all.
-func where(ctx context.Context, c *client.Cluster, namespace string, all bool, now time.Time) (whereabouts, error) {
-	rows, err := client.Rows(ctx, c, func(r client.Row) bool { return all || r.Namespace == namespace })
-	if err != nil {
-		return nil, err
+// finder of where objects run. What it learns of revisions it keeps, since they never change.
+type finder struct {
+	client    *client.Cluster
+	namespace string // empty: all, and what is in none
+	now       time.Time
+	items     map[string][]atoll.ItemKey // by revision
+}
+
+func newFinder(c *client.Cluster, namespace string, now time.Time) *finder {
+	return &finder{client: c, namespace: namespace, now: now, items: map[string][]atoll.ItemKey{}}
+}
+
+// only object of a Bundle, as the Bundle itself names it.
+type only struct {
+	key atoll.ItemKey // empty where the UID alone is known
+	uid types.UID
+}
+
+// onlyOf a Bundle; false where it may have several, which its revisions tell.
+func onlyOf(b *v1alpha1.Bundle) (o only, ok bool) {
+	if b.Status.Items != 1 {
+		return o, false
 	}
-	away, err := absent(ctx, c, now)
-	if err != nil {
-		return nil, err
+	if b.Spec.Source.Kind == v1alpha1.SourceAnnotation {
+		o.uid = types.UID(b.Spec.Source.UID)
+		return o, o.uid != ""
 	}
-	by := map[string][]client.Row{}
-	for _, r := range rows {
-		if r.Spec.Revision != "" {
-			by[r.Spec.Revision] = append(by[r.Spec.Revision], r)
+	kind, name, ok := strings.Cut(b.Spec.Group, "/") // which is so for groupBy: Object alone
+	if !ok {
+		return o, false
+	}
+	gk := schema.ParseGroupKind(kind)
+	o.key = atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: b.Namespace, Name: name}
+	return o, true
+}
+
+// find where objects run.
+func (f *finder) find(ctx context.Context) (whereabouts, error) {
+	out := whereabouts{map[atoll.ItemKey]places{}, map[types.UID][]client.Row{}, nil}
+	bundles, err := f.bundles(ctx)
+	if err != nil || len(bundles) == 0 {
+		return out, err
+	}
+	rows, err := client.Rows(ctx, f.client, rowsOf(bundles, f.namespace), func(r client.Row) bool {
+		return r.Spec.Revision != "" && (f.namespace == "" || r.Namespace == f.namespace)
+	})
+	if err != nil {
+		return out, err
+	}
+	if out.away, err = f.away(ctx, rows); err != nil {
+		return out, err
+	}
+	known := map[[2]string]only{}
+	for i := range bundles {
+		if o, ok := onlyOf(&bundles[i]); ok {
+			known[[2]string{bundles[i].Namespace, bundles[i].Name}] = o
 		}
 	}
-	out := whereabouts{}
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(readAtOnce)
-	for revision, rows := range by {
-		g.Go(func() error {
-			keys, err := client.ItemKeys(ctx, c, revision)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, key := range keys {
-				for _, r := range rows {
-					if p, ok := placeOf(key, r, away[r.Cluster].away); ok {
-						out[key] = append(out[key], p)
-					}
-				}
-			}
-			return nil
-		})
+	if err := f.read(ctx, rows, known); err != nil {
+		return out, err
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
+	for _, r := range rows {
+		keys := f.items[r.Spec.Revision]
+		if o, ok := known[[2]string{r.Namespace, r.Bundle}]; ok {
+			if o.uid != "" {
+				out.only[o.uid] = append(out.only[o.uid], r)
+				continue
+			}
+			keys = []atoll.ItemKey{o.key}
+		}
+		for _, key := range keys {
+			if p, ok := placeOf(key, r, out.away[r.Cluster]); ok {
+				out.keys[key] = append(out.keys[key], p)
+			}
+		}
 	}
-	for _, p := range out {
-		slices.SortFunc(p, func(a, b place) int { return cmp.Compare(a.cluster, b.cluster) })
+	for _, p := range out.keys {
+		p.sort()
 	}
 	return out, nil
+}
+
+func (p places) sort() {
+	slices.SortFunc(p, func(a, b place) int { return cmp.Compare(a.cluster, b.cluster) })
+}
+
+// bundles in the namespace, or all.
+func (f *finder) bundles(ctx context.Context) ([]v1alpha1.Bundle, error) {
+	all, err := client.List[v1alpha1.Bundle](ctx, f.client, client.Bundles, f.namespace, metav1.ListOptions{})
+	if err != nil || f.namespace != "" {
+		return all, err
+	}
+	// Of these, which have the same fields, no namespace is asked for.
+	wide, err := client.List[v1alpha1.Bundle](ctx, f.client, client.ClusterBundles, "", metav1.ListOptions{})
+	return append(all, wide...), err
+}
+
+// rowsOf Bundles: a selector of their slices. Empty selects all.
+func rowsOf(bundles []v1alpha1.Bundle, namespace string) string {
+	if namespace == "" || len(bundles) > fewBundles {
+		return ""
+	}
+	uids := make([]string, len(bundles))
+	for i := range bundles {
+		uids[i] = string(bundles[i].UID)
+	}
+	return fmt.Sprintf("%s in (%s)", enginev1.LabelBundle, strings.Join(uids, ","))
+}
+
+// away tells which of the rows' clusters are.
+func (f *finder) away(ctx context.Context, rows []client.Row) (map[string]bool, error) {
+	away := map[string]bool{}
+	names := map[string]bool{}
+	for _, r := range rows {
+		names[r.Cluster] = true
+	}
+	if len(names) > fewClusters {
+		all, err := absent(ctx, f.client, f.now)
+		for name, a := range all {
+			away[name] = a.away
+		}
+		return away, err
+	}
+	for name := range names {
+		c, err := client.Get[v1alpha1.Cluster](ctx, f.client, client.Clusters, "", name)
+		switch {
+		case err == nil:
+			away[name] = absenceOf(*c, f.now).away
+		case !apierrors.IsNotFound(err): // a row may outlive its cluster
+			return nil, err
+		}
+	}
+	return away, nil
+}
+
+// read what is in revisions of Bundles of which it is not known.
+func (f *finder) read(ctx context.Context, rows []client.Row, known map[[2]string]only) error {
+	var mu sync.Mutex
+	wanted := map[string]bool{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readAtOnce)
+	for _, r := range rows {
+		if _, single := known[[2]string{r.Namespace, r.Bundle}]; single || wanted[r.Spec.Revision] {
+			continue
+		}
+		mu.Lock()
+		_, had := f.items[r.Spec.Revision]
+		mu.Unlock()
+		if had {
+			continue
+		}
+		wanted[r.Spec.Revision] = true
+		g.Go(func() error {
+			keys, hidden, err := client.ItemKeys(ctx, f.client, r.Spec.Revision)
+			if err == nil {
+				err = hidden
+			}
+			if err == nil {
+				mu.Lock()
+				f.items[r.Spec.Revision] = keys
+				mu.Unlock()
+			}
+			return err
+		})
+	}
+	return g.Wait()
 }

@@ -15,11 +15,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,6 +44,7 @@ const (
 type options struct {
 	flags                           *client.Flags
 	name, hub, caHash, token, image string
+	balancerCA                      string // file
 	allow                           []string
 	print, force                    bool
 	timeout                         time.Duration
@@ -93,6 +96,7 @@ deleted once the hub may take over, and nothing that is placed is touched.`,
 	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway, several by commas for several hubs on one etcd (required without --push)")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required without --push)")
 	f.StringVar(&o.token, "token", "", "join token (required without --push)")
+	f.StringVar(&o.balancerCA, "balancer-ca", "", "file with the CAs, in PEM, of a load balancer that terminates TLS before the hub")
 	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; make images builds it")
 	f.StringSliceVar(&o.allow, "allow", nil, "what the agent may do beyond workloads: crds, rbac, impersonate, all-kinds, cluster-admin; repeated, or by commas")
 	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is given")
@@ -163,10 +167,14 @@ func (o *options) manifest() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	balancerCA, err := o.balancers()
+	if err != nil {
+		return nil, err
+	}
 	for _, u := range objects {
 		switch u.GetKind() {
 		case "Secret":
-			u.Object["stringData"] = map[string]any{"name": o.name, "hub": o.hub, "caHash": o.caHash, "token": o.token}
+			u.Object["stringData"] = map[string]any{"name": o.name, "hub": o.hub, "caHash": o.caHash, "token": o.token, "balancerCA": balancerCA}
 		case "Deployment":
 			containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 			if err != nil || len(containers) != 1 {
@@ -180,6 +188,25 @@ func (o *options) manifest() ([]*unstructured.Unstructured, error) {
 	}
 	allowed, err := o.allowed()
 	return append(objects, allowed...), err
+}
+
+// balancers are the CAs of load balancers, in PEM; empty: none were given, and none of an
+// earlier join are kept.
+func (o *options) balancers() (string, error) {
+	if o.balancerCA == "" {
+		return "", nil
+	}
+	pem, err := os.ReadFile(o.balancerCA)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--balancer-ca: %w", err)
+	case bytes.Contains(pem, []byte("PRIVATE KEY")):
+		return "", fmt.Errorf("--balancer-ca: %s holds a private key, which is nobody's but the balancer's: give the certificates alone", o.balancerCA)
+	}
+	if _, err := trust.PoolFromPEM(pem); err != nil {
+		return "", fmt.Errorf("--balancer-ca: %s holds no certificate in PEM", o.balancerCA)
+	}
+	return string(pem), nil
 }
 
 // allowed are the objects that let the agent do what --allow names.
@@ -236,19 +263,19 @@ func printManifest(out io.Writer, objects []*unstructured.Unstructured) error {
 
 // checkTarget refuses hubs, and clusters that were to join another hub.
 func (o *options) checkTarget(ctx context.Context, c *client.Cluster) error {
-	_, err := c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, "hub-info", metav1.GetOptions{})
+	_, err := client.Get[corev1.ConfigMap](ctx, c, client.ConfigMaps, atoll.SystemNamespace, "hub-info")
 	if err == nil {
 		return fmt.Errorf("%s is a hub, where nothing runs: give the member's kubeconfig", c.Config.Host)
 	}
 	if !apierrors.IsNotFound(err) {
-		return c.Explain(err)
+		return err
 	}
-	old, err := c.Kube.CoreV1().Secrets(atoll.SystemNamespace).Get(ctx, secretName, metav1.GetOptions{})
+	old, err := client.Get[corev1.Secret](ctx, c, client.Secrets, atoll.SystemNamespace, secretName)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return c.Explain(err)
+		return err
 	}
 	if hash := string(old.Data["caHash"]); hash != o.caHash && !o.force {
 		return fmt.Errorf("%s was to join another hub already (%s, CA %s): add --force to leave that one", c.Config.Host, old.Data["hub"], hash)
@@ -257,10 +284,9 @@ func (o *options) checkTarget(ctx context.Context, c *client.Cluster) error {
 }
 
 func apply(ctx context.Context, c *client.Cluster, objects []*unstructured.Unstructured) error {
-	mapper := c.Mapper()
+	kinds := c.Kinds()
 	for _, u := range objects {
-		gvk := u.GroupVersionKind()
-		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		mapping, err := kinds.Mapping(ctx, u.GroupVersionKind())
 		if err != nil {
 			return c.Explain(err)
 		}

@@ -22,6 +22,11 @@ func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
+	ca, err := os.ReadFile(filepath.Join("testdata", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.balancerCA = filepath.Join("testdata", "ca.crt")
 	objects, err := o.manifest()
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +37,7 @@ func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
 		switch u.GetKind() {
 		case "Secret":
 			data, _, _ := unstructured.NestedStringMap(u.Object, "stringData")
-			if data["name"] != o.name || data["hub"] != o.hub || data["caHash"] != o.caHash || data["token"] != o.token {
+			if data["name"] != o.name || data["hub"] != o.hub || data["caHash"] != o.caHash || data["token"] != o.token || data["balancerCA"] != string(ca) {
 				t.Errorf("the join Secret holds %v", data)
 			}
 			if u.GetName() != secretName {
@@ -41,6 +46,9 @@ func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
 		case "Deployment":
 			if !strings.Contains(asYAML(t, u), "image: registry/atoll:1") {
 				t.Error("the image was not set")
+			}
+			if !strings.Contains(asYAML(t, u), "key: balancerCA") {
+				t.Error("the Deployment does not take the balancer's CA")
 			}
 			if strings.Contains(asYAML(t, u), o.token) {
 				t.Error("the token is in the Deployment")
@@ -52,6 +60,30 @@ func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
 	}
 	if got := strings.Join(kinds, " "); got != "Namespace ServiceAccount Secret CustomResourceDefinition ClusterRole ClusterRole ClusterRole ClusterRoleBinding Role RoleBinding Deployment" {
 		t.Errorf("the manifest has %s", got)
+	}
+}
+
+// TestABalancersCAIsCertificatesAlone: what is no such is refused before anything is applied.
+func TestABalancersCAIsCertificatesAlone(t *testing.T) {
+	ca, err := os.ReadFile(filepath.Join("testdata", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{
+		"holds no certificate": "what is this",
+		"private key":          string(ca) + "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n",
+	} {
+		file := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := &options{flags: &client.Flags{}, balancerCA: file}
+		if _, err := o.manifest(); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%q: %v", what, err)
+		}
+	}
+	if _, err := (&options{flags: &client.Flags{}, balancerCA: "nowhere"}).manifest(); err == nil {
+		t.Error("a file that is not there")
 	}
 }
 
@@ -72,7 +104,10 @@ func TestWhatCannotWorkIsRefusedBeforeAnythingIsDialled(t *testing.T) {
 		"no hub":               func(o *options) { o.hub = "" },
 		"a flag of push alone": func(o *options) { o.push.standby = true },
 		"push and a token":     func(o *options) { o.push.on, o.flags.Kubeconfig = true, "member" },
-		"push to nowhere":      func(o *options) { *o = options{flags: o.flags, name: "a", push: push{on: true}} },
+		"push and a balancer": func(o *options) {
+			*o = options{flags: &client.Flags{Kubeconfig: "member"}, name: "a", balancerCA: "f", push: push{on: true}}
+		},
+		"push to nowhere": func(o *options) { *o = options{flags: o.flags, name: "a", push: push{on: true}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good

@@ -54,8 +54,8 @@ func (o *options) pullOrPush() error {
 		return errors.New("--hub-kubeconfig, --hub-context, --member-server, --accept and --standby go with --push")
 	case !p.on && (o.hub == "" || o.caHash == "" || o.token == ""):
 		return errors.New("--hub, --ca-hash and --token are needed, as `atoll token create` on the hub prints them; or --push")
-	case p.on && (o.hub != "" || o.caHash != "" || o.token != "" || o.print):
-		return errors.New("--hub, --ca-hash, --token and --print are for an agent that runs in the member, not for --push")
+	case p.on && (o.hub != "" || o.caHash != "" || o.token != "" || o.balancerCA != "" || o.print):
+		return errors.New("--hub, --ca-hash, --token, --balancer-ca and --print are for an agent that runs in the member, not for --push")
 	case p.on && o.flags.Kubeconfig == "" && o.flags.Context == "":
 		return errors.New("name the member by --kubeconfig or --context; the hub is chosen by --hub-kubeconfig and --hub-context")
 	}
@@ -103,7 +103,7 @@ func (o *options) letIn(ctx context.Context, hub *client.Cluster, cluster *v1alp
 	if !o.push.accept {
 		return nil
 	}
-	admin := handshake.Admin{Kube: hub.Kube, Clusters: hub.Dynamic}
+	admin := handshake.Admin{Hub: hub.Dynamic}
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { _, err := admin.Accept(ctx, o.name); return err })
 	cluster.Spec.Accepted = err == nil
 	return hub.Explain(err)
@@ -117,12 +117,12 @@ func (o *options) ends(ctx context.Context) (member, hub *client.Cluster, err er
 	if hub, err = o.push.hub.Connect(); err != nil {
 		return nil, nil, fmt.Errorf("the hub (--hub-kubeconfig): %w", err)
 	}
-	info, err := hub.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, "hub-info", metav1.GetOptions{})
+	info, err := client.Get[corev1.ConfigMap](ctx, hub, client.ConfigMaps, atoll.SystemNamespace, "hub-info")
 	if apierrors.IsNotFound(err) {
 		return nil, nil, fmt.Errorf("%s is no hub: give the hub's kubeconfig by --hub-kubeconfig; --kubeconfig is the member's", hub.Config.Host)
 	}
 	if err != nil {
-		return nil, nil, hub.Explain(err)
+		return nil, nil, err
 	}
 	o.caHash = info.Data["caHash"]
 	return member, hub, o.checkTarget(ctx, member)
@@ -182,21 +182,20 @@ func (o *options) prepareMember(ctx context.Context, member *client.Cluster) (*c
 	if err := apply(ctx, member, needed); err != nil {
 		return nil, err
 	}
-	secrets := member.Kube.CoreV1().Secrets(atoll.SystemNamespace)
-	made, err := secrets.Create(ctx, &corev1.Secret{
+	made, err := client.Create(ctx, member, client.Secrets, "Secret", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: agentName + "-push-", Labels: map[string]string{handshake.LabelPush: o.name},
+			Namespace: atoll.SystemNamespace, GenerateName: agentName + "-push-", Labels: map[string]string{handshake.LabelPush: o.name},
 			Annotations: map[string]string{corev1.ServiceAccountNameKey: agentName},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
-	}, metav1.CreateOptions{})
+	})
 	if err != nil {
-		return nil, fmt.Errorf("make a token of the member: %w", member.Explain(err))
+		return nil, fmt.Errorf("make a token of the member: %w", err)
 	}
 	name := made.Name
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, tokenTimeout, true, func(ctx context.Context) (bool, error) {
-		if made, err = secrets.Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return false, member.Explain(err)
+		if made, err = client.Get[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, name); err != nil {
+			return false, err
 		}
 		return len(made.Data[corev1.ServiceAccountTokenKey]) > 0, nil
 	})
@@ -219,7 +218,7 @@ func (o *options) give(ctx context.Context, hub *client.Cluster, credentials han
 	if err != nil {
 		return nil, err
 	}
-	if _, err := hub.Kube.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Create(ctx, hub, client.Secrets, "Secret", secret); err != nil {
 		return nil, fmt.Errorf("give the hub credentials: %w", err)
 	}
 	if cluster.Spec.Mode == v1alpha1.ModePush {
@@ -256,16 +255,15 @@ func (o *options) newCluster(ctx context.Context, hub *client.Cluster) (*v1alpha
 
 // dropTokens that earlier joins made in the member.
 func dropTokens(ctx context.Context, member *client.Cluster, keep string) error {
-	secrets := member.Kube.CoreV1().Secrets(atoll.SystemNamespace)
-	list, err := secrets.List(ctx, metav1.ListOptions{LabelSelector: handshake.LabelPush})
+	earlier, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})
 	if err != nil {
-		return fmt.Errorf("list earlier tokens in the member: %w", member.Explain(err))
+		return fmt.Errorf("list earlier tokens in the member: %w", err)
 	}
-	for _, s := range list.Items {
+	for _, s := range earlier {
 		if s.Name == keep || s.Type != corev1.SecretTypeServiceAccountToken {
 			continue
 		}
-		if err := secrets.Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := member.Dynamic.Resource(client.Secrets).Namespace(atoll.SystemNamespace).Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("withdraw an earlier token in the member: %w", member.Explain(err))
 		}
 	}
@@ -275,33 +273,32 @@ func dropTokens(ctx context.Context, member *client.Cluster, keep string) error 
 // sayStandby tells who installs an agent in a member that the hub has credentials of who
 // works there.
 func (o *options) sayStandby(ctx context.Context, member *client.Cluster, out io.Writer) error {
-	list, err := member.Kube.CoreV1().Secrets(atoll.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: handshake.LabelPush})
-	if err != nil || len(list.Items) == 0 {
-		return member.Explain(err)
+	given, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})
+	if err != nil || len(given) == 0 {
+		return err
 	}
 	_, err = fmt.Fprintf(out, `the hub may run an agent of this cluster, too: one of the two works, the other stands by.
 To go over to the one in the member, on the hub:
 
   kubectl patch cluster %s --type merge -p '{"spec":{"mode":"Pull"}}'
 
-`, list.Items[0].Labels[handshake.LabelPush])
+`, given[0].Labels[handshake.LabelPush])
 	return err
 }
 
 // takeOver ends an agent that runs in the member, unless it is to stand by.
 func (o *options) takeOver(ctx context.Context, member *client.Cluster, out io.Writer) error {
-	deployments := member.Kube.AppsV1().Deployments(atoll.SystemNamespace)
 	if o.push.standby {
 		return nil
 	}
-	err := deployments.Delete(ctx, agentName, metav1.DeleteOptions{})
+	err := member.Dynamic.Resource(client.Deployments).Namespace(atoll.SystemNamespace).Delete(ctx, agentName, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("delete the agent that runs in the member: %w", member.Explain(err))
 	}
-	if err := member.Kube.CoreV1().Secrets(atoll.SystemNamespace).Delete(ctx, secretName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := member.Dynamic.Resource(client.Secrets).Namespace(atoll.SystemNamespace).Delete(ctx, secretName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the agent's join Secret: %w", member.Explain(err))
 	}
 	_, err = fmt.Fprintln(out, "the agent that ran in the member is deleted; the hub's takes over")

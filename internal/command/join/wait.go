@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,9 +18,9 @@ import (
 // available, or says what keeps its pod.
 func (o *options) waitRunning(ctx context.Context, c *client.Cluster) error {
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, o.timeout, true, func(ctx context.Context) (bool, error) {
-		d, err := c.Kube.AppsV1().Deployments(atoll.SystemNamespace).Get(ctx, agentName, metav1.GetOptions{})
+		d, err := client.Get[appsv1.Deployment](ctx, c, client.Deployments, atoll.SystemNamespace, agentName)
 		if err != nil {
-			return false, c.Explain(err)
+			return false, err
 		}
 		return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == 1 && d.Status.AvailableReplicas == 1, nil
 	})
@@ -31,14 +32,14 @@ func (o *options) waitRunning(ctx context.Context, c *client.Cluster) error {
 
 // blockage is what the agent's pods say about themselves.
 func blockage(ctx context.Context, c *client.Cluster) string {
-	pods, err := c.Kube.CoreV1().Pods(atoll.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + agentName})
+	pods, err := client.List[corev1.Pod](ctx, c, client.Pods, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + agentName})
 	if err != nil {
 		return err.Error()
 	}
-	if len(pods.Items) == 0 {
+	if len(pods) == 0 {
 		return fmt.Sprintf("it has no pod; see: kubectl describe deployment -n %s %s", atoll.SystemNamespace, agentName)
 	}
-	for _, pod := range pods.Items {
+	for _, pod := range pods {
 		for _, s := range pod.Status.ContainerStatuses {
 			switch {
 			case s.State.Waiting != nil && s.State.Waiting.Message != "":

@@ -9,10 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/pods"
 )
 
@@ -106,13 +107,17 @@ func (f *follower) watch(ctx context.Context, version string) {
 func (f *follower) events(ctx context.Context, version string) error {
 	options := f.query.Options()
 	options.ResourceVersion = version
-	w, err := f.client.Kube.CoreV1().Pods(f.query.Namespace).Watch(ctx, options)
+	w, err := f.client.Dynamic.Resource(client.Pods).Namespace(f.query.Namespace).Watch(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer w.Stop()
 	for e := range w.ResultChan() {
-		if pod, ok := e.Object.(*corev1.Pod); ok && (e.Type == watch.Added || e.Type == watch.Modified) {
+		if u, ok := e.Object.(*unstructured.Unstructured); ok && (e.Type == watch.Added || e.Type == watch.Modified) {
+			pod, err := client.As[corev1.Pod](u)
+			if err != nil {
+				return err
+			}
 			f.start(ctx, []corev1.Pod{*pod})
 		}
 	}
@@ -237,10 +242,10 @@ const (
 
 // look at what became of a container whose stream ended, with an error or without.
 func (f *follower) look(ctx context.Context, s source, failed error) (*corev1.Pod, verdict, error) {
-	pod, err := f.client.Kube.CoreV1().Pods(s.pod.Namespace).Get(ctx, s.pod.Name, metav1.GetOptions{})
+	pod, err := client.Get[corev1.Pod](ctx, f.client, client.Pods, s.pod.Namespace, s.pod.Name)
 	now := judge(s, pod, err, failed)
 	if err != nil {
-		return nil, now, cmp.Or(failed, f.client.Explain(err))
+		return nil, now, cmp.Or(failed, err)
 	}
 	return pod, now, failed
 }

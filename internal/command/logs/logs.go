@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
@@ -182,22 +181,4 @@ func (o *options) sources(all []corev1.Pod) ([]source, error) {
 		return nil, none
 	}
 	return out, nil
-}
-
-// asked of a container's log, from a time on where there is one.
-func (o *options) asked(container string, follow bool, from time.Time) *corev1.PodLogOptions {
-	// The times tell in which order lines go, and where to go on.
-	asked := &corev1.PodLogOptions{Container: container, Follow: follow, Previous: o.previous, Timestamps: true}
-	if !from.IsZero() {
-		since := metav1.NewTime(from)
-		asked.SinceTime = &since
-		return asked
-	}
-	if o.tail >= 0 {
-		asked.TailLines = &o.tail
-	}
-	if seconds := int64((o.since + time.Second - 1) / time.Second); seconds > 0 {
-		asked.SinceSeconds = &seconds
-	}
-	return asked
 }

@@ -6,13 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/clienttest"
 )
 
 // running pod of a cluster.
@@ -113,19 +109,20 @@ func newHub(t *testing.T, pods ...*corev1.Pod) *hub {
 	return &hub{t: t, pods: pods, said: map[string][]string{}, news: make(chan *corev1.Pod, 10)}
 }
 
+var discovery = metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{
+	Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"get", "list"},
+}}}
+
 func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if clienttest.Discovery(w, r, discovery) {
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	rest, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/shop/pods")
 	name, log := strings.CutSuffix(strings.Trim(rest, "/"), "/log")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case r.URL.Path == "/api":
-		fmt.Fprint(w, `{"kind":"APIVersions","versions":["v1"]}`)
-	case r.URL.Path == "/apis":
-		fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-	case r.URL.Path == "/api/v1":
-		fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list"]}]}`)
 	case !ok:
 		http.NotFound(w, r)
 	case log:
@@ -185,76 +182,18 @@ func encoded(t *testing.T, v any) string {
 	return string(data)
 }
 
-// text that is written by many and read meanwhile.
-type text struct {
-	mu      sync.Mutex
-	all     strings.Builder
-	changed chan struct{} // closed at the next write, for who waits
-}
-
-func (w *text) Write(data []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.changed != nil {
-		close(w.changed)
-		w.changed = nil
-	}
-	return w.all.Write(data)
-}
-
-// has waits until the text has the words.
-func (w *text) has(t *testing.T, words string) {
-	t.Helper()
-	late := time.After(30 * time.Second)
-	for {
-		w.mu.Lock()
-		there := strings.Contains(w.all.String(), words)
-		if w.changed == nil {
-			w.changed = make(chan struct{})
-		}
-		changed := w.changed
-		w.mu.Unlock()
-		if there {
-			return
-		}
-		select {
-		case <-changed:
-		case <-late:
-			t.Fatalf("%q does not come; there is %q", words, w)
-		}
-	}
-}
-
-func (w *text) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.all.String()
-}
-
 // run the command against the hub.
-func (h *hub) run(ctx context.Context, out, notes *text, args ...string) error {
+func (h *hub) run(ctx context.Context, out, notes *clienttest.Text, args ...string) error {
 	h.t.Helper()
-	server := httptest.NewServer(h)
-	h.t.Cleanup(server.Close)
-	file := filepath.Join(h.t.TempDir(), "kubeconfig")
-	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: hub\nclusters: [{name: hub, cluster: {server: %q}}]\ncontexts: [{name: hub, context: {cluster: hub, namespace: shop, user: u}}]\nusers: [{name: u, user: {token: t}}]\n", server.URL)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
-	cmd := NewCommand(&client.Flags{Kubeconfig: file})
-	cmd.SetArgs(args)
-	cmd.SetOut(out)
-	cmd.SetErr(notes)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	return cmd.ExecuteContext(ctx)
+	return clienttest.Run(ctx, h.t, h, NewCommand, clienttest.Said{Out: out, Notes: notes}, args...)
 }
 
 func TestLogsOfAllClusters(t *testing.T) {
 	h := newHub(t, running("b", "tokyo", "1"), running("a", "oslo", "1"), running("c", "rome", "1"))
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:01Z one\n2026-05-01T12:00:03Z three\n"}
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:02Z two\n"}
-	var out, notes text
-	if err := h.run(t.Context(), &out, &notes, "-l", "app=web", "--color", "always"); err != nil {
+	out, notes := clienttest.NewText(), clienttest.NewText()
+	if err := h.run(t.Context(), out, notes, "-l", "app=web", "--color", "always"); err != nil {
 		t.Fatal(err)
 	}
 	want := "\x1b[36m[oslo/a main]\x1b[0m one\n\x1b[33m[tokyo/b main]\x1b[0m two\n\x1b[36m[oslo/a main]\x1b[0m three\n"
@@ -283,8 +222,8 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, running("a", "oslo", "1"), running("b", "tokyo", "1"))
-			var out, notes text
-			if err := h.run(t.Context(), &out, &notes, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			out, notes := clienttest.NewText(), clienttest.NewText()
+			if err := h.run(t.Context(), out, notes, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, wanted %q", err, c.want)
 			}
 		})
@@ -299,19 +238,19 @@ func TestFollowing(t *testing.T) {
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:09Z late\n"}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var out, notes text
+	out, notes := clienttest.NewText(), clienttest.NewText()
 	ended := make(chan error, 1)
-	go func() { ended <- h.run(ctx, &out, &notes, "-l", "app=web", "-f") }()
+	go func() { ended <- h.run(ctx, out, notes, "-l", "app=web", "-f") }()
 	h.news <- running("b", "tokyo", "1")
 	for _, want := range []string{"[oslo/a main] one\n", "[oslo/a main] two\n", "[tokyo/b main] late\n"} {
-		out.has(t, want)
+		out.Has(t, want)
 	}
-	notes.has(t, "cluster oslo: its logs broke off")
+	notes.Has(t, "cluster oslo: its logs broke off")
 	h.mu.Lock()
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:05Z again\n"}
 	h.mu.Unlock()
-	out.has(t, "again")
-	notes.has(t, "cluster oslo is back")
+	out.Has(t, "again")
+	notes.Has(t, "cluster oslo is back")
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("it ends with %v", err)

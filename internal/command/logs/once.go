@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
@@ -21,9 +24,31 @@ type reader struct {
 	palette *output.Palette
 }
 
+// request of a container's log. The times tell in which order lines go, and where to go on.
+func (r *reader) request(s source, from time.Time) *rest.Request {
+	out := r.client.REST.Get().AbsPath("/api/v1/namespaces", s.pod.Namespace, "pods", s.pod.Name, "log").
+		Param("container", s.container).Param("timestamps", "true")
+	if r.o.follow {
+		out.Param("follow", "true")
+	}
+	if r.o.previous {
+		out.Param("previous", "true")
+	}
+	if !from.IsZero() {
+		return out.Param("sinceTime", from.UTC().Format(time.RFC3339))
+	}
+	if r.o.tail >= 0 {
+		out.Param("tailLines", strconv.FormatInt(r.o.tail, 10))
+	}
+	if seconds := int64((r.o.since + time.Second - 1) / time.Second); seconds > 0 {
+		out.Param("sinceSeconds", strconv.FormatInt(seconds, 10))
+	}
+	return out
+}
+
 // open a container's log.
 func (r *reader) open(ctx context.Context, s source, from time.Time) (io.ReadCloser, error) {
-	body, err := r.client.Kube.CoreV1().Pods(s.pod.Namespace).GetLogs(s.pod.Name, r.o.asked(s.container, r.o.follow, from)).Stream(ctx)
+	body, err := r.request(s, from).Stream(ctx)
 	if err != nil {
 		return nil, r.client.Explain(err)
 	}

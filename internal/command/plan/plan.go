@@ -192,7 +192,7 @@ func (o *options) live(ctx context.Context, out io.Writer, objects, deleted []*u
 	if err != nil {
 		return fmt.Errorf("ask for the plan: %w", err)
 	}
-	answer, err := c.Kube.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Raw()
+	answer, err := client.Answer(c.REST.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
 	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
 		return fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 	}

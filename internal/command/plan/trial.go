@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,13 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/plan"
+	"atoll.dev/atoll/internal/render"
 )
 
 // manager of the fields of a dry run. Asked by it, the hub says nothing of what each object
@@ -48,7 +49,7 @@ type request struct {
 type trial struct {
 	cluster *client.Cluster
 	offers  dynamic.Interface
-	mapper  meta.RESTMapper
+	kindsOf *client.Kinds
 	// namespaces and kinds that come with the same files: what needs them cannot be offered
 	// yet. settings tells that something comes by which admission judges other objects.
 	namespaces map[string]bool
@@ -73,7 +74,7 @@ func newTrial(cluster *client.Cluster, objects []*unstructured.Unstructured) (*t
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	t := &trial{
-		cluster: cluster, offers: offers, mapper: cluster.Mapper(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}, found: map[schema.GroupVersionKind]mapping{},
+		cluster: cluster, offers: offers, kindsOf: cluster.Kinds(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}, found: map[schema.GroupVersionKind]mapping{},
 	}
 	for _, u := range objects {
 		switch u.GetKind() {
@@ -158,20 +159,20 @@ func named(u *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // mapping of a kind, looked up once.
-func (t *trial) mapping(gvk schema.GroupVersionKind) mapping {
+func (t *trial) mapping(ctx context.Context, gvk schema.GroupVersionKind) mapping {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m, known := t.found[gvk]
 	if !known {
-		m.RESTMapping, m.err = t.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		m.RESTMapping, m.err = t.kindsOf.Mapping(ctx, gvk)
 		t.found[gvk] = m
 	}
 	return m
 }
 
 // resource of the object's kind; the object gets the namespace that it is in.
-func (t *trial) resource(u *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
-	m := t.mapping(u.GroupVersionKind())
+func (t *trial) resource(ctx context.Context, u *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	m := t.mapping(ctx, u.GroupVersionKind())
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -190,7 +191,7 @@ func name(u *unstructured.Unstructured) string {
 
 // offer one object as kubectl would apply it.
 func (t *trial) offer(ctx context.Context, u *unstructured.Unstructured) outcome {
-	r, err := t.resource(u)
+	r, err := t.resource(ctx, u)
 	if meta.IsNoMatchError(err) && t.kinds[u.GroupVersionKind().GroupKind()] {
 		if u.GetNamespace() == "" {
 			u.SetNamespace(t.cluster.Namespace)
@@ -264,7 +265,7 @@ func refusal(err error) string {
 }
 
 func (t *trial) offerDelete(ctx context.Context, u *unstructured.Unstructured) outcome {
-	r, err := t.resource(u)
+	r, err := t.resource(ctx, u)
 	if err == nil {
 		err = r.Delete(ctx, u.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	}
@@ -323,18 +324,17 @@ func patched(ctx context.Context, r dynamic.ResourceInterface, is, u *unstructur
 
 // threeWay is the patch that kubectl apply would send.
 func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte) ([]byte, types.PatchType, error) {
-	obj, err := scheme.Scheme.New(gvk)
+	lists, known, err := render.Lists(gvk)
 	if err != nil {
+		return nil, "", err
+	}
+	if !known || gvk.Group == apiextensionsv1.GroupName {
 		if len(original) == 0 {
 			original = nil
 		}
 		patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current)
 		return patch, types.MergePatchType, err
 	}
-	of, err := strategicpatch.NewPatchMetaFromStruct(obj)
-	if err != nil {
-		return nil, "", err
-	}
-	patch, err := strategicpatch.CreateThreeWayMergePatch(original, modified, current, of, true)
+	patch, err := strategicpatch.CreateThreeWayMergePatch(original, modified, current, lists, true)
 	return patch, types.StrategicMergePatchType, err
 }

@@ -53,7 +53,7 @@ func Find(ctx context.Context, c *client.Cluster, argument, selector string, clu
 	if !typed {
 		kind, name = "pod", argument
 	}
-	object, err := c.ParseObject(kind + "/" + name)
+	object, err := c.ParseObject(ctx, kind+"/"+name)
 	if err != nil {
 		return q, err
 	}
@@ -120,14 +120,22 @@ func (q Query) Options() metav1.ListOptions {
 
 // List the pods, and the version at which they were.
 func (q Query) List(ctx context.Context, c *client.Cluster) ([]corev1.Pod, string, error) {
-	list, err := c.Kube.CoreV1().Pods(q.Namespace).List(ctx, q.Options())
+	list, err := c.Dynamic.Resource(client.Pods).Namespace(q.Namespace).List(ctx, q.Options())
 	if err != nil {
 		return nil, "", c.Explain(err)
 	}
-	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+	found := make([]corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pod, err := client.As[corev1.Pod](&list.Items[i])
+		if err != nil {
+			return nil, "", err
+		}
+		found[i] = *pod
+	}
+	slices.SortFunc(found, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(Cluster(&a), Cluster(&b)), cmp.Compare(a.Name, b.Name))
 	})
-	return list.Items, list.ResourceVersion, nil
+	return found, list.GetResourceVersion(), nil
 }
 
 // None says that there are no pods, and what to do.

@@ -124,7 +124,7 @@ func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
 		if name, short := strings.CutPrefix(arg, "policy/"); short {
 			arg = "propagationpolicy/" + name
 		}
-		is, err := c.ParseObject(arg)
+		is, err := c.ParseObject(ctx, arg)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (o *options) ask(ctx context.Context, c *client.Cluster, ask request) (plan
 	if err != nil {
 		return p, fmt.Errorf("ask for the preview: %w", err)
 	}
-	reply, err := c.Kube.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Raw()
+	reply, err := client.Answer(c.REST.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
 	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
 		return p, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 	}

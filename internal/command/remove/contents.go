@@ -27,12 +27,15 @@ type object struct {
 	Only bool `json:"only,omitempty"`
 }
 
-// contents lists the items of all rows of the cluster. A revision that is gone
-// already held nothing that a row still names.
-func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster) ([]object, error) {
+// unread stands for the names of the Secrets of a Bundle, where who asks may not read them.
+const unread = "(Secrets whose names you may not read)"
+
+// contents lists the items of all rows of the cluster. A revision that is gone already held
+// nothing that a row still names.
+func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster) (found []object, err error) {
 	elsewhere := map[string]bool{} // by Bundle
 	uid := string(cluster.UID)
-	rows, err := client.Rows(ctx, c, func(r client.Row) bool {
+	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool {
 		if r.Spec.UID != uid && r.Spec.Phase == atoll.RowActive {
 			elsewhere[bundleName(r)] = true
 		}
@@ -41,13 +44,13 @@ func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	found := []object{}
+	found = []object{}
 	for _, r := range rows {
 		if r.Bundle == "" { // no Bundle's: an empty namespace
 			found = append(found, object{Kind: "Namespace", Name: r.Namespace})
 			continue
 		}
-		keys, err := client.ItemKeys(ctx, c, r.Spec.Revision)
+		keys, hidden, err := client.ItemKeys(ctx, c, r.Spec.Revision)
 		var status apierrors.APIStatus
 		if errors.As(err, &status) && apierrors.IsNotFound(err) {
 			continue
@@ -55,12 +58,19 @@ func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster)
 		if err != nil {
 			return nil, err
 		}
+		if hidden != nil {
+			keys = append(keys, atoll.ItemKey{Kind: "Secret", Namespace: r.Namespace, Name: unread})
+		}
 		for _, k := range keys {
+			if !r.Spec.Has(k) {
+				continue
+			}
 			o := object{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Bundle: bundleName(r), Only: !elsewhere[bundleName(r)]}
-			if r.Status != nil {
+			if r.Status != nil && r.Status.State != atoll.RowRemoved {
 				o.State = r.Status.State
 			}
-			if o.State != atoll.RowRemoved {
+			// A cluster that has come back may still have the report of its removal.
+			if !r.Spec.Removed(r.Status) {
 				found = append(found, o)
 			}
 		}

@@ -3,21 +3,22 @@
 // Contract: it states the removal on exactly the Cluster that it looked at (by UID), after
 // it read what the hub believes to be in it, and then only looks on: the hub goes on, and
 // may be asked again, whether or not the command lives. Without --clean, which has to be
-// confirmed, nothing is deleted in the member.
+// confirmed, nothing is deleted in the member; with --yes exactly that is confirmed which was
+// listed: the removal is stated, and held, and what the hub says that it would remove is
+// confirmed where the same is listed after that.
 package remove
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -114,7 +115,12 @@ func (o *options) run(cmd *cobra.Command, name string) error {
 		return fmt.Errorf("nothing is done yet: run it again with --yes to remove these %d objects from cluster %s", len(found), name)
 	}
 	if !under(cluster, *want) {
-		if err := state(ctx, c, cluster, want); err != nil {
+		if err := c.Remove(ctx, cluster, want); err != nil {
+			return err
+		}
+	}
+	if o.clean && o.yes && !o.force {
+		if err := o.confirm(ctx, c, cluster, found); err != nil {
 			return err
 		}
 	}
@@ -147,23 +153,63 @@ func (o *options) want(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, err
 
 // under tells whether the removal is under way already.
 func under(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
-	return cluster.Spec.Removal != nil && *cluster.Spec.Removal == want
+	now := cluster.Spec.Removal
+	return now != nil && now.Mode == want.Mode && now.Force == want.Force
 }
 
-// state the removal; nil takes it back.
-func state(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, removal *v1alpha1.ClusterRemoval) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": cluster.UID},
-		"spec":     map[string]any{"removal": removal},
-	})
-	if err != nil {
-		return err
+// planWait is how long the hub is given to say what it would remove.
+const planWait = time.Minute
+
+// confirm what was listed, once the hub says under which plan it would remove it.
+func (o *options) confirm(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, listed []object) error {
+	again := fmt.Sprintf("the removal of cluster %s is stated and held: `atoll confirm cluster/%s` shows what would be removed, `atoll remove %s --cancel` takes it back", cluster.Name, cluster.Name, cluster.Name)
+	for end, ticker := time.Now().Add(planWait), time.NewTicker(followEvery); ; {
+		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
+		if apierrors.IsNotFound(err) && !client.NoHub(err) || err == nil && (now.UID != cluster.UID || now.Spec.Removal == nil) {
+			return nil // who follows it says so
+		}
+		if err != nil {
+			return err
+		}
+		switch said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving); {
+		case said == nil || said.ObservedGeneration < now.Generation: // not looked at yet
+		case now.Status.Removal == nil || now.Status.Removal.Plan == "":
+			return nil
+		default:
+			// Read after the plan, so that it has all that the plan is about.
+			is, err := contents(ctx, c, cluster)
+			if err != nil {
+				return err
+			}
+			if !same(is, listed) {
+				return fmt.Errorf("something else than what is listed would be removed by now; %s", again)
+			}
+			now.Spec.Removal.Confirm = now.Status.Removal.Plan
+			if err := c.Remove(ctx, now, now.Spec.Removal); !apierrors.IsInvalid(err) && !apierrors.IsServiceUnavailable(err) || time.Now().After(end) {
+				return err
+			}
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the hub has not said within %s what would be removed; %s", planWait, again)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
 	}
-	_, err = c.Dynamic.Resource(client.Clusters).Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
-	if err != nil {
-		return c.Explain(err)
+}
+
+// same tells whether both are the same objects, whatever was reported of them.
+func same(a, b []object) bool {
+	keys := func(all []object) (out []string) {
+		for _, o := range all {
+			out = append(out, o.Group+"/"+o.Kind+"/"+o.Namespace+"/"+o.Name)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
 	}
-	return nil
+	return slices.Equal(keys(a), keys(b))
 }
 
 func (o *options) takeBack(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, out io.Writer) error {
@@ -171,7 +217,7 @@ func (o *options) takeBack(ctx context.Context, c *client.Cluster, cluster *v1al
 		_, err := fmt.Fprintf(out, "cluster %s is not being removed\n", cluster.Name)
 		return err
 	}
-	if err := state(ctx, c, cluster, nil); err != nil {
+	if err := c.Remove(ctx, cluster, nil); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "cluster %s stays; its placements are decided anew\n", cluster.Name)
@@ -240,7 +286,7 @@ func (o *options) ended(ctx context.Context, c *client.Cluster, name string, wan
 	if !want.Force {
 		fmt.Fprintf(out, "cluster %s has left the fleet\n", name)
 	}
-	_, err := c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, atoll.RemovedRecord(name), metav1.GetOptions{})
+	_, err := client.Get[corev1.ConfigMap](ctx, c, client.ConfigMaps, atoll.SystemNamespace, atoll.RemovedRecord(name))
 	if err == nil {
 		fmt.Fprintf(out, "what is left behind is written down on the hub: kubectl get configmap -n %s %s -o yaml\n", atoll.SystemNamespace, atoll.RemovedRecord(name))
 	}

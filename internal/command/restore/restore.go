@@ -132,7 +132,7 @@ arguments. The answer is good for exactly that plan.`,
 			if err != nil {
 				return err
 			}
-			o, err := c.ParseObject(args[0])
+			o, err := c.ParseObject(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func keep(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) e
 	if err != nil {
 		return err
 	}
-	rows, err := client.Rows(ctx, c, func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
+	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
 	if err != nil {
 		return err
 	}

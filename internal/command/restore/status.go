@@ -91,7 +91,7 @@ func look(cmd *cobra.Command, c *client.Cluster) (*Status, error) {
 		}
 	}
 	byBundle := map[[2]string][]client.Row{}
-	_, err = client.Rows(ctx, c, func(r client.Row) bool {
+	_, err = client.Rows(ctx, c, "", func(r client.Row) bool {
 		if r.Spec.Phase != atoll.RowRemoving {
 			s.Rows++
 		}

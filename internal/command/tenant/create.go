@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,12 +103,12 @@ func (s spec) setsExist(ctx context.Context, c *client.Cluster) error {
 
 // free tells whether the namespace is there to be had.
 func (s spec) free(ctx context.Context, c *client.Cluster) error {
-	ns, err := c.Kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
+	ns, err := client.Get[corev1.Namespace](ctx, c, client.Namespaces, "", s.namespace)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return c.Explain(err)
+		return err
 	case ns.DeletionTimestamp != nil:
 		return fmt.Errorf("namespace %s is being deleted: wait until it is gone, or choose another one with --namespace", s.namespace)
 	case ns.Labels[atoll.LabelTenant] == s.name:

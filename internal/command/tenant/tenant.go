@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -146,27 +148,27 @@ runs, and Terminating while the namespace itself is being deleted.`,
 }
 
 func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
-	namespaces, err := c.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: atoll.LabelTenant})
+	namespaces, err := client.List[corev1.Namespace](ctx, c, client.Namespaces, "", metav1.ListOptions{LabelSelector: atoll.LabelTenant})
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, err
 	}
 	bindings, err := client.List[v1alpha1.ClusterSetBinding](ctx, c, client.ClusterSetBindings, metav1.NamespaceAll, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	roles, err := c.Kube.RbacV1().RoleBindings(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: atoll.LabelTenant})
+	roles, err := client.List[rbacv1.RoleBinding](ctx, c, client.RoleBindings, metav1.NamespaceAll, metav1.ListOptions{LabelSelector: atoll.LabelTenant})
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, err
 	}
-	out := make([]listed, 0, len(namespaces.Items))
-	for _, ns := range namespaces.Items {
+	out := make([]listed, 0, len(namespaces))
+	for _, ns := range namespaces {
 		t := listed{Name: ns.Labels[atoll.LabelTenant], Namespace: ns.Name}
 		for _, b := range bindings {
 			if b.Namespace == ns.Name {
 				t.Sets = append(t.Sets, b.Spec.ClusterSet)
 			}
 		}
-		for _, r := range roles.Items {
+		for _, r := range roles {
 			if r.Namespace != ns.Name || r.Name != teamBinding {
 				continue
 			}
@@ -211,21 +213,21 @@ under the removal budget.`,
 }
 
 func remove(ctx context.Context, c *client.Cluster, name string, withNamespace bool, out io.Writer) error {
-	namespaces, err := c.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: atoll.LabelTenant + "=" + name})
+	namespaces, err := client.List[corev1.Namespace](ctx, c, client.Namespaces, "", metav1.ListOptions{LabelSelector: atoll.LabelTenant + "=" + name})
 	if err != nil {
-		return c.Explain(err)
+		return err
 	}
-	if len(namespaces.Items) == 0 {
+	if len(namespaces) == 0 {
 		return fmt.Errorf("there is no tenant %q; `atoll tenant list` shows them", name)
 	}
-	err = c.Kube.CoreV1().ServiceAccounts(atoll.SystemNamespace).Delete(ctx, account(name), metav1.DeleteOptions{})
+	err = c.Dynamic.Resource(client.ServiceAccounts).Namespace(atoll.SystemNamespace).Delete(ctx, account(name), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return c.Explain(err)
 	}
 	var errs []error
-	for _, ns := range namespaces.Items {
+	for _, ns := range namespaces {
 		for _, binding := range []string{teamBinding, viewerBinding} {
-			if err := c.Kube.RbacV1().RoleBindings(ns.Name).Delete(ctx, binding, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			if err := c.Dynamic.Resource(client.RoleBindings).Namespace(ns.Name).Delete(ctx, binding, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				errs = append(errs, c.Explain(err))
 			}
 		}
@@ -233,7 +235,7 @@ func remove(ctx context.Context, c *client.Cluster, name string, withNamespace b
 			fmt.Fprintf(out, "tenant %s has no access any more; namespace %s and what it placed stay\n", name, ns.Name)
 			continue
 		}
-		if err := c.Kube.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.Dynamic.Resource(client.Namespaces).Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, c.Explain(err))
 			continue
 		}

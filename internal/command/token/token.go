@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -106,7 +105,7 @@ func create(ctx context.Context, c *client.Cluster, spec handshake.TokenSpec) (I
 	if made.Hub == "" || !trust.ValidHash(made.CAHash) {
 		return Invitation{}, fmt.Errorf("ConfigMap %s/%s on the hub lacks gateway or caHash: restart the hub, which writes them", atoll.SystemNamespace, hubInfo)
 	}
-	t, err := handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}.CreateToken(ctx, spec, time.Now())
+	t, err := handshake.Admin{Hub: c.Dynamic}.CreateToken(ctx, spec, time.Now())
 	if err != nil {
 		return Invitation{}, c.Explain(err)
 	}
@@ -125,11 +124,11 @@ func readInfo(ctx context.Context, c *client.Cluster) (info *corev1.ConfigMap, e
 	begin := time.Now()
 	limit := strangeTime
 	for {
-		info, err = c.Kube.CoreV1().ConfigMaps(atoll.SystemNamespace).Get(ctx, hubInfo, metav1.GetOptions{})
+		info, err = client.Get[corev1.ConfigMap](ctx, c, client.ConfigMaps, atoll.SystemNamespace, hubInfo)
 		if !apierrors.IsNotFound(err) {
-			return info, c.Explain(err)
+			return info, err
 		}
-		if _, err := c.Kube.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String()); err == nil {
+		if c.REST.Get().AbsPath("/apis", v1alpha1.GroupVersion.String()).Do(ctx).Error() == nil {
 			limit = startTime
 		}
 		if time.Since(begin) > limit {
@@ -178,7 +177,7 @@ func listCommand(flags *client.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tokens, err := handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}.Tokens(cmd.Context())
+			tokens, err := handshake.Admin{Hub: c.Dynamic}.Tokens(cmd.Context())
 			if err != nil {
 				return c.Explain(err)
 			}
@@ -246,7 +245,7 @@ func deleteCommand(flags *client.Flags) *cobra.Command {
 				if t, err := trust.ParseToken(id); err == nil {
 					id = t.ID
 				}
-				err := handshake.Admin{Kube: c.Kube, Clusters: c.Dynamic}.DeleteToken(cmd.Context(), id)
+				err := handshake.Admin{Hub: c.Dynamic}.DeleteToken(cmd.Context(), id)
 				if apierrors.IsNotFound(err) {
 					return fmt.Errorf("the hub knows no token %q; `atoll token list` shows them", id)
 				}

@@ -1,0 +1,174 @@
+package get
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"atoll.dev/atoll/internal/command/client"
+)
+
+const (
+	// againFirst is how long it takes to ask again where a watch ended; it doubles up to
+	// againMost.
+	againFirst = 200 * time.Millisecond
+	againMost  = 5 * time.Second
+)
+
+// watch from a version on, until ctx ends. Where a watch ends it goes on from there, and
+// where the hub no longer knows what was then, from another list.
+func (p *printer) watch(ctx context.Context, version string) error {
+	c, err := p.client.Endless()
+	if err != nil {
+		return err
+	}
+	told := false
+	for again := againFirst; ; {
+		if version == "" {
+			version, err = p.listAgain(ctx)
+		}
+		if err == nil {
+			version, err = p.follow(ctx, c, version)
+		}
+		if err == nil {
+			told, again = false, againFirst
+		}
+		var said apierrors.APIStatus
+		var out unwritable
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &out):
+			return out.error
+		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+			version, err = "", nil
+		case errors.As(err, &said) && refusal(said.Status().Code):
+			return p.client.Explain(err)
+		case err != nil && !told:
+			fmt.Fprintf(p.notes, "the watch of %s is asked for again, until it is answered: %v\n", p.asked.mapping.Resource.Resource, p.client.Explain(err))
+			told = true
+		}
+		pause := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		case <-pause.C:
+		}
+		again, err = min(2*again, againMost), nil
+	}
+}
+
+// unwritable is what was to be printed.
+type unwritable struct{ error }
+
+// refusal tells of a status that asking again does not change.
+func refusal(code int32) bool { return code >= 400 && code < 500 && code != 429 && code != 408 }
+
+// follow a watch until it ends. It gives the version that it came to, and nil where it was
+// answered and merely ended.
+func (p *printer) follow(ctx context.Context, c *client.Cluster, version string) (string, error) {
+	body, err := p.selecting(p.request(c, "")).Param("watch", "true").Param("allowWatchBookmarks", "true").Param("resourceVersion", version).Stream(ctx)
+	if err != nil {
+		return version, err
+	}
+	defer body.Close()
+	for events := json.NewDecoder(body); ; {
+		var e metav1.WatchEvent
+		if events.Decode(&e) != nil {
+			return version, nil // it goes on from there
+		}
+		if e.Type == string(watch.Error) {
+			return version, ended(e.Object.Raw)
+		}
+		var of metav1.Table
+		if err := json.Unmarshal(e.Object.Raw, &of); err != nil {
+			return version, fmt.Errorf("read a change of %s: %w", p.asked.mapping.Resource.Resource, err)
+		}
+		if e.Type != string(watch.Bookmark) {
+			if err := p.changed(ctx, &of, e.Type == string(watch.Deleted)); err != nil {
+				return version, err
+			}
+		}
+		version = cmp.Or(of.ResourceVersion, version)
+	}
+}
+
+// ended reads why a watch did.
+func ended(raw []byte) error {
+	var s metav1.Status
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// changed prints what changed, or is gone.
+func (p *printer) changed(ctx context.Context, of *metav1.Table, gone bool) error {
+	if err := p.locate(ctx); err != nil {
+		return err
+	}
+	var t table
+	if err := p.frame.add(&t, of, p.where); err != nil {
+		return err
+	}
+	err := p.printMore(t)
+	if gone {
+		for _, r := range t.rows {
+			delete(p.printed, r.key())
+		}
+	}
+	return err
+}
+
+// printMore rows, and remember that they were printed.
+func (p *printer) printMore(t table) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	begins := p.widths == nil
+	t.headings = p.frame.headings()
+	p.remember(t)
+	if err := p.print(t, begins); err != nil {
+		return unwritable{err}
+	}
+	return nil
+}
+
+// remember what was printed of objects.
+func (p *printer) remember(t table) {
+	if p.printed == nil {
+		p.printed = map[string][]string{}
+	}
+	for _, r := range t.rows {
+		p.printed[r.key()] = p.frame.lasting(r.cells)
+	}
+}
+
+// listAgain, and print what is otherwise than it was printed last.
+func (p *printer) listAgain(ctx context.Context) (version string, err error) {
+	if err := p.locate(ctx); err != nil {
+		return "", err
+	}
+	p.table = table{}
+	if version, err = p.list(ctx); err != nil {
+		return "", err
+	}
+	t := p.table
+	before := p.printed
+	p.printed = nil // what is not there any more is forgotten
+	p.remember(t)
+	t.rows = slices.DeleteFunc(t.rows, func(r tableRow) bool {
+		was, ok := before[r.key()]
+		return ok && slices.Equal(was, p.printed[r.key()])
+	})
+	return version, p.printMore(t)
+}
