@@ -86,7 +86,7 @@ whether it is what it has to be; the exit code tells. The scenarios are:
 	cmd.Flags().IntVar(&o.objects, "objects", 50, "objects that the agent holds when its memory is read")
 	o.addFormats(cmd)
 	so.addFlags(cmd)
-	cmd.AddCommand(listCommand(), brainCommand())
+	cmd.AddCommand(listCommand(), brainCommand(), reachCommand())
 	return cmd
 }
 
@@ -134,7 +134,7 @@ func machine() string {
 
 func (n number) value() string {
 	digits := 0
-	if n.Unit == "s" || n.Allocations != nil && n.Value < 10 {
+	if n.Unit == "s" || (n.Unit == "ms" || n.Allocations != nil) && n.Value < 10 {
 		digits = 2
 	}
 	return fmt.Sprintf("%.*f %s", digits, n.Value, n.Unit) + n.allocated()
@@ -216,7 +216,7 @@ func (o options) run(ctx context.Context, progress io.Writer) (numbers []number,
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context, options) ([]number, error){b.latency, b.writes, b.agentMemory} {
+	for _, part := range []func(context.Context, options) ([]number, error){b.latency, b.writes, b.reach, b.agentMemory} {
 		more, err := part(ctx, o)
 		if err != nil {
 			return nil, err

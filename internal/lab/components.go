@@ -67,7 +67,8 @@ type component struct {
 	// ready returns nil when the component works, else what is missing.
 	ready   func(context.Context) error
 	timeout time.Duration
-	// publish copies a kubeconfig to where people look for it: from, to.
+	// publish leads from where people look for a kubeconfig to it, since a hub writes its own
+	// anew: from, to.
 	publish [2]string
 	// graceful ones are asked to end before they are killed.
 	graceful bool
@@ -78,12 +79,16 @@ func (c component) finish() error {
 	if c.publish[0] == "" {
 		return nil
 	}
-	data, err := os.ReadFile(c.publish[0])
-	if err == nil {
-		err = os.WriteFile(c.publish[1]+".tmp", data, 0o600)
+	at := c.publish[1] + ".tmp"
+	err := os.Remove(at)
+	if err == nil || os.IsNotExist(err) {
+		var from string
+		if from, err = filepath.Rel(filepath.Dir(at), c.publish[0]); err == nil {
+			err = os.Symlink(from, at)
+		}
 	}
 	if err == nil {
-		err = os.Rename(c.publish[1]+".tmp", c.publish[1])
+		err = os.Rename(at, c.publish[1])
 	}
 	if err != nil {
 		return fmt.Errorf("kubeconfig of %s: %w", c.name, err)
@@ -170,6 +175,9 @@ func (r *record) member(m *memberRecord) component {
 	if m.Region != "" {
 		command = append(command, "--region", m.Region)
 	}
+	if r.RealNodes {
+		command = append(command, "--services", realnode.Services(m.Port).String())
+	}
 	c := r.component(m.Name, command...)
 	kubeconfig := filepath.Join(dir, MemberKubeconfig)
 	c.port = m.Port
@@ -205,6 +213,9 @@ func (r *record) node(m *memberRecord) component {
 		"--port", strconv.Itoa(m.Port),
 		"--programs", r.Binaries.nodePrograms(),
 		"--region", m.Region,
+	}
+	for _, image := range r.Images {
+		command = append(command, "--image", image)
 	}
 	c := r.component(nodePrefix+m.Name, command...)
 	c.ready = func(ctx context.Context) error { return nodeReady(ctx, r.kubeconfig(m.Name), m.Port) }

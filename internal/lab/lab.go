@@ -62,6 +62,9 @@ type Options struct {
 	// RealNodes gives each member one node that really runs containers, see package
 	// realnode, in place of those that are made up.
 	RealNodes bool
+	// Images are directories of OCI image layouts that real nodes have, as pods' images of
+	// the directories' names and the layouts' tags. They are loaded when a node starts.
+	Images []string
 	// Regions are given to the members in turn: to their nodes as labels and,
 	// on the hub, to Cluster.spec.region and the label "region". Empty: none.
 	Regions []string

@@ -34,6 +34,7 @@ type record struct {
 	Hubless     bool           `json:"hubless,omitempty"`
 	Nodes       int            `json:"nodes"`
 	RealNodes   bool           `json:"realNodes,omitempty"`
+	Images      []string       `json:"images,omitempty"`
 	Members     []memberRecord `json:"members"`
 	HubPort     int            `json:"hubPort,omitempty"`
 	GatewayPort int            `json:"gatewayPort,omitempty"`
@@ -85,6 +86,10 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 			return nil, err
 		}
 	}
+	images, err := o.images()
+	if err != nil {
+		return nil, err
+	}
 	if o.Members < 0 || o.Members == 0 && o.Hubless {
 		return nil, fmt.Errorf("a lab of %d members is none: use --members 1 or more", o.Members)
 	}
@@ -107,10 +112,27 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 			return fmt.Errorf("%s holds a lab of %d members and %d hubs; bring up the same, or remove it with: atoll-lab down --delete --dir %s",
 				l.dir, len(r.Members), len(r.hubNames()), l.dir)
 		}
-		r.Binaries, r.HubArgs, r.AgentArgs = binaries, o.HubArgs, o.AgentArgs
+		r.Binaries, r.HubArgs, r.AgentArgs, r.Images = binaries, o.HubArgs, o.AgentArgs, images
 		return r.save()
 	})
 	return r, err
+}
+
+// images are the layouts' directories, which must be there.
+func (o Options) images() (out []string, err error) {
+	if len(o.Images) > 0 && !o.RealNodes {
+		return nil, errors.New("images are for nodes that run them: give --real-nodes, too")
+	}
+	for _, dir := range o.Images {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(filepath.Join(dir, "oci-layout")); err != nil {
+			return nil, fmt.Errorf("%s is no OCI image layout; make images writes some: %w", dir, err)
+		}
+		out = append(out, dir)
+	}
+	return out, nil
 }
 
 // newRecord lays out a lab; it reserves the ports.

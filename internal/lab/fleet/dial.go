@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -232,13 +233,7 @@ func (s *sim) join(ctx context.Context, a *agent) error {
 	a.mu.Lock()
 	hub, known := s.Hubs[a.hub], a.identity
 	a.mu.Unlock()
-	key, err := newKey()
-	if err == nil && known.length > 0 {
-		var id *identity
-		if id, err = known.get(); err == nil {
-			key, err = id.key()
-		}
-	}
+	key, err := s.keyToJoin(a, known)
 	if err != nil {
 		return err
 	}
@@ -264,7 +259,29 @@ func (s *sim) join(ctx context.Context, a *agent) error {
 	a.mu.Lock()
 	a.keep(id)
 	a.mu.Unlock()
+	s.joining.Delete(a.index)
 	return nil
+}
+
+// keyToJoin with: the agent's, or one that it asks with until it is let in. A hub that
+// could not say that it has made a Cluster knows who asks again by it, and takes no second
+// use of the token.
+func (s *sim) keyToJoin(a *agent, known place) (*ecdsa.PrivateKey, error) {
+	if known.length > 0 {
+		id, err := known.get()
+		if err != nil {
+			return nil, err
+		}
+		return id.key()
+	}
+	if key, asked := s.joining.Load(a.index); asked {
+		return key.(*ecdsa.PrivateKey), nil
+	}
+	key, err := newKey()
+	if err == nil {
+		s.joining.Store(a.index, key)
+	}
+	return key, err
 }
 
 // ask the hub once to let the agent join.

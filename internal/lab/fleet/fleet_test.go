@@ -213,3 +213,31 @@ func TestShapedLinks(t *testing.T) {
 		t.Errorf("connected in %v: three round trips are %v", s.ConnectTime.P50, 3*linkRTT)
 	}
 }
+
+// TestWhoAsksAgainShowsTheSameKey: a hub whose store is slow may have made the Cluster of
+// who got an error, with a use of the token, and lets him in by his key alone.
+func TestWhoAsksAgainShowsTheSameKey(t *testing.T) {
+	t.Parallel()
+	const agents = 3
+	h := startTestHub()
+	h.unsure = true
+	t.Cleanup(h.server.Stop)
+	c := h.crew(t, agents)
+	s, _ := run(t, c)
+	control := Dial(c.Dir, "sim")
+	until(t, "all are there", settled(t, control, agents, 0))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, keys := range h.keys {
+		if len(keys) != 2 || keys[0] != keys[1] {
+			t.Errorf("%s asked with the keys %v", name, keys)
+		}
+	}
+	if len(h.keys) != agents {
+		t.Errorf("%d of %d asked", len(h.keys), agents)
+	}
+	s.joining.Range(func(index, _ any) bool {
+		t.Errorf("the key of agent %d is kept twice", index)
+		return true
+	})
+}

@@ -148,7 +148,7 @@ func invite(ctx context.Context, config *rest.Config, o Options) (invitation, er
 	if err != nil {
 		return invitation{}, err
 	}
-	clusters, err := dynamic.NewForConfig(config)
+	hub, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return invitation{}, err
 	}
@@ -168,7 +168,7 @@ func invite(ctx context.Context, config *rest.Config, o Options) (invitation, er
 	if err != nil {
 		return out, fmt.Errorf("the hub does not say where agents dial: %w", err)
 	}
-	admin := handshake.Admin{Kube: kube, Clusters: clusters}
+	admin := handshake.Admin{Hub: hub}
 	uses := (o.Agents + o.Groups - 1) / o.Groups
 	for g := range o.Groups {
 		t, err := admin.CreateToken(ctx, handshake.TokenSpec{

@@ -23,9 +23,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
@@ -52,6 +54,9 @@ type testHub struct {
 	statuses map[string]map[string]atoll.RowStatus // by cluster and bundle
 	live     map[string]*testSession
 	reports  int
+	// keys that asked to join, by name; who asks first is not answered if unsure.
+	keys   map[string][]string
+	unsure bool
 }
 
 type authority struct {
@@ -88,7 +93,7 @@ func (a authority) sign(public crypto.PublicKey, template *x509.Certificate) []b
 }
 
 func startTestHub(rows ...atoll.Manifest) *testHub {
-	h := &testHub{ca: newAuthority("hub"), agents: newAuthority("agents"), rows: rows, statuses: map[string]map[string]atoll.RowStatus{}, live: map[string]*testSession{}}
+	h := &testHub{ca: newAuthority("hub"), agents: newAuthority("agents"), rows: rows, statuses: map[string]map[string]atoll.RowStatus{}, live: map[string]*testSession{}, keys: map[string][]string{}}
 	h.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.ca.cert.Raw})
 	h.CAHash = trust.CertificateHash(h.ca.cert)
 	h.listen("127.0.0.1:0")
@@ -112,13 +117,20 @@ func (h *testHub) listen(address string) {
 	go func() { _ = h.server.Serve(listener) }()
 }
 
-// Join lets everybody in.
+// Join lets everybody in; if the hub is unsure, only who asks again.
 func (h *testHub) Join(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
 	request, err := trust.ParseRequest(r.GetCsr())
 	if err != nil {
 		return nil, err
 	}
 	h.joins.Add(1)
+	h.mu.Lock()
+	h.keys[r.GetName()] = append(h.keys[r.GetName()], request.KeyHash)
+	unanswered := h.unsure && len(h.keys[r.GetName()]) == 1
+	h.mu.Unlock()
+	if unanswered {
+		return nil, status.Error(codes.Unknown, "make cluster "+r.GetName()+": etcdserver: request timed out")
+	}
 	cert := h.agents.sign(request.Public, &x509.Certificate{
 		Subject: pkix.Name{CommonName: atoll.UserClusterPrefix + r.GetName()}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})

@@ -59,6 +59,7 @@ type sim struct {
 	apisHash string
 	rates    atomic.Pointer[Rates]
 	strings  sync.Map // of chain ids and others that many agents have
+	joining  sync.Map // keys of agents that have asked to join, by index, until they are let in
 	options  []h2.Options
 	start    int64
 

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	serviceCIDR   = "10.96.0.0/16"
-	serviceIP     = "10.96.0.1"
 	podCIDR       = "10.244.0.1/16"
 	serviceIssuer = "https://kubernetes.default.svc"
 )
@@ -108,7 +106,7 @@ func apiServerArgs(o Options, keys *pki) []string {
 		"--service-account-issuer=" + serviceIssuer,
 		"--service-account-key-file=" + keys.serviceAccountKey,
 		"--service-account-signing-key-file=" + keys.serviceAccountKey,
-		"--service-cluster-ip-range=" + serviceCIDR,
+		"--service-cluster-ip-range=" + o.Services.String(),
 		"--authorization-mode=RBAC",
 		"--allow-privileged=true",
 		"--profiling=false",

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -43,6 +43,9 @@ type Options struct {
 	// the number of pods it takes.
 	NodeCPU, NodeMemory string
 	NodePods            int
+	// Services is the range of Services' addresses, whose first one is the API server's; the
+	// zero value means 10.96.0.0/16.
+	Services netip.Prefix
 	// AuditLog is the file of the API server's audit log, absolute; "": there is none.
 	AuditLog string
 }
@@ -84,6 +87,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("member directory: %w", err)
 	}
 	o.Dir = dir
+	if !o.Services.IsValid() {
+		o.Services = netip.MustParsePrefix("10.96.0.0/16")
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("member directory: %w", err)
 	}
@@ -93,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.Remove(lab.MemberReady); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("member directory: %w", err)
 	}
-	keys, err := ensurePKI(filepath.Join(dir, "pki"), net.ParseIP(serviceIP))
+	keys, err := ensurePKI(filepath.Join(dir, "pki"), o.Services.Masked().Addr().Next().AsSlice())
 	if err != nil {
 		return fmt.Errorf("certificates in %s: %w", dir, err)
 	}

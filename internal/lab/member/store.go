@@ -24,13 +24,14 @@ const (
 	StoreClientKey  = "client.key"
 )
 
-// RunStore runs a plain etcd in dir on a loopback port until ctx ends, for hubs that
-// share one. It takes only clients that show the certificate which it leaves in dir;
+// RunStore runs a plain etcd in dir, on a port of that address of the machine, until ctx
+// ends, for hubs that share one. It takes only clients that show the certificate which it leaves in dir;
 // dir/ready says that it serves, as a member's does. It changes the working
 // directory, so that a process runs one.
-func RunStore(ctx context.Context, dir string, port int) error {
-	if dir == "" || port == 0 {
-		return errors.New("an etcd needs --dir and --port")
+func RunStore(ctx context.Context, dir, address string, port int) error {
+	ip := net.ParseIP(address)
+	if dir == "" || port == 0 || ip == nil {
+		return errors.New("an etcd needs --dir, --port, and an IP address as --address")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -41,10 +42,10 @@ func RunStore(ctx context.Context, dir string, port int) error {
 	if err := os.Remove(lab.MemberReady); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := ensureStorePKI("."); err != nil {
+	if err := ensureStorePKI(".", ip); err != nil {
 		return err
 	}
-	client := url.URL{Scheme: "https", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	client := url.URL{Scheme: "https", Host: net.JoinHostPort(ip.String(), strconv.Itoa(port))}
 	peer := url.URL{Scheme: "unix", Host: etcdPeerSocket}
 	cfg := embed.NewConfig()
 	cfg.Name = "store"
@@ -83,7 +84,7 @@ func RunStore(ctx context.Context, dir string, port int) error {
 	}
 }
 
-func ensureStorePKI(dir string) error {
+func ensureStorePKI(dir string, address net.IP) error {
 	ca, err := ensureAuthority(dir, "ca", "atoll-lab-store")
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func ensureStorePKI(dir string) error {
 	if _, _, err := ca.ensureLeaf(dir, "server", &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "etcd"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{address},
 	}); err != nil {
 		return err
 	}

@@ -12,11 +12,13 @@
 //     socket of it is left. What a node stores is in Options.Dir; its containers are
 //     started anew by the kubelet when Run is called again.
 //   - A node's address is that of a network device which ends with Run. Pods have addresses
-//     of the same /26 (see Subnet) that the machine reaches, and no other network: no Service
-//     addresses, no DNS.
+//     of the same /26 (see Subnet) that the machine reaches, and no other network. The Service
+//     "kubernetes" has its address (see Services); others have none, and there is no DNS.
 //   - The machine is left as it was, but for fs.inotify.max_user_instances, which is raised
 //     to 1024 where it is less.
 //   - Nothing is pulled. There is one image, made from the machine's busybox, under the
-//     name Image: sh, cat, tar, nc, httpd, sleep and so on.
+//     name Image: sh, cat, tar, nc, httpd, sleep and so on; and what Options.Images names.
+//   - A pod whose resources are changed in place ends the kubelet, and with it the node: this
+//     one has no cgroup for each pod, which upstream's takes for granted there.
 //   - Linux only.
 package realnode

@@ -103,6 +103,23 @@ func busyboxLayer() ([]byte, error) {
 	return layer.Bytes(), w.Close()
 }
 
+// writeLayout writes the files of an image layout into an archive.
+func writeLayout(file, dir string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	if err := w.AddFS(os.DirFS(dir)); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 func addFile(w *tar.Writer, name string, mode int64, data []byte) error {
 	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(data))}); err != nil {
 		return err

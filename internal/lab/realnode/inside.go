@@ -41,9 +41,20 @@ func inside(o Options) error {
 	if err := writeImage(archive); err != nil {
 		return err
 	}
-	load := exec.Command(filepath.Join(ownPrograms, "ctr"), "--namespace", "k8s.io", "images", "import", "--local", "--snapshotter", snapshotter, archive)
-	if out, err := load.CombinedOutput(); err != nil {
-		return fmt.Errorf("load the image %s into containerd: %w: %s", Image, err, out)
+	if err := load(Image, "", archive); err != nil {
+		return err
+	}
+	for to, dir := range o.layouts() {
+		archive := to + ".tar"
+		if err := writeLayout(archive, to); err != nil {
+			return fmt.Errorf("read the image layout %s: %w", dir, err)
+		}
+		if err := load(dir, filepath.Base(dir), archive); err != nil {
+			return err
+		}
+		if err := os.Remove(archive); err != nil {
+			return err
+		}
 	}
 	kubelet, err := start("kubelet", o.kubeletArgs()...)
 	if err != nil {
@@ -58,6 +69,15 @@ const (
 	ownPrograms = "/run/programs"
 )
 
+// layouts are the images' directories by where they are inside.
+func (o Options) layouts() map[string]string {
+	out := map[string]string{}
+	for i, dir := range o.Images {
+		out[fmt.Sprintf("/run/image%d", i)] = dir
+	}
+	return out
+}
+
 // mountOwn gives the namespaces a /proc that fits them, and a /run, /var/lib and /var/log
 // of their own, where programs that several nodes have would meet. What is mounted here is not
 // seen outside. Options.Dir and Options.Programs, wherever they are, appear below /run.
@@ -65,7 +85,8 @@ func (o Options) mountOwn() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep the node's mounts to itself: %w", err)
 	}
-	dirs := map[string]string{ownDir: o.Dir, ownPrograms: o.Programs}
+	dirs := o.layouts()
+	dirs[ownDir], dirs[ownPrograms] = o.Dir, o.Programs
 	trees := map[string]int{}
 	for to, from := range dirs {
 		tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -102,6 +123,19 @@ func (o Options) mountOwn() error {
 	// A kubelet wants to share what it mounts for containers with them.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share the node's mounts with its containers: %w", err)
+	}
+	return nil
+}
+
+// load an archive of images into containerd, where they are called by the names in it, or the
+// tags in it behind a name.
+func load(what, name, archive string) error {
+	args := []string{"--namespace", "k8s.io", "images", "import", "--local", "--snapshotter", snapshotter}
+	if name != "" {
+		args = append(args, "--base-name", "docker.io/library/"+name) // as a kubelet understands a bare name
+	}
+	if out, err := exec.Command(filepath.Join(ownPrograms, "ctr"), append(args, archive)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("load the image %s into containerd: %w: %s", what, err, out)
 	}
 	return nil
 }

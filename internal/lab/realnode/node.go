@@ -30,9 +30,12 @@ type Options struct {
 	// Programs is the directory of containerd, kubelet and so on; `make nodes` fills one.
 	// Absolute.
 	Programs string
+	// Images are directories of OCI image layouts that the node has beside Image. Each is
+	// called by its directory's name and the tags that its index gives. Absolute.
+	Images []string
 }
 
-// Image is the only image that nodes have.
+// Image is the only image that all nodes have.
 const Image = "lab.atoll.dev/busybox:1"
 
 // insideVariable tells this program, started again, that it is the first process of the
@@ -81,6 +84,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer device.Close()
+	link, err := serveAPI(ctx, o.Port)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
 	// What the kernel takes for the end of a parent is the end of its thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

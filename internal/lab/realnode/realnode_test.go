@@ -17,7 +17,8 @@ import (
 // TestSubnetsDoNotMeet: each port has a subnet of its own, within what is meant for this.
 func TestSubnetsDoNotMeet(t *testing.T) {
 	all := netip.MustParsePrefix("100.64.0.0/10")
-	var before netip.Prefix
+	nowhere := netip.MustParsePrefix("240.0.0.0/4")
+	var before, beforeServices netip.Prefix
 	for port := 1; port <= 65535; port++ {
 		p := Subnet(port)
 		if p != p.Masked() || !all.Contains(p.Addr()) || p.Bits() != 26 {
@@ -27,6 +28,11 @@ func TestSubnetsDoNotMeet(t *testing.T) {
 			t.Fatalf("ports %d and %d: %s and %s", port-1, port, before, p)
 		}
 		before = p
+		s := Services(port)
+		if s != s.Masked() || !nowhere.Contains(s.Addr()) || port > 1 && s.Overlaps(beforeServices) {
+			t.Fatalf("port %d: %s after %s", port, s, beforeServices)
+		}
+		beforeServices = s
 	}
 	if got := Kubelet(18000); got != "100.81.148.1:10250" {
 		t.Errorf("the kubelet beside port 18000 listens at %s", got)

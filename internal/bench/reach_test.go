@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestGetsInTurn: each is asked as often as the other and begins as often, by one connection,
+// and what is told of them is not mixed up.
+func TestGetsInTurn(t *testing.T) {
+	const n = 6
+	var order strings.Builder
+	from := map[string]bool{}
+	getterAt := func(name string) *getter {
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			order.WriteString(name)
+			from[name+r.RemoteAddr] = true
+			if name == "b" {
+				<-time.After(20 * time.Millisecond) // the slow one
+			}
+		}))
+		t.Cleanup(server.Close)
+		g, err := getterOf(&rest.Config{Host: server.URL}, "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The default transport would share connections with other tests.
+		g.by.Transport = &http.Transport{}
+		return g
+	}
+	as, bs, err := inTurn(t.Context(), getterAt("a"), getterAt("b"), n)
+	if err != nil || len(as) != n || len(bs) != n {
+		t.Fatalf("%d and %d, %v", len(as), len(bs), err)
+	}
+	if got := order.String(); got != strings.Repeat("abba", n/2) {
+		t.Errorf("they are asked in the order %s", got)
+	}
+	if len(from) != 2 {
+		t.Errorf("they are asked by %d connections: %v", len(from), from)
+	}
+	for i := range n {
+		if bs[i] < 20*time.Millisecond || as[i] >= bs[i] {
+			t.Errorf("the quick one took %v, the slow one %v", as, bs)
+		}
+	}
+	if p50 := milliseconds(bs, 50); p50 < 20 {
+		t.Errorf("the slow one took %v ms", p50)
+	}
+}
+
+// TestAGetThatIsRefused is no figure.
+func TestAGetThatIsRefused(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	g := &getter{by: server.Client(), at: server.URL}
+	if _, _, err := inTurn(t.Context(), g, g, 1); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("the error is %v", err)
+	}
+}
