@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes release images test test-short lint generate demo bench bench-quick soak clean
+.PHONY: help build nodes helm release images test test-short lint generate demo bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -35,6 +35,11 @@ nodes: ## build bin/nodes, with which atoll-lab up --real-nodes runs containers
 	cd internal/lab/realnode/parts && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/nodes/ k8s.io/kubernetes/cmd/kubelet
 
+# Helm goes by the module of the tools, whose client libraries are of the hub's version, so that
+# most of it is compiled already.
+helm: ## build bin/helm, upstream's, which tests drive
+	cd tools && $(GO) build -ldflags "-s -w" -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
+
 release: TRIM := -trimpath
 release: build ## as build, without any path of this machine in the binaries
 
@@ -49,15 +54,19 @@ images: ## write bin/images/atoll and bin/images/atoll-hub, OCI image layouts, w
 
 # Test binaries are linked anew each time: without tables for debuggers in two thirds of
 # the time. Stacks and races are told as ever.
+#
+# Of what links Kubernetes, or drives binaries, two packages run at once, whatever the
+# number of processors: most of them wait, and each has servers that take memory.
 QUICK := -ldflags "-s -w"
 
-test: build nodes ## run every test: with the race detector where code is linked in, against real clusters where not
+test: build nodes helm ## run every test: with the race detector where code is linked in, against real clusters where not
 	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 go test -race $(QUICK) -count=1 -timeout 15m $$packages
-	packages=$$($(PACKAGES) plain) && $(GO) test $(QUICK) -p 1 -count=1 -timeout 25m $$packages
-	cd tools && $(GO) test -count=1 -timeout 10m ./...
+	packages=$$($(PACKAGES) pure plain) && $(GO) test $(QUICK) -p 2 -count=1 -timeout 25m $$packages
+	packages=$$($(PACKAGES) alone) && $(GO) test $(QUICK) -count=1 -timeout 25m $$packages
+	cd tools && $(GO) test -count=1 -timeout 15m ./...
 
 test-short: ## run what needs no cluster, in under three minutes
-	packages=$$($(PACKAGES) race) && $(GO) test $(QUICK) -short -timeout 3m $$packages
+	packages=$$($(PACKAGES) race pure) && $(GO) test $(QUICK) -short -timeout 3m $$packages
 	cd tools && $(GO) test -short -timeout 3m ./...
 
 lint: ## go vet and staticcheck

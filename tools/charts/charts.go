@@ -34,18 +34,9 @@ type Release struct {
 
 // Render gives the manifests in the order in which Helm installs them.
 func Render(r Release) (string, error) {
-	chart, err := loader.LoadDir(r.Chart)
+	files, err := render(r)
 	if err != nil {
-		return "", fmt.Errorf("read chart %s: %w", r.Chart, err)
-	}
-	options := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
-	values, err := util.ToRenderValues(chart, r.Values, options, common.DefaultCapabilities.Copy())
-	if err != nil {
-		return "", fmt.Errorf("values for chart %s: %w", r.Chart, err)
-	}
-	files, err := engine.Render(chart, values)
-	if err != nil {
-		return "", fmt.Errorf("render chart %s: %w", r.Chart, err)
+		return "", err
 	}
 	maps.DeleteFunc(files, func(name, _ string) bool { return filepath.Ext(name) != ".yaml" })
 	_, sorted, err := release.SortManifests(files, nil, release.InstallOrder)
@@ -57,6 +48,38 @@ func Render(r Release) (string, error) {
 		out.WriteString("---\n" + strings.TrimSpace(m.Content) + "\n")
 	}
 	return out.String(), nil
+}
+
+// Notes gives what Helm tells whoever has installed the chart.
+func Notes(r Release) (string, error) {
+	files, err := render(r)
+	if err != nil {
+		return "", err
+	}
+	for name, text := range files {
+		if filepath.Base(name) == "NOTES.txt" {
+			return text, nil
+		}
+	}
+	return "", fmt.Errorf("chart %s has no templates/NOTES.txt", r.Chart)
+}
+
+// render all files of the chart's templates.
+func render(r Release) (map[string]string, error) {
+	chart, err := loader.LoadDir(r.Chart)
+	if err != nil {
+		return nil, fmt.Errorf("read chart %s: %w", r.Chart, err)
+	}
+	options := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
+	values, err := util.ToRenderValues(chart, r.Values, options, common.DefaultCapabilities.Copy())
+	if err != nil {
+		return nil, fmt.Errorf("values for chart %s: %w", r.Chart, err)
+	}
+	files, err := engine.Render(chart, values)
+	if err != nil {
+		return nil, fmt.Errorf("render chart %s: %w", r.Chart, err)
+	}
+	return files, nil
 }
 
 // Objects of manifests, as they stand there.

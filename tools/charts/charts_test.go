@@ -18,7 +18,7 @@ const dir = "../../deploy/charts"
 
 // cases are the values with which the charts are rendered. A golden has what comes out.
 var cases = []struct{ name, chart, namespace, values string }{
-	{"agent", "atoll-agent", "atoll-system", "{join: {name: tokyo-1, hub: 'hub.example:6444', caHash: 'sha256:" + hash + "', token: abcdef.0123}}"},
+	{"agent", "atoll-agent", "atoll-system", "{join: {name: tokyo-1, hub: 'hub.example:6444', caHash: 'sha256:" + hash + "', token: abcdef.0123, balancerCA: \"-----BEGIN CERTIFICATE-----\\nMIIB\\n-----END CERTIFICATE-----\\n\"}}"},
 	{"agent-all", "atoll-agent", "atoll-system", `
 join: {existingSecret: joining}
 rbac: {allow: [crds, rbac, impersonate, all-kinds, cluster-admin]}
@@ -42,6 +42,7 @@ createNamespace: true
 	{"hub", "atoll-hub", "atoll", "{gatewayAddress: 'hub.example:6444'}"},
 	{"hub-all", "atoll-hub", "atoll", `
 gatewayAddress: "a.example:6444,b.example:6444"
+apiAddress: "hub.example:443"
 tlsSANs: [hub.example, 192.0.2.7]
 replicas: 3
 etcd: {servers: ["https://etcd-0:2379", "https://etcd-1:2379"], existingSecret: etcd}
@@ -84,7 +85,7 @@ func values(t *testing.T, text string) map[string]any {
 	return out
 }
 
-func render(t *testing.T, chart, namespace, text string) (string, error) {
+func rendered(t *testing.T, chart, namespace, text string) (string, error) {
 	t.Helper()
 	return Render(Release{Chart: filepath.Join(dir, chart), Name: "atoll-" + strings.TrimPrefix(chart, "atoll-"), Namespace: namespace, Values: values(t, text)})
 }
@@ -92,7 +93,7 @@ func render(t *testing.T, chart, namespace, text string) (string, error) {
 func TestGoldens(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := render(t, c.chart, c.namespace, c.values)
+			got, err := rendered(t, c.chart, c.namespace, c.values)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,6 +108,28 @@ func TestGoldens(t *testing.T) {
 				t.Errorf("what is rendered is not %s (%v); if it is right, run: go test ./charts -update", golden, err)
 			}
 		})
+	}
+}
+
+// TestNotes: whoever has installed a chart is told what to do next, in commands.
+func TestNotes(t *testing.T) {
+	for i, wants := range map[int][]string{
+		0: {"atoll accept tokyo-1\n", "workloads and what they need. What"},
+		1: {"atoll accept NAME\n", "and: crds, rbac, impersonate, all-kinds, cluster-admin."},
+		2: {"no rights but those that you give"},
+		3: {"a-atoll-hub-0 -- atoll-hub kubeconfig", "svc/a-atoll-hub 6443:6443\n", "Agents dial hub.example:6444,"},
+		4: {"--server https://hub.example:443\n", "--keys-dir /etc/atoll/keys --file -", "save the etcd with its own tools"},
+	} {
+		c := cases[i]
+		notes, err := Notes(Release{Chart: filepath.Join(dir, c.chart), Name: "a", Namespace: c.namespace, Values: values(t, c.values)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(notes, want) {
+				t.Errorf("%s: no %q in:\n%s", c.name, want, notes)
+			}
+		}
 	}
 }
 
@@ -125,7 +148,7 @@ func TestEveryValueIsHonoured(t *testing.T) {
 	for _, c := range []struct{ name, chart string }{{"agent-all", "atoll-agent"}, {"hub-all", "atoll-hub"}} {
 		at := slices.IndexFunc(cases, func(o struct{ name, chart, namespace, values string }) bool { return o.name == c.name })
 		full := values(t, cases[at].values)
-		want, err := render(t, c.chart, cases[at].namespace, cases[at].values)
+		want, err := rendered(t, c.chart, cases[at].namespace, cases[at].values)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +188,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', etcd: {existingSecret: a}}", "is for etcd.servers"},
 		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', api: {service: {kind: NodePort}}}", "additional properties 'kind' not allowed"},
 	} {
-		if got, err := render(t, c.chart, c.namespace, c.values); err == nil || !strings.Contains(err.Error(), c.want) {
+		if got, err := rendered(t, c.chart, c.namespace, c.values); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %s: %v; wanted %q\n%s", c.chart, c.values, err, c.want, got)
 		}
 	}

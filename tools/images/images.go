@@ -13,8 +13,10 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -132,7 +134,25 @@ func Write(dir string, about About, images []v1.Image) error {
 	if err := at.AppendIndex(index, named); err != nil {
 		return fmt.Errorf("write the layout in %s: %w", dir, err)
 	}
+	if err := readable(dir); err != nil {
+		return fmt.Errorf("write the layout in %s: %w", dir, err)
+	}
 	return nil
+}
+
+// readable makes what is in a directory so for everybody, as far as he comes there: who pushes
+// images is often not who made them. The library leaves some files to one user alone.
+func readable(dir string) error {
+	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(at, 0o755)
+		default:
+			return os.Chmod(at, 0o644)
+		}
+	})
 }
 
 // file of a layer.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,6 +138,26 @@ func TestTheLayoutIsValidAndSaysWhatItIs(t *testing.T) {
 				t.Errorf("%s is of %s and user %d", name, h.ModTime, h.Uid)
 			}
 		}
+	}
+}
+
+// TestOthersMayReadTheLayout: who pushes images is often not who made them.
+func TestOthersMayReadTheLayout(t *testing.T) {
+	dir, found := t.TempDir(), 0
+	written(t, Programs[0], dir, []byte("program"))
+	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		found++
+		info, err := d.Info()
+		if err == nil && info.Mode() != 0o644 {
+			t.Errorf("%s is %v", at, info.Mode())
+		}
+		return err
+	})
+	if err != nil || found < 5 {
+		t.Errorf("%d files, %v", found, err)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 )
 
 type options struct {
-	root, out, ldflags, platforms string
-	about                         images.About
+	root, out, ldflags, platforms, binaries string
+	about                                   images.About
 }
 
 func main() {
@@ -32,6 +32,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "../bin/images", "directory for the layouts, one for each image")
 	flag.StringVar(&o.ldflags, "ldflags", "-s -w", "flags for the linker")
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "platforms, by commas")
+	flag.StringVar(&o.binaries, "binaries", "", "directory of programs that are built already, for the one platform; default: they are built")
 	flag.StringVar(&o.about.Version, "version", "", "version and tag (required)")
 	flag.StringVar(&o.about.Revision, "revision", "", "revision of the source")
 	seconds := flag.String("time", "0", "time of the source, in Unix seconds")
@@ -48,6 +49,9 @@ func run(ctx context.Context, o options, seconds string) error {
 		return fmt.Errorf("--version is needed, and --time a number of seconds: %w", err)
 	}
 	o.about.Time = time.Unix(at, 0).UTC()
+	if o.binaries != "" && strings.Contains(o.platforms, ",") {
+		return fmt.Errorf("the programs in %s are for one platform, and --platforms names %s", o.binaries, o.platforms)
+	}
 	dir, err := os.MkdirTemp("", "atoll-images-")
 	if err != nil {
 		return err
@@ -79,8 +83,12 @@ func run(ctx context.Context, o options, seconds string) error {
 	return nil
 }
 
-// compile a program for a platform, without cgo and without paths of this machine.
+// compile a program for a platform, without cgo and without paths of this machine, unless it
+// is built already.
 func (o options) compile(ctx context.Context, p images.Program, on *v1.Platform, dir string) ([]byte, error) {
+	if o.binaries != "" {
+		return os.ReadFile(filepath.Join(o.binaries, p.Name))
+	}
 	out := filepath.Join(dir, p.Name)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", p.Tags, "-ldflags", o.ldflags, "-o", out, "./cmd/"+p.Name)
 	cmd.Dir, cmd.Stderr = o.root, os.Stderr
