@@ -1,22 +1,30 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // TestAMemberBehindALoadBalancer: one that terminates TLS by a CA of its own and speaks
 // HTTP/1.1 alone. Its agent joins, gets what is placed, and lets people reach the member,
-// watches among them, without being told of it; without its CA the agent says what is wrong.
+// watches among them, without being told of it; without its CA the agent says what is wrong. The
+// audit logs of both ends name who asks.
 func TestAMemberBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, "balanced")
@@ -37,7 +45,7 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	eventually(t, converge, "it says what is wrong", says(log, "nor is the hub reached by WebSocket at wss://", "unknown authority"))
 	stop()
 
-	log, _ = start(t, "atoll", append(args, "--balancer-ca", ca)...)
+	log, stop = start(t, "atoll", append(args, "--balancer-ca", ca)...)
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "cluster", "balanced", "--ignore-not-found")
 	})
@@ -48,6 +56,7 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 		}
 		return ""
 	})
+	expect(t, "get", cli(t, "get", "clusters", "balanced", "-o", "wide"), "CARRIAGE", "WebSocket")
 	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "balanced", `{"spec":{"taints":null}}`) // that nobody has looked at it
 	apply(t, ns, selecting("web", "", "balanced")+"---"+settings)
 	eventually(t, converge, "delivery", func(context.Context) string {
@@ -65,17 +74,99 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	eventually(t, converge, "the watch begins", sees("configmap/kube-root-ca.crt"))
 	expect(t, "create", at(t, via, "", "create configmap seen -n default"), "created")
 	eventually(t, converge, "the watch shows what is new", sees("configmap/seen"))
-	eventually(t, converge, "the member's audit log names who asked", func(context.Context) string {
-		raw, err := os.ReadFile(auditLog)
-		if err != nil {
+	bothLogsName(t, ns, "balanced", auditLog, via)
+	stop()
+	throughProducts(t, i, kubeconfig, via)
+	start(t, "atoll", append(args, "--balancer-ca", ca)...)
+	giveUp(t, ns, "balanced")
+}
+
+// throughProducts: the agent that has joined reaches its hub, and people reach its member,
+// through the balancers that are there, configured as docs/reach.md says.
+func throughProducts(t *testing.T, i invitation, kubeconfig, via string) {
+	t.Helper()
+	for name, run := range map[string][]string{
+		"nginx":   {"nginx", "-p", ".", "-e", "stderr", "-c", "conf"},
+		"haproxy": {"haproxy", "-db", "-f", "conf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, err := exec.LookPath(run[0])
+			if err != nil {
+				t.Skipf("not tried: %v", err)
+			}
+			dir, port := t.TempDir(), strconv.Itoa(freePort(t))
+			ca := balancerFiles(t, dir)
+			conf := strings.NewReplacer("HUB:6444", i.Hub, "listen 443", "listen 127.0.0.1:"+port, "bind :443", "bind 127.0.0.1:"+port).Replace(documented(t, name))
+			if name == "nginx" {
+				conf = "daemon off; master_process off; pid pid;\nevents {}\nhttp {\naccess_log off; client_body_temp_path tmp; proxy_temp_path tmp;" +
+					" fastcgi_temp_path tmp; uwsgi_temp_path tmp; scgi_temp_path tmp;\n" + conf + "}\n"
+			}
+			if err := os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			product := exec.Command(path, run[1:]...)
+			said := &bytes.Buffer{}
+			product.Dir, product.Stdout, product.Stderr = dir, said, said
+			if err := product.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = product.Process.Kill() // it may have ended
+				_ = product.Wait()         // as it was killed
+				if t.Failed() {
+					t.Logf("%s says:\n%s", name, said)
+				}
+			})
+			log, stop := start(t, "atoll", "agent", "--name", "balanced", "--hub", "127.0.0.1:"+port, "--ca-hash", i.CAHash, "--kubeconfig", kubeconfig, "--balancer-ca", ca)
+			defer stop()
+			eventually(t, converge, "the agent comes back", says(log, "by WebSocket", "linked to the hub"))
+			expect(t, "get", at(t, via, "", "get nodes -o name"), "node/")
+			sees := watching(t, via)
+			eventually(t, converge, "a watch begins", sees("configmap/kube-root-ca.crt"))
+			expect(t, "create", at(t, via, "", "create configmap seen-through-"+name+" -n default"), "created")
+			eventually(t, converge, "the watch shows what is new", sees("configmap/seen-through-"+name))
+		})
+	}
+}
+
+// documented is the configuration of a product in docs/reach.md.
+func documented(t *testing.T, product string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reach.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "```"+product+"\n")
+	conf, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatalf("docs/reach.md says nothing of %s", product)
+	}
+	return conf
+}
+
+// balancerFiles are a balancer's certificate and key, and the CA of the hub; it gives the
+// file of the balancer's CA.
+func balancerFiles(t *testing.T, dir string) (ca string) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS() // whose certificate is for 127.0.0.1, and its own CA
+	server.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	hub, err := clientcmd.BuildConfigFromFlags("", world.lab.Kubeconfig("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"balancer.pem": certPEM, "balancer.key": keyPEM, "balancer.both.pem": slices.Concat(certPEM, keyPEM), "hub-ca.pem": hub.CAData,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(raw)) {
-			if strings.Contains(line, `"verb":"create"`) && strings.Contains(line, `"name":"seen"`) && strings.Contains(line, `"impersonatedUser":{"username":"atoll-admin"`) {
-				return ""
-			}
-		}
-		return "it does not"
-	})
-	giveUp(t, ns, "balanced")
+	}
+	return filepath.Join(dir, "balancer.pem")
 }

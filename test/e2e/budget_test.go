@@ -26,7 +26,7 @@ const (
 	// policy's count of objects.
 	counted = 12 * time.Second
 	// swift is how soon a change comes true on a machine that is not busy.
-	swift = 3 * time.Second
+	swift = 1500 * time.Millisecond
 )
 
 // writeBudgets say what changes of one Deployment in three clusters may cost the

@@ -132,3 +132,41 @@ func TestAClusterThatChecksIn(t *testing.T) {
 }
 
 const confInMember = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: at-once, namespace: $NS, annotations: {atoll.dev/clusters: $MEMBER}}"
+
+// TestClustersThatCheckInLeave: one that is orphaned and one that is cleaned, a check-in at a time.
+func TestClustersThatCheckInLeave(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "seldom")
+	leavers := map[string]*leaver{"--orphan": newLeaver(t, "seldom-orphan"), "--clean": newLeaver(t, "seldom-clean")}
+	pods := map[string]string{}
+	apply(t, ns, strings.Replace(service, "$CLUSTERS", "seldom-orphan, seldom-clean", 1))
+	for how, l := range leavers {
+		l.admit()
+		pods[how] = l.pods(ns)
+		patch(t, "atoll.dev/v1alpha1", "Cluster", "", l.name, `{"spec":{"connection":{"type":"CheckIn","interval":"10s"}}}`)
+	}
+	for how, l := range leavers {
+		eventually(t, converge, l.name+" checks in", readyFor(l.name, "AgentChecksIn"))
+		cli(t, "remove", l.name, how, "--yes", "--no-wait")
+	}
+	begin := time.Now()
+	for how, l := range leavers {
+		eventually(t, 6*checkInEvery, l.name+" has left", func(ctx context.Context) string {
+			if o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", l.name); err != nil || o != nil {
+				return fmt.Sprintf("%s (%v)", condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", l.name, "Removing"), err)
+			}
+			return ""
+		})
+		t.Logf("%s: left after %s", how, time.Since(begin).Round(100*time.Millisecond))
+		eventually(t, 2*checkInEvery, "its agent is told", says(l.log, "this cluster was removed from the hub"))
+	}
+	if now := leavers["--orphan"].pods(ns); now != pods["--orphan"] {
+		t.Errorf("pods are %s, were %s", now, pods["--orphan"])
+	}
+	if why := leavers["--orphan"].holds(ns, false)(t.Context()); why != "" {
+		t.Errorf("Atoll's marks are left: %s", why)
+	}
+	if out := leavers["--clean"].kubectl("get", "namespace", ns); !strings.Contains(out, "NotFound") && !strings.Contains(out, "not found") {
+		t.Errorf("what was to be removed is there:\n%s", out)
+	}
+}

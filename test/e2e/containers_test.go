@@ -9,12 +9,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"atoll.dev/atoll/internal/lab"
 )
@@ -141,15 +147,10 @@ func TestContainersThroughTheHub(t *testing.T) {
 		t.Errorf("the exit code of what was run is lost:\n%s", out)
 	}
 	pod := at(t, via, "", "get pods -o jsonpath={.items[0].metadata.name} -n "+ns)
-	runKubectl(t, via, "debug "+pod+" -n "+ns+" --image lab.atoll.dev/busybox:1 --target shell -c looks -- ps")
-	eventually(t, converge, "a debugging container sees the other's processes", func(context.Context) string {
-		if out := at(t, via, "", "logs "+pod+" -c looks -n "+ns); !strings.Contains(out, "nc -ll") {
-			return out
-		}
-		return ""
-	})
+	debugged(t, via, ns, pod)
 	copied(t, via, ns, pod, 20<<20)
 	forwarded(t, via, ns)
+	bySPDY(t, via, ns)
 
 	before := tail(follow.out)
 	eventually(t, converge, "what is logged comes on", func(context.Context) string {
@@ -158,6 +159,30 @@ func TestContainersThroughTheHub(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// debugged looks at the container from another one that is added to its pod.
+func debugged(t *testing.T, via, ns, pod string) {
+	t.Helper()
+	runKubectl(t, via, "debug "+pod+" -n "+ns+" --image lab.atoll.dev/busybox:1 --target shell -c looks -- ps")
+	eventually(t, converge, "a debugging container sees the other's processes", func(context.Context) string {
+		if out := at(t, via, "", "logs "+pod+" -c looks -n "+ns); !strings.Contains(out, "nc -ll") {
+			return out
+		}
+		return ""
+	})
+}
+
+// bySPDY does what upgrades connections by the protocol that WebSocket replaces.
+func bySPDY(t *testing.T, via, ns string) {
+	t.Helper()
+	for _, feature := range []string{"KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS"} {
+		t.Setenv(feature, "false")
+		defer os.Unsetenv(feature) // which is how it was: the test goes on with WebSockets
+	}
+	expect(t, "exec by SPDY", at(t, via, "across\n", "exec -i deploy/shell -n "+ns+" -- cat"), "across\n")
+	runKubectl(t, via, "attach deploy/shell -n "+ns).prints(t, "line ")
+	forwarded(t, via, ns)
 }
 
 // copied copies that many bytes there and back.
@@ -205,9 +230,16 @@ func forwarded(t *testing.T, via, ns string) {
 	}
 }
 
-// TestATerminalThroughTheHub: a shell in a terminal whose size changes.
+// TestATerminalThroughTheHub: a shell in a terminal whose size changes, by the proxy, and by what
+// the hub shows.
 func TestATerminalThroughTheHub(t *testing.T) {
 	ns, via := aShell(t)
+	terminal(t, via, ns)
+	terminal(t, world.lab.Kubeconfig("hub"), ns)
+}
+
+func terminal(t *testing.T, via, ns string) {
+	t.Helper()
 	cmd := exec.Command(builtBinary("atoll-lab"), "kubectl", "--kubeconfig", via, "exec", "-it", "deploy/shell", "-n", ns, "--", "sh")
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 33, Cols: 99})
 	if err != nil {
@@ -270,16 +302,46 @@ func TestATerminalThroughTheHub(t *testing.T) {
 	}
 }
 
-// TestTheAgentIsKilledDuringExec: who looks is told, and can go on once the agent is back.
+// TestTheAgentIsKilledDuringExec: who looks is told, by the proxy and by what the hub shows, and
+// can go on once the agent is back. The hub keeps nothing of it.
 func TestTheAgentIsKilledDuringExec(t *testing.T) {
 	ns, via := aShell(t)
-	exec := runKubectl(t, via, "exec deploy/shell -n "+ns+" -- sh -c", "echo begun; sleep 600")
-	exec.prints(t, "begun")
+	hub := world.lab.Kubeconfig("hub")
+	before := goroutines(t)
+	follow := followLogs(t, ns, 40)
+	// What tests before this one left may have ended meanwhile: without the 40 there are 40 less.
+	before = min(before, goroutines(t)-40)
+	var looking []*background
+	for _, kubeconfig := range []string{via, hub} {
+		exec := runKubectl(t, kubeconfig, "exec deploy/shell -n "+ns+" -- sh -c", "echo begun; sleep 600")
+		exec.prints(t, "begun")
+		logs := runKubectl(t, kubeconfig, "logs -f --tail 1 deploy/shell -n "+ns)
+		logs.prints(t, "line ")
+		looking = append(looking, exec, logs)
+	}
 	if err := world.lab.Kill(t.Context(), "agent/member1"); err != nil {
 		t.Fatal(err)
 	}
-	exec.endsBadly(t, "its agent was killed")
+	for _, one := range looking {
+		one.endsBadly(t, "its agent was killed")
+	}
+	for range 40 {
+		select {
+		case err := <-follow:
+			if err == nil {
+				t.Fatal("a log ends as if that were all, although its cluster has gone")
+			}
+		case <-time.After(converge):
+			t.Fatal("a log goes on although its cluster has gone")
+		}
+	}
 	expect(t, "the cluster without its agent", at(t, via, "", "get pods -n "+ns), "cannot be reached: its agent is not connected")
+	eventually(t, converge, "the hub keeps nothing", func(context.Context) string {
+		if after := goroutines(t); after > before+20 {
+			return fmt.Sprintf("it has %d goroutines, and had %d", after, before)
+		}
+		return ""
+	})
 	if err := world.lab.Start(t.Context(), "agent/member1"); err != nil {
 		t.Fatal(err)
 	}
@@ -289,6 +351,50 @@ func TestTheAgentIsKilledDuringExec(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// followLogs of the shell on the hub, so many times, and give how each ends.
+func followLogs(t *testing.T, ns string, times int) <-chan error {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", world.lab.Kubeconfig("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = 200, 400
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := at(t, world.lab.Kubeconfig("hub"), "", "get pods -o jsonpath={.items[0].metadata.name} -n "+ns)
+	ended := make(chan error, times)
+	for range times {
+		log, err := kube.CoreV1().Pods(ns).GetLogs(pod, &corev1.PodLogOptions{Follow: true, TailLines: ptr.To[int64](1)}).Stream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			defer log.Close()
+			_, err := io.Copy(io.Discard, log)
+			ended <- err
+		}()
+	}
+	return ended
+}
+
+var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
+
+// goroutines of the hub.
+func goroutines(t *testing.T) (n int) {
+	t.Helper()
+	m := goroutinesLine.FindStringSubmatch(sh(t, "", "get --raw /metrics"))
+	if m == nil {
+		t.Fatal("the hub does not say how many goroutines it has")
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // TestTheLinkIsCutDuringACopy: a copy that is not whole is no success.
@@ -315,18 +421,29 @@ func TestTheLinkIsCutDuringACopy(t *testing.T) {
 	copied(t, via, ns, pod, 20<<20)
 }
 
-// TestTheHubIsKilledDuringLogs: they end, and the same kubeconfig serves when it is back.
-func TestTheHubIsKilledDuringLogs(t *testing.T) {
+// TestTheHubIsKilledDuringLogsAndWatches: they end, and the same kubeconfig serves when it is back.
+func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 	ns, via := aShell(t)
 	follow := runKubectl(t, via, "logs -f --tail 1 deploy/shell -n "+ns)
 	follow.prints(t, "line ")
+	under := map[string]*background{
+		"logs": follow, "a watch of a member": runKubectl(t, via, "get pods -w -o name -n "+ns), "a watch of all": runKubectl(t, world.lab.Kubeconfig("hub"), "get pods -w -o name -n "+ns),
+	}
+	for what, b := range under {
+		if what != "logs" {
+			b.prints(t, "pod/shell-")
+		}
+	}
 	if err := world.lab.Kill(t.Context(), "hub"); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-follow.ended:
-	case <-time.After(converge):
-		t.Error("kubectl goes on without the hub")
+	late := time.After(converge)
+	for what, b := range under {
+		select {
+		case <-b.ended:
+		case <-late:
+			t.Errorf("kubectl goes on without the hub, with %s: %s", what, tail(b.out))
+		}
 	}
 	if err := world.lab.Start(t.Context(), "hub"); err != nil {
 		t.Fatal(err)

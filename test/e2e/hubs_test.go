@@ -145,19 +145,20 @@ type sharedHub struct {
 
 // hubs on one etcd, with member clusters of their own.
 type hubs struct {
-	dir   string
-	etcd  []string // flags with which a hub uses it
-	more  []string // further flags of hubs
-	doors []string // gateways of all
-	a, b  *sharedHub
-	lab   *lab.Lab
-	at    map[string]client.Client // members
+	dir    string
+	etcd   []string // flags with which a hub uses it
+	more   []string // further flags of hubs
+	doors  []string // gateways of all
+	a, b   *sharedHub
+	lab    *lab.Lab
+	at     map[string]client.Client // members
+	agents map[string]*program      // by Cluster, of those that joined
 }
 
 // newHubs brings up an etcd.
 func newHubs(t *testing.T) *hubs {
 	t.Helper()
-	h := &hubs{dir: t.TempDir(), at: map[string]client.Client{}}
+	h := &hubs{dir: t.TempDir(), at: map[string]client.Client{}, agents: map[string]*program{}}
 	h.startEtcd(t)
 	h.doors = []string{loopbackPort(freePort(t)), loopbackPort(freePort(t))}
 	return h
@@ -165,6 +166,14 @@ func newHubs(t *testing.T) *hubs {
 
 // twoHubs brings up two hubs, of which a leads, and two members that know both.
 func twoHubs(t *testing.T) *hubs {
+	t.Helper()
+	h := hubsAndMembers(t)
+	h.join(t, "member1", "member2")
+	return h
+}
+
+// hubsAndMembers are two hubs, of which a leads, and two members that know neither.
+func hubsAndMembers(t *testing.T) *hubs {
 	t.Helper()
 	h := newHubs(t)
 	members := make(chan error, 1)
@@ -192,7 +201,16 @@ func twoHubs(t *testing.T) *hubs {
 	if err := <-members; err != nil {
 		t.Fatal(err)
 	}
-	h.join(t, "member1", "member2")
+	for _, name := range []string{"member1", "member2"} {
+		cfg, err := clientcmd.BuildConfigFromFlags("", h.lab.Kubeconfig(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.QPS = -1
+		if h.at[name], err = client.New(cfg, client.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return h
 }
 
@@ -276,16 +294,8 @@ func (h *hubs) join(t *testing.T, names ...string) {
 	}
 	for _, name := range names {
 		kubeconfig := h.lab.Kubeconfig(name)
-		cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.QPS = -1
-		if h.at[name], err = client.New(cfg, client.Options{}); err != nil {
-			t.Fatal(err)
-		}
 		// Which of them is dialled first is by the name.
-		runProgram(t, filepath.Join(h.dir, "agent-"+name+".log"), "atoll", "agent", "--name", name,
+		h.agents[name] = runProgram(t, filepath.Join(h.dir, "agent-"+name+".log"), "atoll", "agent", "--name", name,
 			"--hub", h.doors[1], "--hub", h.doors[0], "--ca-hash", made.CAHash, "--token", made.Token, "--kubeconfig", kubeconfig)
 	}
 	for _, name := range names {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // leaver is a member of its own, its agent, and what of it stays when it leaves.
@@ -200,6 +203,31 @@ func TestAClusterIsCleaned(t *testing.T) {
 	if o, err := get(t.Context(), "hub", "atoll.dev/v1alpha1", "Cluster", "", "clean-1"); err != nil || strings.Contains(fmt.Sprint(o.Object["spec"]), "removal") {
 		t.Fatalf("it was begun without a confirmation: %v, %v", o, err)
 	}
+	// Stated by whatever else writes Clusters, it is held.
+	pods := l.pods(ns)
+	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "clean-1", `{"spec":{"removal":{"mode":"Clean"}}}`)
+	eventually(t, converge, "it asks for a confirmation", func(ctx context.Context) string {
+		if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", "clean-1", "Removing"); !strings.Contains(c, "atoll confirm cluster/clean-1 --plan") {
+			return c
+		}
+		return ""
+	})
+	if out := kubectl(t, "", "patch", "cluster", "clean-1", "--type=merge", "-p", `{"spec":{"removal":{"confirm":"0123456789abcdef"}}}`); !strings.Contains(out, "another plan now") {
+		t.Errorf("another plan was confirmed:\n%s", out)
+	}
+	if out := cli(t, "confirm", "cluster/clean-1"); !strings.Contains(out, ns+"/web: apps/Deployment/"+ns+"/web") || !strings.Contains(out, "release it with --plan") {
+		t.Errorf("what waits is not listed:\n%s", out)
+	}
+	eventually(t, converge, "an Event says so", func(context.Context) string {
+		if out := kubectl(t, "", "events", "--for", "cluster/clean-1", "-A"); !strings.Contains(out, "RemovalHeld") {
+			return out
+		}
+		return ""
+	})
+	asksForExactlyThat(t, l, ns)
+	if now := l.pods(ns); now != pods {
+		t.Errorf("pods are %s, were %s", now, pods)
+	}
 	out = cli(t, "remove", "clean-1", "--clean", "--yes", "--timeout", "2m")
 	if !strings.Contains(out, "cluster clean-1 has left the fleet") || !strings.Contains(out, "removed-clean-1") {
 		t.Fatalf("cleaned:\n%s", out)
@@ -215,6 +243,58 @@ func TestAClusterIsCleaned(t *testing.T) {
 	if err != nil || record == nil || !strings.Contains(fmt.Sprint(record.Object["data"]), "Namespace "+shared+" is kept") {
 		t.Errorf("what stays is not written down: %v, %v", record, err)
 	}
+}
+
+// asksForExactlyThat: an edit of what is there arrives, and makes no other plan; an object on top
+// does, and so does another removal of the same.
+func asksForExactlyThat(t *testing.T, l *leaver, ns string) {
+	t.Helper()
+	plan := func() string {
+		o, err := get(t.Context(), "hub", "atoll.dev/v1alpha1", "Cluster", "", l.name)
+		if err != nil || o == nil {
+			t.Fatalf("no Cluster %s: %v", l.name, err)
+		}
+		plan, _, _ := unstructured.NestedString(o.Object, "status", "removal", "plan")
+		return plan
+	}
+	asks := func(what string, than ...string) (now string) {
+		t.Helper()
+		eventually(t, converge, what+" makes another plan", func(context.Context) string {
+			if now = plan(); now == "" || slices.Contains(than, now) {
+				return "the plan is " + now
+			}
+			return ""
+		})
+		return now
+	}
+	confirms := func(plan string) {
+		t.Helper()
+		out := kubectl(t, "", "patch", "cluster", l.name, "--type=merge", "-p", `{"spec":{"removal":{"mode":"Clean","confirm":"`+plan+`"}}}`)
+		if !strings.Contains(out, "another plan now") {
+			t.Errorf("a plan that is none any more was confirmed:\n%s", out)
+		}
+	}
+	first := plan()
+	kubectl(t, "", "-n", ns, "patch", "configmap", "web", "--type=merge", "-p", `{"data":{"colour":"red"}}`)
+	eventually(t, converge, "an edit arrives", func(context.Context) string {
+		if out := l.kubectl("get", "configmap", "web", "-n", ns, "-o", "jsonpath={.data.colour}"); !strings.Contains(out, "red") {
+			return out
+		}
+		return ""
+	})
+	if now := plan(); now != first {
+		t.Errorf("after an edit the plan is %s, was %s", now, first)
+	}
+	apply(t, ns, strings.NewReplacer("name: web", "name: more", "app: web", "app: more", "replicas: 2", "replicas: 0").Replace(service[strings.LastIndex(service, "apiVersion: apps"):]))
+	second := asks("an object on top", first)
+	confirms(first)
+	if out := cli(t, "remove", l.name, "--cancel"); !strings.Contains(out, "stays") {
+		t.Fatal(out)
+	}
+	confirms(second) // as git would again
+	patch(t, "atoll.dev/v1alpha1", "Cluster", "", l.name, `{"spec":{"removal":{"mode":"Clean"}}}`)
+	asks("another removal", first, second)
+	confirms(second)
 }
 
 // Given up while it is away, a cluster keeps all of it, and its agent hears so when it is
@@ -279,8 +359,9 @@ func TestARemovalIsTakenBack(t *testing.T) {
 	}
 }
 
-// A member goes on to another hub, which has the same templates: it lets go of the first,
-// and what both have in common runs on.
+// A member goes on to another hub, which has the same templates under a policy of another name:
+// it lets go of the first, and what both have in common runs on. So it does when it is removed from
+// that one and comes back to the first, where another policy has them by now.
 func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, "tohub")
@@ -306,7 +387,7 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 		}
 		return ""
 	})
-	text := strings.NewReplacer("$CLUSTERS", "second-1", "$NS", ns).Replace("apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}\n---" + service)
+	text := strings.NewReplacer("metadata: {name: web, namespace: $NS}\nspec:\n  resourceSelectors", "metadata: {name: sea, namespace: "+ns+"}\nspec:\n  resourceSelectors", "$CLUSTERS", "second-1", "$NS", ns).Replace("apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}\n---" + service)
 	if out := other(text, "atoll-lab", "kubectl", "apply", "-f", "-"); strings.Contains(out, "rror") {
 		t.Fatal(out)
 	}
@@ -316,7 +397,27 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 	eventually(t, converge, "it is in", says(l.log, "letting go of what another hub placed here", "linked to the hub"))
 	other("", "atoll-lab", "kubectl", "patch", "cluster", "second-1", "--type", "merge", "-p", `{"spec":{"taints":null}}`)
 	eventually(t, converge, "the other hub holds it", func(ctx context.Context) string {
-		if out := other("", "atoll", "get", "rows", "-n", ns); !strings.Contains(out, "Ready") {
+		if out := other("", "atoll", "get", "rows", "-n", ns); !strings.Contains(out, "Ready") || strings.Contains(out, "Conflict") {
+			return out
+		}
+		return l.holds(ns, true)(ctx)
+	})
+	if out := other("", "atoll", "get", "bundles", "-n", ns); !strings.Contains(out, "sea") {
+		t.Errorf("the other hub's Bundle is another policy's:\n%s", out)
+	}
+	if now := l.pods(ns); now != pods {
+		t.Errorf("pods are %s, were %s", now, pods)
+	}
+
+	if out := other("", "atoll", "remove", "second-1", "--orphan", "--timeout", "1m"); !strings.Contains(out, "cluster second-1 has left the fleet") {
+		t.Fatalf("orphaned:\n%s", out)
+	}
+	kubectl(t, "", "-n", ns, "delete", "propagationpolicy", "web")
+	apply(t, ns, strings.NewReplacer("metadata: {name: web, namespace: $NS}\nspec:\n  resourceSelectors", "metadata: {name: land, namespace: $NS}\nspec:\n  resourceSelectors", "$CLUSTERS", "third-1").Replace(service))
+	l.join("third-1", invite(t, "--auto-accept"))
+	l.admit()
+	eventually(t, converge, "the first hub holds it again", func(ctx context.Context) string {
+		if out := cli(t, "get", "rows", "-n", ns); !strings.Contains(out, "third-1") || !strings.Contains(out, "Ready") || strings.Contains(out, "Conflict") {
 			return out
 		}
 		return l.holds(ns, true)(ctx)
@@ -351,6 +452,11 @@ func TestClustersAreInTheInventory(t *testing.T) {
 		}
 		return ""
 	})
+	if p := profile(t.Context(), members[0]); len(p) > 2560 { // of which the CA is most
+		t.Errorf("a profile has %d bytes: %s", len(p), p)
+	} else {
+		t.Logf("a profile has %d bytes", len(p))
+	}
 	out := binary(t, "", "atoll-lab", "kubectl", "--kubeconfig", world.lab.Kubeconfig("hub"), "get", "clusterprofiles", "-n", "atoll-inventory", "-l", "x-k8s.io/cluster-manager=atoll")
 	if !strings.Contains(out, "member1") || !strings.Contains(out, "atoll") {
 		t.Errorf("kubectl lists:\n%s", out)

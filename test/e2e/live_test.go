@@ -2,8 +2,15 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -47,6 +54,8 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	expect(t, "get events", sh(t, "", "get events -n "+ns), "ScalingReplicaSet", "deployment/web", ".member2", "Scheduled")
 	expect(t, "rollout history", sh(t, "", "rollout history deploy/web -n "+ns), "REVISION", "1")
 	expect(t, "describe deploy", sh(t, "", "describe deploy web -n "+ns), "NewReplicaSet:", "ScalingReplicaSet")
+	expect(t, "a complete list of what is stored", sh(t, "", "get deploy -o name -l atoll.dev/complete=true -n "+ns), "deployment.apps/web")
+	fails(t, "", "get deploy -l atoll.dev/complete=no -n "+ns, "asks for lists in which nothing is missing")
 	pod := strings.TrimPrefix(strings.Fields(sh(t, "", "get pods -n "+ns+" -o name -l atoll.dev/cluster=member1"))[0], "pod/")
 	expect(t, "describe pod", sh(t, "", "describe pod -n "+ns+" "+pod), "Controlled By:", "Scheduled", pod)
 	expect(t, "wait", sh(t, "", "wait --for=condition=Ready pod -l app=web -n "+ns+" --timeout 60s"), pod+" condition met")
@@ -89,6 +98,76 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// fallsBack: `atoll exec` passes where WebSockets do not, and kubectl does.
+func fallsBack(t *testing.T, ns, pod string) {
+	t.Helper()
+	sh(t, "", "create serviceaccount ci -n "+ns)
+	sh(t, "", "create rolebinding ci --clusterrole admin --serviceaccount "+ns+":ci -n "+ns)
+	grant(t, "member1", ns+"-ci", "--clusterrole cluster-admin --user atoll:serviceaccount:"+ns+":ci")
+	token := strings.TrimSpace(sh(t, "", "create token ci -n "+ns))
+	server, err := url.Parse(sh(t, "", "config view -o jsonpath={.clusters[0].cluster.server}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int32
+	forward := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(server) },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
+	between := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			refused.Add(1)
+			http.Error(w, "no WebSockets here", http.StatusForbidden)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(between.Close)
+	config := manifest(t, "between.kubeconfig", ns, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: b, contexts: [{name: b, context: {cluster: b, user: b}}],
+ clusters: [{name: b, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: b, user: {token: %s}}]}`, between.URL, token))
+	eventually(t, converge, "atoll exec by SPDY", func(context.Context) string {
+		if out := binary(t, "across\n", "atoll", "exec", "--kubeconfig", config, "-i", pod, "-n", ns, "--", "cat"); out != "across\n" {
+			return out
+		}
+		return ""
+	})
+	if refused.Load() == 0 {
+		t.Error("no WebSocket was tried")
+	}
+}
+
+// TestJobsOfTheFleet: a template's pods are found by its selector, which is of the hub; and
+// what its CronJob makes in members is seen.
+func TestJobsOfTheFleet(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, "jobs")
+	sh(t, "", "annotate ns "+ns+" atoll.dev/clusters=member1,member2")
+	sh(t, "", "create job once -n "+ns+" --image registry.example/once:1")
+	sh(t, "", "create cronjob often -n "+ns+" --image registry.example/often:1 --schedule=@yearly")
+	hub, direct := world.lab.Kubeconfig("hub"), world.lab.Kubeconfig("member1")
+	eventually(t, converge, "the pods of a Job are found", func(context.Context) string {
+		if out := at(t, hub, "", "logs job/once -n "+ns); !strings.Contains(out, "Found 2 pods") {
+			return out
+		}
+		return ""
+	})
+	eventually(t, converge, "the CronJob is in a member", func(context.Context) string {
+		if out := at(t, direct, "", "create job now --from cronjob/often -n "+ns); !strings.Contains(out, "created") {
+			return out
+		}
+		return ""
+	})
+	eventually(t, converge, "its Job is seen", func(context.Context) string {
+		if out := at(t, hub, "", "get jobs --no-headers -n "+ns); strings.Count(out, "once") != 1 || strings.Count(out, "now.member1") != 1 {
+			return out
+		}
+		return ""
+	})
+	sh(t, "", "wait job/now.member1 --for=condition=Complete --timeout=60s -n "+ns)
+	expect(t, "whose it is", sh(t, "", "describe job now.member1 -n "+ns), "CronJob/often")
+	expect(t, "whose its status is", at(t, hub, "", "patch job now.member1 --subresource status --type merge -p {} -n "+ns), "for that cluster to say")
 }
 
 // TestAClusterThatIsAwayIsNamedAsMissing: in lists; watches say nothing, and go on with it.
@@ -151,6 +230,11 @@ func TestContainersOfTheFleet(t *testing.T) {
 	}
 	forwarded(t, hub, ns)
 	pod := at(t, hub, "", "get pods -o jsonpath={.items[0].metadata.name} -n "+ns)
+	runKubectl(t, hub, "attach "+pod+" -n "+ns).prints(t, "line ")
+	debugged(t, hub, ns, pod)
+	copied(t, hub, ns, pod, 2<<20)
+	bySPDY(t, hub, ns)
+	fallsBack(t, ns, pod)
 	expect(t, "exec by the name of the pod", at(t, hub, "", "exec "+pod+" -n "+ns+" -- echo here"), "here")
 	expect(t, "delete", at(t, hub, "", "delete pod "+pod+" -n "+ns), "deleted")
 }

@@ -64,8 +64,13 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	audit, err := auditArgs(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	world.lab, err = lab.Up(ctx, lab.Options{
-		Dir: dir, Members: len(members), RealNodes: ownPart().realNodes && lab.CannotRunContainers() == nil,
+		Dir: dir, HubArgs: audit, Members: len(members), RealNodes: ownPart().realNodes && lab.CannotRunContainers() == nil,
 		Regions: []string{"eu", "us", "ap"}, Progress: os.Stderr,
 	})
 	defer func() {

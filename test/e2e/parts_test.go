@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // partVariable names the part that a process runs.
@@ -35,9 +36,27 @@ type part struct {
 
 // parts of all tests: those that hurt a component, or need quiet, have a lab for
 // themselves, one after the other. What no part names is in one more, with a lab too.
-// They start in this order.
+// They start in this order: the longest first, so that none runs alone at the end; with -v,
+// each says how long it took.
 var parts = []part{
 	{name: "others"},
+	{name: "faults", tests: []string{
+		"TestNothingIsLostAndNothingComesBack", "TestReadyFollowsTheLink", "TestRolloutStatusWithAClusterAway",
+		"TestAKilledAgentWorksAtOnce", "TestTheAgentsStateIsDeletedByHand", "TestASecondAgentWaitsForTheFirst",
+		"TestDeletingWhileAwayEndsWithTheNewObject", "TestMembersHealThemselvesWithoutTheHub", "TestAMemberThatIsAwayIsSaidToBe",
+		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
+		"TestAClusterThatIsAwayIsNamedAsMissing",
+	}},
+	{name: "hubs", noLab: true, tests: []string{
+		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
+		"TestCredentialsTakeCareOfThemselves", "TestHubsShareTheMembersThatTheyPushTo",
+		"TestTheLeadingHubIsKilledWhileClustersLeave",
+		"TestMembersBehindAnHTTPProxy",
+	}},
+	{name: "containers", realNodes: true, tests: []string{
+		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
+		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogsAndWatches", "TestLogsAndExecInAllClusters",
+	}},
 	{name: "restores", tests: []string{
 		"TestWriteBudgets", "TestManyObjectsOfOnePolicy",
 		"TestARestoredHubWhoseWordCounts", "TestARestoredHubWhoseMembersWordCounts",
@@ -45,27 +64,15 @@ var parts = []part{
 		// It gives 2,000 rows up at its end, and the Events of that crowd out others'.
 		"TestMassDeletesAreHeldPerNamespace",
 	}},
-	{name: "hubs", noLab: true, tests: []string{
-		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
-		"TestCredentialsTakeCareOfThemselves",
-	}},
 	// What else is placed everywhere would have to find another place first.
 	{name: "leaving", tests: []string{
 		"TestAClusterIsOrphanedAndComesBackUnderAnotherName", "TestAClusterIsCleaned", "TestADeadClusterIsGivenUpAndComesBack",
-		"TestARemovalIsTakenBack", "TestAMemberGoesOnToAnotherHub", "TestClustersAreInTheInventory",
-	}},
-	{name: "containers", realNodes: true, tests: []string{
-		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
-		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogs", "TestLogsAndExecInAllClusters",
-	}},
-	{name: "faults", tests: []string{
-		"TestNothingIsLostAndNothingComesBack", "TestReadyFollowsTheLink", "TestRolloutStatusWithAClusterAway",
-		"TestAKilledAgentWorksAtOnce", "TestTheAgentsStateIsDeletedByHand", "TestASecondAgentWaitsForTheFirst",
-		"TestApplyReachesEveryMemberAndReportsBack", "TestDividedSharesByWeight", "TestMovingIsEditingOneAttribute",
-		"TestOverrideInOneRegionOnly", "TestDeletingWhileAwayEndsWithTheNewObject", "TestNamespaceDeletedOnTheHub",
-		"TestDriftIsCorrected", "TestMembersHealThemselvesWithoutTheHub", "TestAMemberThatIsAwayIsSaidToBe",
-		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
-		"TestAClusterThatIsAwayIsNamedAsMissing",
+		"TestARemovalIsTakenBack", "TestClustersThatCheckInLeave", "TestAMemberGoesOnToAnotherHub", "TestClustersAreInTheInventory",
+		"TestAProgramReachesAMemberByItsProfile",
+		// It waits for the hub to have nothing to do.
+		"TestAThousandFollowers",
+		// For minutes one of the members is there now and then only.
+		"TestAClusterThatChecksIn",
 	}},
 }
 
@@ -123,7 +130,9 @@ func runParts() int {
 			defer func() { <-places }()
 			cmd := exec.Command(os.Args[0], p.args()...)
 			cmd.Env = append(os.Environ(), partVariable+"="+p.name)
+			begin := time.Now()
 			out, err := cmd.CombinedOutput()
+			out = fmt.Appendf(out, "part %q took %s\n", p.name, time.Since(begin).Round(time.Second))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -150,6 +153,7 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	others := pushedNow(t)
 	afterwards(t, "hub", "delete cluster "+name)
 	expect(t, "join", joinPush(t, name, kubeconfig), "atoll accept "+name)
 	if why := clusterCondition(name, "Pushed", "none")(t.Context()); why != "" {
@@ -168,6 +172,12 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	credentialsAreTheHubsAlone(t, name, member)
+	// The member lets the hub's agent be anybody, and it is not.
+	expect(t, "grant", at(t, kubeconfig, "", "create clusterrolebinding anybody --clusterrole cluster-admin --serviceaccount atoll-system:atoll-agent"), "created")
+	eventually(t, converge, "who asks comes in", func(context.Context) string {
+		return missingIn(at(t, through(t, name), "", "auth whoami"), "atoll:masters")
+	})
+	nobodysName(t, name)
 
 	restartHub(t)
 	eventually(t, converge, "the hub's agent works again", clusterCondition(name, "Pushed", "True AgentWorks"))
@@ -183,18 +193,153 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 		t.Errorf("pods after joining again: %s (%v), before: %s", after, err, before)
 	}
 
-	sh(t, "", "delete cluster "+name)
-	eventually(t, converge, "the credentials went with the Cluster", func(context.Context) string {
-		if out := sh(t, "", "get secrets -n atoll-system -l atoll.dev/push="+name+" -o name"); strings.Contains(out, "secret/") {
+	(&pushed{t: t, name: name, ns: ns, lab: other, member: member, pods: before, before: others}).leaves()
+}
+
+// pushed is a member that the hub pushes to, and that leaves the fleet in each way.
+type pushed struct {
+	t        *testing.T
+	name, ns string
+	lab      *lab.Lab
+	member   client.Client
+	pods     string
+	before   float64 // clusters that the hub pushed to
+}
+
+// pushedNow is to how many clusters the hub pushes, however they fare.
+func pushedNow(t *testing.T) (n float64) {
+	t.Helper()
+	for line := range strings.Lines(sh(t, "", "get --raw /metrics")) {
+		if strings.HasPrefix(line, "atoll_push_clusters{") {
+			fields := strings.Fields(line)
+			one, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += one
+		}
+	}
+	return n
+}
+
+// leaves by each way, and comes back in between, while the hub, which runs its agent, is killed in
+// the middle of it.
+func (p *pushed) leaves() {
+	t, name := p.t, p.name
+	t.Helper()
+	goOn := hangIn(t, p.lab, "member1")
+	p.cli("remove", name, "--orphan", "--no-wait")
+	eventually(t, converge, "it says how far that is", func(ctx context.Context) string {
+		if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", name, "Removing"); !strings.Contains(c, "bundles are gone") {
+			return c
+		}
+		return ""
+	})
+	restartHub(t)
+	goOn()
+	p.left("orphaned")
+	p.runs("orphaned")
+	var web appsv1.Deployment
+	if err := p.member.Get(t.Context(), client.ObjectKey{Namespace: p.ns, Name: "web"}, &web); err != nil || web.Labels["atoll.dev/bundle-uid"] != "" {
+		t.Errorf("Atoll's marks are left: %v (%v)", web.Labels, err)
+	}
+
+	p.comesBack()
+	p.runs("joined again")
+	p.cli("remove", name, "--clean", "--yes", "--no-wait")
+	restartHub(t)
+	p.left("cleaned")
+	eventually(t, converge, "what was placed there is gone", func(ctx context.Context) string {
+		after, err := podsOf(ctx, p.member, p.ns)
+		return strings.TrimSpace(after + because(err))
+	})
+
+	p.comesBack()
+	eventually(t, converge, "what is placed runs again", twoPods(p.member, p.ns))
+	var err error
+	if p.pods, err = podsOf(t.Context(), p.member, p.ns); err != nil {
+		t.Fatal(err)
+	}
+	goOn = hangIn(t, p.lab, "member1") // dead, as far as the hub can tell
+	expect(t, "remove --force", p.cli("remove", name, "--force", "--timeout", "30s"), "is given up", "Deployment.apps")
+	gone(t, name)
+	p.credentialsGone()
+	eventually(t, converge, "the hub runs one agent less", func(context.Context) string {
+		if now := pushedNow(t); now != p.before {
+			return fmt.Sprintf("the hub counts %v, and %v before the cluster came", now, p.before)
+		}
+		return ""
+	})
+	goOn()
+	p.free()
+	p.runs("given up")
+}
+
+func (p *pushed) cli(args ...string) string {
+	p.t.Helper()
+	return atollOn(p.t, append(args, "--kubeconfig", world.lab.Kubeconfig("hub"))...)
+}
+
+func (p *pushed) comesBack() {
+	p.t.Helper()
+	joinPush(p.t, p.name, p.lab.Kubeconfig("member1"))
+	p.cli("accept", p.name, "--wait")
+	eventually(p.t, converge, "Atoll holds what is there", func(ctx context.Context) string {
+		var web appsv1.Deployment
+		if err := p.member.Get(ctx, client.ObjectKey{Namespace: p.ns, Name: "web"}, &web); err != nil || web.Labels["atoll.dev/bundle-uid"] == "" {
+			return fmt.Sprintf("labels %v (%v)", web.Labels, err)
+		}
+		return ""
+	})
+	eventually(p.t, converge, "the hub knows of it", func(context.Context) string {
+		if out := p.cli("remove", p.name, "--clean", "--dry-run"); !strings.Contains(out, "Deployment.apps") {
 			return out
 		}
 		return ""
 	})
-	eventually(t, converge, "no agent works in the member", func(context.Context) string {
-		return strings.TrimSpace(at(t, kubeconfig, "", "get lease atoll-agent -n atoll-system -o jsonpath={.spec.holderIdentity}"))
+}
+
+// left checks that the hub has nothing of the cluster any more, and no agent in it.
+func (p *pushed) left(how string) {
+	p.t.Helper()
+	gone(p.t, p.name)
+	p.credentialsGone()
+	p.free()
+	p.t.Logf("%s: it has left", how)
+}
+
+func (p *pushed) credentialsGone() {
+	p.t.Helper()
+	eventually(p.t, converge, "the credentials went with the Cluster", func(context.Context) string {
+		if out := sh(p.t, "", "get secrets -n atoll-system -l atoll.dev/push="+p.name+" -o name"); strings.Contains(out, "secret/") {
+			return out
+		}
+		return ""
 	})
-	if after, err := podsOf(t.Context(), member, ns); err != nil || after != before {
-		t.Errorf("pods after the Cluster was deleted: %s (%v), before: %s", after, err, before)
+}
+
+// free of agents: nobody holds the member's Lease; one that could not give it back has not renewed
+// it for as long as it is good.
+func (p *pushed) free() {
+	p.t.Helper()
+	eventually(p.t, converge, "no agent works in the member", func(ctx context.Context) string {
+		var l coordinationv1.Lease
+		if err := p.member.Get(ctx, client.ObjectKey{Namespace: "atoll-system", Name: "atoll-agent"}, &l); err != nil {
+			return err.Error()
+		}
+		s := l.Spec
+		if s.HolderIdentity == nil || *s.HolderIdentity == "" || time.Since(s.RenewTime.Time) > time.Duration(*s.LeaseDurationSeconds)*time.Second {
+			return ""
+		}
+		return fmt.Sprintf("held by %s, renewed at %s", *s.HolderIdentity, s.RenewTime)
+	})
+}
+
+// runs checks that nothing was restarted.
+func (p *pushed) runs(when string) {
+	p.t.Helper()
+	if now, err := podsOf(p.t.Context(), p.member, p.ns); err != nil || now != p.pods {
+		p.t.Errorf("%s: pods are %s (%v), were %s", when, now, err, p.pods)
 	}
 }
 
@@ -225,6 +370,14 @@ func because(err error) string {
 		return err.Error()
 	}
 	return ""
+}
+
+// missingIn gives the text where it lacks words.
+func missingIn(text, words string) string {
+	if strings.Contains(text, words) {
+		return ""
+	}
+	return text
 }
 
 func restartHub(t *testing.T) {
@@ -315,21 +468,30 @@ func TestAMemberThatHangsDelaysNoOther(t *testing.T) {
 // hang stops a member's process until the test ends, and lets it go on then.
 func hang(t *testing.T, member string) {
 	t.Helper()
-	status, err := world.lab.Status(t.Context())
+	hangIn(t, world.lab, member)
+}
+
+// hangIn stops a member's process of a lab until it is let go on, which is when the test ends at
+// the latest.
+func hangIn(t *testing.T, l *lab.Lab, member string) (goOn func()) {
+	t.Helper()
+	status, err := l.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range status.Components {
-		if c.Name != member {
-			continue
-		}
-		if err := syscall.Kill(c.PID, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := syscall.Kill(c.PID, syscall.SIGCONT); err != nil {
-				t.Error(err)
-			}
-		})
+	i := slices.IndexFunc(status.Components, func(c lab.ComponentStatus) bool { return c.Name == member })
+	if i < 0 {
+		t.Fatalf("no member %s", member)
 	}
+	pid := status.Components[i].PID
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn = func() {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended
+	return goOn
 }

@@ -69,6 +69,7 @@ func remove(t *testing.T, apiVersion, kind, ns, name string) {
 }
 
 func TestApplyReachesEveryMemberAndReportsBack(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, "spine")
 	apply(t, ns, everywhere+"---\n"+web)
 	eventually(t, converge, "delivery", all(
@@ -100,6 +101,7 @@ func TestApplyReachesEveryMemberAndReportsBack(t *testing.T) {
 }
 
 func TestDividedSharesByWeight(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, "divided")
 	apply(t, ns, `
 apiVersion: atoll.dev/v1alpha1
@@ -126,6 +128,7 @@ spec:
 }
 
 func TestMovingIsEditingOneAttribute(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, "moving")
 	apply(t, ns, web)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1"}}}`)
@@ -178,6 +181,7 @@ func leastHealthy(t *testing.T, ns string) (least <-chan int64, stop func()) {
 }
 
 func TestOverrideInOneRegionOnly(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, "override")
 	apply(t, ns, everywhere+"---\n"+web+`
 ---
@@ -247,6 +251,7 @@ func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
 }
 
 func TestNamespaceDeletedOnTheHub(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, "doomed")
 	apply(t, ns, everywhere+"---\n"+web)
 	eventually(t, converge, "delivery", field("hub", ns, "web", "status.availableReplicas", 2))
@@ -257,6 +262,7 @@ func TestNamespaceDeletedOnTheHub(t *testing.T) {
 }
 
 func TestDriftIsCorrected(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t, "drift")
 	apply(t, ns, everywhere+"---\n"+web)
 	eventually(t, converge, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
