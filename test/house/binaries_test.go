@@ -22,8 +22,12 @@ func goCommand(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// heavy modules have no place in what runs in members and on laptops.
-var heavy = []string{"k8s.io/kubernetes", "k8s.io/apiserver", "sigs.k8s.io/controller-runtime", "go.etcd.io", "k8s.io/kubectl"}
+// heavy modules have no place in what runs in members and on laptops, nor do the clients by
+// type, and discovery's, that register every version of every kind of Kubernetes.
+var heavy = []string{
+	"k8s.io/kubernetes", "k8s.io/apiserver", "sigs.k8s.io/controller-runtime", "go.etcd.io", "k8s.io/kubectl",
+	"k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery",
+}
 
 func TestTheCommandStaysLight(t *testing.T) {
 	for dep := range strings.Lines(goCommand(t, "list", "-deps", "./cmd/atoll")) {

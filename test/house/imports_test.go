@@ -58,6 +58,14 @@ var layers = []layer{
 		why: "tables know what is, never who reads them",
 	},
 	{
+		name: "loop", packages: []string{"internal/reconcile"},
+		why: "how often something is looked at is the same whatever it is",
+	},
+	{
+		name: "watched", packages: []string{"internal/watched"},
+		why: "how some objects of a kind are followed is the same whoever follows them",
+	},
+	{
 		name: "live", packages: []string{"internal/live"}, below: []string{"api", "vocabulary"},
 		why: "how what runs in members is shown, whoever serves it and whoever admits writes to it",
 	},
@@ -70,19 +78,19 @@ var layers = []layer{
 		packages: []string{
 			"internal/inventory/...", "internal/bind/...", "internal/place/...", "internal/summarise/...", "internal/leave",
 		},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "state", "explain"},
+		below: []string{"api", "vocabulary", "wire", "cores", "claim", "state", "explain", "loop"},
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
-		name: "dialects", packages: []string{"internal/dialect/..."}, below: []string{"api", "vocabulary", "cores"},
+		name: "dialects", packages: []string{"internal/dialect/..."}, below: []string{"api", "vocabulary", "cores", "loop"},
 		why: "a dialect is a translation to Atoll's own objects: what acts on these knows nothing of it, and it nothing of them",
 	},
 	{
-		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "cores", "trust", "state"},
+		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "cores", "trust", "state", "watched"},
 		why: "the gateway sends what the store says, whoever wrote it",
 	},
 	{
-		name: "peer", packages: []string{"internal/peer"}, below: []string{"wire", "carriage"},
+		name: "peer", packages: []string{"internal/peer"}, below: []string{"wire", "carriage", "watched"},
 		why: "hubs tell each other which streams they hold; what follows from it is the hub's to say",
 	},
 	{
@@ -107,7 +115,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "gateway", "peer", "apiserver", "admission", "agent", "live", "node"},
+		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "gateway", "peer", "apiserver", "admission", "agent", "live", "node", "watched"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
