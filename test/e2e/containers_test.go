@@ -306,6 +306,36 @@ func terminal(t *testing.T, via, ns string) {
 // can go on once the agent is back. The hub keeps nothing of it.
 func TestTheAgentIsKilledDuringExec(t *testing.T) {
 	ns, via := aShell(t)
+	back := func(ctx context.Context) {
+		if err := world.lab.Start(ctx, "agent/member1"); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { back(context.WithoutCancel(t.Context())) })
+	// What is kept is kept each time. A hub that is young has more and more goroutines by
+	// itself, once: of its controllers, and of the storage of kinds when first asked for.
+	const rounds = 3
+	for round := range rounds {
+		left := killDuringExec(t, ns, via)
+		back(t.Context())
+		eventually(t, converge, "the container can be reached again", func(context.Context) string {
+			if out := inShell(t, via, ns, "echo again"); out != "again\n" {
+				return out
+			}
+			return ""
+		})
+		if left == "" {
+			return
+		}
+		t.Logf("round %d of %d: %s", round+1, rounds, left)
+	}
+	t.Errorf("the hub keeps something of what ended, each of %d times", rounds)
+}
+
+// killDuringExec kills the agent of member1 under forty logs and some commands, and says what
+// the hub still has of them after a while, empty if nothing.
+func killDuringExec(t *testing.T, ns, via string) (left string) {
+	t.Helper()
 	hub := world.lab.Kubeconfig("hub")
 	before := goroutines(t)
 	follow := followLogs(t, ns, 40)
@@ -336,21 +366,16 @@ func TestTheAgentIsKilledDuringExec(t *testing.T) {
 		}
 	}
 	expect(t, "the cluster without its agent", at(t, via, "", "get pods -n "+ns), "cannot be reached: its agent is not connected")
-	eventually(t, converge, "the hub keeps nothing", func(context.Context) string {
-		if after := goroutines(t); after > before+20 {
-			return fmt.Sprintf("it has %d goroutines, and had %d", after, before)
+	for until := time.Now().Add(converge / 2); ; <-time.After(time.Second) {
+		after := goroutines(t)
+		if after <= before+20 {
+			return ""
 		}
-		return ""
-	})
-	if err := world.lab.Start(t.Context(), "agent/member1"); err != nil {
-		t.Fatal(err)
+		left = fmt.Sprintf("it has %d goroutines, and had %d", after, before)
+		if time.Now().After(until) {
+			return left
+		}
 	}
-	eventually(t, converge, "the container can be reached again", func(context.Context) string {
-		if out := inShell(t, via, ns, "echo again"); out != "again\n" {
-			return out
-		}
-		return ""
-	})
 }
 
 // followLogs of the shell on the hub, so many times, and give how each ends.
@@ -405,6 +430,7 @@ func TestTheLinkIsCutDuringACopy(t *testing.T) {
 	copying := runKubectl(t, via, "exec deploy/shell -n "+ns+" -- sh -c",
 		"echo begun; while dd if=/dev/zero bs=64k count=1 2>/dev/null; do sleep 0.01; done")
 	copying.prints(t, "begun")
+	t.Cleanup(func() { _ = world.lab.Heal(context.WithoutCancel(t.Context()), "member1") })
 	if err := world.lab.Cut(t.Context(), "member1"); err != nil {
 		t.Fatal(err)
 	}
@@ -434,6 +460,7 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 			b.prints(t, "pod/shell-")
 		}
 	}
+	t.Cleanup(func() { _ = world.lab.Start(context.WithoutCancel(t.Context()), "hub") })
 	if err := world.lab.Kill(t.Context(), "hub"); err != nil {
 		t.Fatal(err)
 	}
