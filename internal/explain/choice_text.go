@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -151,10 +152,10 @@ func (x BundleExplanation) spread(b *strings.Builder, folded int) {
 			}
 		}
 		if more := max(len(in)-folded, 0); more > 0 {
-			fmt.Fprintf(b, "    and %s more with chosen clusters; %s\n", count(more, "group"), showAll)
+			fmt.Fprintf(b, "    and %s more with chosen clusters; %s\n", atoll.Count(more, "group"), showAll)
 		}
 		if more := max(len(out)-folded, 0); more > 0 {
-			fmt.Fprintf(b, "    and %s more without; %s\n", count(more, "group"), showAll)
+			fmt.Fprintf(b, "    and %s more without; %s\n", atoll.Count(more, "group"), showAll)
 		}
 	}
 }
@@ -214,7 +215,7 @@ func (x BundleExplanation) scores(b *strings.Builder, folded int) {
 // String such as "Chosen: 2 of 5 candidates, at most 2; the lowest score among them is 775
 // (b1). Scores are of 1000, their mean by weight:".
 func (c *Choice) String() string {
-	s := fmt.Sprintf("Chosen: %d of %s", c.Chosen, count(c.Fit, "candidate"))
+	s := fmt.Sprintf("Chosen: %d of %s", c.Chosen, atoll.Count(c.Fit, "candidate"))
 	if c.Most > 0 {
 		s += fmt.Sprintf(", at most %d", c.Most)
 	}
@@ -234,7 +235,7 @@ func (c *Choice) String() string {
 func (s *Score) cells() []string {
 	total := points(s.Total)
 	if s.Avoided > 0 {
-		total += fmt.Sprintf(" (less %d for %s)", 200*s.Avoided, count(s.Avoided, "PreferNoSchedule taint"))
+		total += fmt.Sprintf(" (less %d for %s)", 200*s.Avoided, atoll.Count(s.Avoided, "PreferNoSchedule taint"))
 	}
 	out := []string{total}
 	for _, p := range s.Parts {

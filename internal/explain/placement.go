@@ -8,6 +8,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -46,7 +47,7 @@ func (in Input) chosen() *ChosenExplanation {
 
 // chooses says in a sentence what a Placement does.
 func (c *ChosenExplanation) chooses() string {
-	all := count(len(c.Decision.Clusters), "cluster")
+	all := atoll.Count(len(c.Decision.Clusters), "cluster")
 	switch {
 	case c.Decision.Nowhere:
 		return "chooses no cluster: that is what it asks for"

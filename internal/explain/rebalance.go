@@ -51,7 +51,7 @@ func (e Explanation) rebalance(b *strings.Builder, r *Rebalance) {
 	switch {
 	case r == nil:
 	case r.Left > 0:
-		fmt.Fprintf(b, "  A rebalance that was asked for %s ago is under way: %s yet to come, to shrink or to go.\n", e.age(r.Asked), count(r.Left, "row"))
+		fmt.Fprintf(b, "  A rebalance that was asked for %s ago is under way: %s yet to come, to shrink or to go.\n", e.age(r.Asked), atoll.Count(r.Left, "row"))
 	default:
 		fmt.Fprintf(b, "  Last placed from scratch %s ago, by `atoll rebalance`.\n", e.age(r.Asked))
 	}

@@ -162,7 +162,7 @@ func (e Explanation) bundle(b *strings.Builder, x BundleExplanation, all bool) {
 	}
 	b.WriteString("\nBundle " + strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"))
 	if x.Number > 0 {
-		fmt.Fprintf(b, ", revision %d, %s", x.Number, count(x.Items, "item"))
+		fmt.Fprintf(b, ", revision %d, %s", x.Number, atoll.Count(x.Items, "item"))
 	} else {
 		b.WriteString(", no revision yet")
 	}
@@ -434,7 +434,7 @@ func notIn(b *strings.Builder, x BundleExplanation, folded int) {
 		fmt.Fprintf(b, "    %s: %s\n", some(by[reason], folded), reason)
 	}
 	if more > 0 {
-		fmt.Fprintf(b, "    and %s for %s more; %s\n", clusters(more), count(len(reasons)-folded, "reason"), showAll)
+		fmt.Fprintf(b, "    and %s for %s more; %s\n", clusters(more), atoll.Count(len(reasons)-folded, "reason"), showAll)
 	}
 }
 

@@ -183,7 +183,7 @@ func (e Explanation) whereabouts() string {
 		s += fmt.Sprintf("; not in %s for want of capacity", some(t.full, 3))
 	}
 	if t.unplaced > 0 {
-		s += fmt.Sprintf("; %s without a place", count(int(t.unplaced), "replica"))
+		s += fmt.Sprintf("; %s without a place", atoll.Count(int(t.unplaced), "replica"))
 	}
 	if len(t.others) > 0 {
 		s += fmt.Sprintf("; other items of its Bundle are not done in %s", some(t.others, 3))
@@ -200,14 +200,7 @@ func (e Explanation) whereabouts() string {
 	return s + leaves
 }
 
-func clusters(n int) string { return count(n, "cluster") }
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func clusters(n int) string { return atoll.Count(n, "cluster") }
 
 // some of the names, and how many more there are.
 func some(names []string, n int) string {

@@ -184,7 +184,7 @@ func brief(text string) string {
 
 func unclaimedMessage(bundles []string) string {
 	shown := bundles[:min(len(bundles), unclaimedShown)]
-	m := fmt.Sprintf("the member holds %d bundles that no row asks for and keeps them: %s", len(bundles), strings.Join(shown, ", "))
+	m := fmt.Sprintf("the member holds %s that no row asks for, and keeps what it holds: %s", atoll.Count(len(bundles), "bundle"), strings.Join(shown, ", "))
 	if len(shown) < len(bundles) {
 		m += ", …"
 	}

@@ -116,8 +116,8 @@ func (s *standing) asks() string {
 	if s.removal.Confirm != "" {
 		other = "; what was confirmed is another plan"
 	}
-	return fmt.Sprintf("nothing is removed yet: what Atoll applied of %d bundles would be, such as %s, and that waits for `atoll confirm cluster/%s --plan %s`%s; `atoll remove %s --cancel` takes it back, --orphan leaves all of it there",
-		n, such, s.name, s.plan, other, s.name)
+	return fmt.Sprintf("nothing is removed yet: what Atoll applied of %s would be, such as %s, and that waits for `atoll confirm cluster/%s --plan %s`%s; `atoll remove %s --cancel` takes it back, --orphan leaves all of it there",
+		atoll.Count(n, "bundle"), such, s.name, s.plan, other, s.name)
 }
 
 // CleanPlan gives the hash of what a cluster with these rows loses when it is cleaned; "" for

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // Rebalance is what would change if Bundles and Placements were placed from scratch.
@@ -51,7 +53,7 @@ func (r Rebalance) Text(all bool) string {
 		fmt.Fprintf(&b, "Of %d that were looked at: %s\n", r.Looked, r.Summary())
 	}
 	if n := len(r.Placements); n > 0 {
-		fmt.Fprintf(&b, "%s would publish other clusters.\n", count(n, "Placement"))
+		fmt.Fprintf(&b, "%s would publish other clusters.\n", atoll.Count(n, "Placement"))
 	}
 	for _, p := range r.Placements {
 		fmt.Fprintf(&b, "Placement %s\n", strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))

@@ -88,13 +88,13 @@ func (p Plan) Summary() string {
 	}
 	var out []string
 	if bundles := len(p.Bundles) + p.Hidden; bundles > 0 {
-		out = append(out, fmt.Sprintf("%s: %d added, %d removed, %d changed.", count(bundles, "Bundle"), n[Added], n[Removed], n[Changed]))
+		out = append(out, fmt.Sprintf("%s: %d added, %d removed, %d changed.", atoll.Count(bundles, "Bundle"), n[Added], n[Removed], n[Changed]))
 	}
 	if len(p.Placements) > 0 {
-		out = append(out, count(len(p.Placements), "Placement")+" would choose others.")
+		out = append(out, atoll.Count(len(p.Placements), "Placement")+" would choose others.")
 	}
 	if held > 0 {
-		out = append(out, count(held, "removal")+" would wait for a confirmation.")
+		out = append(out, atoll.Count(held, "removal")+" would wait for a confirmation.")
 	}
 	return strings.Join(out, " ")
 }
@@ -190,7 +190,7 @@ func (p Placement) text(b *strings.Builder, all bool) {
 	if p.Namespace == "" {
 		kind = "ClusterPlacement"
 	}
-	fmt.Fprintf(b, "%s %s would choose %s\n", kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), count(p.Chosen, "cluster"))
+	fmt.Fprintf(b, "%s %s would choose %s\n", kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), atoll.Count(p.Chosen, "cluster"))
 	if p.NoFit {
 		why := ""
 		if p.Unmet != "" {
@@ -274,11 +274,11 @@ func (i Item) text(b *strings.Builder, all bool) {
 func (r Replicas) String() string {
 	switch {
 	case r.Before == nil:
-		return count(int(*r.After), "replica")
+		return atoll.Count(int(*r.After), "replica")
 	case r.After == nil:
 		return fmt.Sprintf("%d -> no replicas", *r.Before)
 	}
-	return fmt.Sprintf("%d -> %s", *r.Before, count(int(*r.After), "replica"))
+	return fmt.Sprintf("%d -> %s", *r.Before, atoll.Count(int(*r.After), "replica"))
 }
 
 func shortItem(item string) string {
@@ -298,13 +298,6 @@ func value(v any, all bool) string {
 		return string(text[:valueShown]) + "…"
 	}
 	return string(text)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // some of the names.

@@ -359,12 +359,7 @@ func act(who string) string {
 	return who + " must act"
 }
 
-func clusters(n int) string {
-	if n == 1 {
-		return "1 cluster"
-	}
-	return fmt.Sprintf("%d clusters", n)
-}
+func clusters(n int) string { return atoll.Count(n, "cluster") }
 
 func reachable(n int32) string {
 	if n == 1 {

@@ -148,9 +148,9 @@ func (s *Status) holding(w *writer, now time.Time) {
 		told = &enginev1.Told{}
 	}
 	w.line("")
-	w.line("%s told what they remember. Removed in them, and here all the same:", count(told.Clusters, "cluster"))
-	w.line("  %s that a user deleted", count(told.Templates, "template"))
-	w.line("  %s of a Bundle that left its cluster", count(told.Rows, "row"))
+	w.line("%s told what they remember. Removed in them, and here all the same:", atoll.Count(told.Clusters, "cluster"))
+	w.line("  %s that a user deleted", atoll.Count(told.Templates, "template"))
+	w.line("  %s of a Bundle that left its cluster", atoll.Count(told.Rows, "row"))
 	for _, e := range told.Examples {
 		w.line("    %s", e)
 	}
@@ -158,7 +158,7 @@ func (s *Status) holding(w *writer, now time.Time) {
 		w.line("    and %d more", more)
 	}
 	w.line("")
-	w.line("atoll restore accept --hub      The %s of this hub count: these removals are undone, and what members", count(int32(s.Rows), "row"))
+	w.line("atoll restore accept --hub      The %s of this hub count: these removals are undone, and what members", atoll.Count(int32(s.Rows), "row"))
 	w.line("                                have that this hub does not know stays there, listed as unclaimed.")
 	w.line("atoll restore accept --members  These removals are held: nothing of them is sent, and nothing is deleted, until each is")
 	w.line("                                confirmed or kept. What members have that this hub does not know stays there.")
@@ -184,13 +184,6 @@ func (s *Status) waiting(w *writer) {
 		w.line("  remove:     atoll confirm %s%s --plan %s", p.Bundle, in, p.Plan)
 		w.line("  take back:  atoll restore keep %s%s --plan %s", p.Bundle, in, p.Plan)
 	}
-}
-
-func count(n int32, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // writer keeps the first error.
