@@ -156,9 +156,7 @@ func TestAKilledAgentWorksAtOnce(t *testing.T) {
 	apply(t, ns, everywhere+"---\n"+web)
 	eventually(t, converge, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 	for range 3 {
-		if err := world.lab.Kill(t.Context(), "agent/member1"); err != nil {
-			t.Fatal(err)
-		}
+		takeDown(t, "agent/member1")
 		o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
 		if err != nil || o == nil {
 			t.Fatalf("member1 has no ConfigMap: %v", err)
@@ -167,9 +165,7 @@ func TestAKilledAgentWorksAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if err := world.lab.Start(t.Context(), "agent/member1"); err != nil {
-			t.Fatal(err)
-		}
+		bringBack(t, "agent/member1")
 		// Its lease lasts 15 seconds; on an idle machine this takes less than one.
 		eventually(t, 12*time.Second, "the new agent heals", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 		t.Logf("healed %s after the start", time.Since(begin).Round(time.Millisecond))
@@ -183,15 +179,11 @@ func TestTheAgentsStateIsDeletedByHand(t *testing.T) {
 	apply(t, ns, everywhere+"---\n"+web)
 	eventually(t, converge, "delivery", field("hub", ns, "web", "status.availableReplicas", 2))
 	before := uidIn(t, "member2", "apps/v1", "Deployment", ns, "web")
-	if err := world.lab.Kill(t.Context(), "agent/member2"); err != nil {
-		t.Fatal(err)
-	}
+	takeDown(t, "agent/member2")
 	forgetState(t, "member2")
 	remove(t, "v1", "ConfigMap", ns, "web")
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":3}}`)
-	if err := world.lab.Start(t.Context(), "agent/member2"); err != nil {
-		t.Fatal(err)
-	}
+	bringBack(t, "agent/member2")
 	eventually(t, converge, "the agent goes on where it was", all(
 		field("member2", ns, "web", "status.availableReplicas", 3), inCluster("member2", "v1", "ConfigMap", ns, "web", false),
 	))
@@ -199,14 +191,10 @@ func TestTheAgentsStateIsDeletedByHand(t *testing.T) {
 		t.Fatalf("the Deployment is %s, and was %s", after, before)
 	}
 
-	if err := world.lab.Kill(t.Context(), "agent/member2"); err != nil {
-		t.Fatal(err)
-	}
+	takeDown(t, "agent/member2")
 	forgetState(t, "member2")
 	remove(t, "v1", "Namespace", "", ns)
-	if err := world.lab.Start(t.Context(), "agent/member2"); err != nil {
-		t.Fatal(err)
-	}
+	bringBack(t, "agent/member2")
 	eventually(t, converge, "nothing is left behind", inCluster("member2", "v1", "Namespace", "", ns, false))
 }
 

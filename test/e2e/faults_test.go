@@ -69,12 +69,17 @@ func faultRun(t *testing.T, seed uint64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var faults sync.WaitGroup
 	faults.Go(func() { breakThings(ctx, t, rand.New(rand.NewPCG(seed, 2))) })
+	// Also where an action fails: what is broken then is not left to the tests that follow.
+	end := sync.OnceFunc(func() {
+		cancel()
+		faults.Wait()
+		mend(t)
+	})
+	t.Cleanup(end)
 	for range actions {
 		u.act()
 	}
-	cancel()
-	faults.Wait()
-	mend(t)
+	end()
 	eventually(t, converge, "every member is as users want it", u.compare)
 }
 
@@ -186,6 +191,7 @@ func (u *user) compare(ctx context.Context) string {
 // breakThings breaks one thing after the other and mends it a moment later, until
 // ctx ends. Links stay broken for longer than the timeouts now and then.
 func breakThings(ctx context.Context, t *testing.T, rng *rand.Rand) {
+	always := context.WithoutCancel(ctx)
 	for ctx.Err() == nil {
 		m := members[rng.IntN(len(members))]
 		down := time.Duration(200+rng.IntN(4000)) * time.Millisecond
@@ -208,14 +214,14 @@ func breakThings(ctx context.Context, t *testing.T, rng *rand.Rand) {
 			hurt = func(c context.Context) error { return world.lab.HalfOpen(c, m) }
 			heal = func(c context.Context) error { return world.lab.Heal(c, m) }
 		}
-		if err := hurt(t.Context()); err != nil {
+		if err := hurt(always); err != nil {
 			t.Errorf("break: %v", err)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(down):
 		}
-		if err := heal(t.Context()); err != nil {
+		if err := heal(always); err != nil {
 			t.Errorf("mend: %v", err)
 		}
 	}
@@ -224,13 +230,14 @@ func breakThings(ctx context.Context, t *testing.T, rng *rand.Rand) {
 // mend brings everything back.
 func mend(t *testing.T) {
 	t.Helper()
+	always := context.WithoutCancel(t.Context())
 	for _, m := range members {
-		if err := world.lab.Heal(t.Context(), m); err != nil {
+		if err := world.lab.Heal(always, m); err != nil {
 			t.Errorf("heal %s: %v", m, err)
 		}
 	}
 	for _, c := range []string{"hub", "member1", "member2", "member3", "agent/member1", "agent/member2", "agent/member3"} {
-		if err := world.lab.Start(t.Context(), c); err != nil {
+		if err := world.lab.Start(always, c); err != nil {
 			t.Errorf("start %s: %v", c, err)
 		}
 	}

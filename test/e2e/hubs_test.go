@@ -177,12 +177,14 @@ func hubsAndMembers(t *testing.T) *hubs {
 	t.Helper()
 	h := newHubs(t)
 	members := make(chan error, 1)
-	go func() {
+	var up sync.WaitGroup
+	up.Go(func() {
 		var err error
 		h.lab, err = lab.Up(t.Context(), lab.Options{Dir: filepath.Join(h.dir, "lab"), Members: 2, Nodes: 1, Hubless: true})
 		members <- err
-	}()
+	})
 	t.Cleanup(func() {
+		up.Wait() // also where the test has failed meanwhile
 		if l, err := lab.Open(filepath.Join(h.dir, "lab")); err == nil {
 			if err := l.Down(context.Background()); err != nil {
 				t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -80,12 +81,14 @@ func newProxied(t *testing.T, members ...string) *proxied {
 	p := &proxied{t: t}
 	dir := t.TempDir()
 	up := make(chan error, 1)
-	go func() {
+	var coming sync.WaitGroup
+	coming.Go(func() {
 		var err error
 		p.lab, err = lab.Up(t.Context(), lab.Options{Dir: filepath.Join(dir, "lab"), Members: len(members), Nodes: 1, Hubless: true, RealNodes: lab.CannotRunContainers() == nil})
 		up <- err
-	}()
+	})
 	t.Cleanup(func() {
+		coming.Wait() // also where the test has failed meanwhile
 		if l, err := lab.Open(filepath.Join(dir, "lab")); err == nil {
 			if err := l.Down(context.WithoutCancel(t.Context())); err != nil {
 				t.Error(err)

@@ -382,12 +382,8 @@ func missingIn(text, words string) string {
 
 func restartHub(t *testing.T) {
 	t.Helper()
-	if err := world.lab.Kill(t.Context(), "hub"); err != nil {
-		t.Fatal(err)
-	}
-	if err := world.lab.Start(t.Context(), "hub"); err != nil {
-		t.Fatal(err)
-	}
+	takeDown(t, "hub")
+	bringBack(t, "hub")
 }
 
 // TestSwitchingBetweenPullAndPush, and both at once, re-creates nothing.

@@ -60,11 +60,6 @@ func save(t *testing.T, raw bool) snapshot {
 		return s
 	}
 	s.kill()
-	t.Cleanup(func() {
-		if err := world.lab.Start(context.WithoutCancel(t.Context()), "hub"); err != nil {
-			t.Error(err)
-		}
-	})
 	// A socket is no file to copy; a start makes it anew.
 	sockets, err := filepath.Glob(filepath.Join(s.data, "etcd", "*.sock"))
 	if err != nil {
@@ -86,16 +81,12 @@ func (s snapshot) file() string { return filepath.Join(s.dir, "backup") }
 
 func (s snapshot) kill() {
 	s.t.Helper()
-	if err := world.lab.Kill(s.t.Context(), "hub"); err != nil {
-		s.t.Fatal(err)
-	}
+	takeDown(s.t, "hub")
 }
 
 func (s snapshot) start() {
 	s.t.Helper()
-	if err := world.lab.Start(s.t.Context(), "hub"); err != nil {
-		s.t.Fatal(err)
-	}
+	bringBack(s.t, "hub")
 }
 
 // restore kills the hub and starts it with what was saved. A backup is restored with

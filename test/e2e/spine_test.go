@@ -216,7 +216,7 @@ spec:
 func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
 	ns := namespace(t, "away")
 	apply(t, ns, everywhere+"---\n"+web)
-	eventually(t, converge, "delivery", field("hub", ns, "web", "status.availableReplicas", 2))
+	eventually(t, converge, "delivery", all(field("hub", ns, "web", "status.availableReplicas", 2), field("member3", ns, "web", "status.availableReplicas", 2)))
 	was, err := get(t.Context(), "member3", "apps/v1", "Deployment", ns, "web")
 	if err != nil || was == nil {
 		t.Fatalf("member3: %v", err)
@@ -296,20 +296,9 @@ func TestMembersHealThemselvesWithoutTheHub(t *testing.T) {
 	ns := namespace(t, "hubless")
 	apply(t, ns, everywhere+"---\n"+web)
 	eventually(t, converge, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
-	if err := world.lab.Kill(t.Context(), "hub"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := world.lab.Start(context.WithoutCancel(t.Context()), "hub"); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := world.lab.Kill(t.Context(), "agent/member1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := world.lab.Start(t.Context(), "agent/member1"); err != nil {
-		t.Fatal(err)
-	}
+	takeDown(t, "hub")
+	takeDown(t, "agent/member1")
+	bringBack(t, "agent/member1")
 	o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
 	if err != nil || o == nil {
 		t.Fatalf("member1 lost its ConfigMap with the hub: %v", err)
