@@ -221,7 +221,7 @@ func heard(t *testing.T, w watch.Interface, want ...string) (last *corev1.Pod) {
 			if got := string(e.Type) + " " + name; got != one {
 				t.Fatalf("heard %s, wanted %s", got, one)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("nothing was heard, instead of %s", one)
 		}
 	}
@@ -244,7 +244,7 @@ func heardAgain(t *testing.T, w watch.Interface, want ...string) {
 				t.Fatalf("heard %s %s, wanted %v", e.Type, p.Name, want)
 			}
 			want = slices.Delete(want, at, at+1)
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("not heard: %v", want)
 		}
 	}

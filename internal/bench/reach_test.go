@@ -3,6 +3,7 @@ package bench
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 // TestGetsInTurn: each is asked as often as the other and begins as often, by one connection,
 // and what is told of them is not mixed up.
 func TestGetsInTurn(t *testing.T) {
-	const n = 6
+	const n, slow = 6, 20 * time.Millisecond // of b
 	var order strings.Builder
 	from := map[string]bool{}
 	getterAt := func(name string) *getter {
@@ -21,7 +22,7 @@ func TestGetsInTurn(t *testing.T) {
 			order.WriteString(name)
 			from[name+r.RemoteAddr] = true
 			if name == "b" {
-				<-time.After(20 * time.Millisecond) // the slow one
+				<-time.After(slow)
 			}
 		}))
 		t.Cleanup(server.Close)
@@ -43,10 +44,9 @@ func TestGetsInTurn(t *testing.T) {
 	if len(from) != 2 {
 		t.Errorf("they are asked by %d connections: %v", len(from), from)
 	}
-	for i := range n {
-		if bs[i] < 20*time.Millisecond || as[i] >= bs[i] {
-			t.Errorf("the quick one took %v, the slow one %v", as, bs)
-		}
+	// The machine may make any of the quick ones slow, but none of the slow ones quick.
+	if slices.Min(bs) < slow || slices.Min(as) >= slow {
+		t.Errorf("the quick one took %v, the slow one %v", as, bs)
 	}
 	if p50 := milliseconds(bs, 50); p50 < 20 {
 		t.Errorf("the slow one took %v ms", p50)

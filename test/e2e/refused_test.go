@@ -235,6 +235,9 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 	return binary(t, stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", world.lab.Kubeconfig("hub")}, args...)...)
 }
 
+// patience of who runs a command: any that takes longer hangs.
+const patience = 5 * converge
+
 // binary runs a built binary and gives all that it printed, whatever its exit status.
 func binary(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
@@ -243,6 +246,8 @@ func binary(t *testing.T, stdin, name string, args ...string) string {
 
 func binaryFor(ctx context.Context, t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(lab.BinDirVariable), name), args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer

@@ -191,7 +191,7 @@ func TestLeavingWaitsForNoMove(t *testing.T) {
 			}
 			m.Tombstones = []atoll.Tombstone{{Key: conf.Key, UID: "t-conf", MovedTo: []string{"never"}}}
 			w.upsert(m)
-			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			if _, err := w.Leave(ctx, false, w.waits); err != nil {
 				t.Fatal(err)

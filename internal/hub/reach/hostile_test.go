@@ -51,7 +51,7 @@ func hijacked(t *testing.T, answer string, closed chan<- error) http.Handler {
 			return
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = io.WriteString(conn, answer)
 		_, err = io.Copy(io.Discard, conn)
 		if e, ok := err.(net.Error); !ok || !e.Timeout() {
