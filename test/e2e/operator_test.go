@@ -163,7 +163,7 @@ func TestOperatorsFlags(t *testing.T) {
 
 	began := time.Now()
 	h.a.signal(t, syscall.SIGTERM)
-	if code := h.a.ended(t, 30*time.Second); code != 0 {
+	if code := h.a.ended(t, converge); code != 0 {
 		t.Errorf("after SIGTERM the hub ended with exit code %d", code)
 	}
 	t.Logf("stopped within %s of SIGTERM", time.Since(began).Round(10*time.Millisecond))
