@@ -212,7 +212,7 @@ func kubectlFor(ctx context.Context, t *testing.T, args ...string) {
 // replacements first.
 func TestClustersThatStopFitting(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t, "unfit")
+	ns := namespace(t, "fits-no-more")
 	mark := func(m, json string) { patch(t, "atoll.dev/v1alpha1", "Cluster", "", m, json) }
 	policy := func(name, more string) string {
 		return fmt.Sprintf(`

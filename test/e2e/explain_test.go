@@ -182,8 +182,8 @@ func asUser(t *testing.T, user string) func(ctx context.Context, query string) (
 	}
 }
 
+// Clusters of other tests would be told of beside the members, so this runs alone.
 func TestExplainWhyNotThere(t *testing.T) {
-	t.Parallel()
 	ns := namespace(t, "unfit")
 	apply(t, ns, `
 apiVersion: atoll.dev/v1alpha1

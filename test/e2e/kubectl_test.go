@@ -331,7 +331,10 @@ func TestWatchAndWaitAndDescribe(t *testing.T) {
 }
 
 // columns are the first ones of a line of kubectl's tables.
-func columns(line string) string { return strings.Join(strings.Fields(line)[:4], " ") }
+func columns(line string) string {
+	fields := strings.Fields(line)
+	return strings.Join(fields[:min(4, len(fields))], " ")
+}
 
 // watched starts kubectl against the hub and gives its lines until the test ends.
 func watched(t *testing.T, args ...string) <-chan string {

@@ -92,6 +92,9 @@ func TestRollingBackOnTheHub(t *testing.T) {
 		sh(t, "", "set image "+what+" "+name+"=registry.example/"+name+":2"+in)
 		sh(t, "", "annotate "+what+in+" kubernetes.io/change-cause=second")
 		runs(what, name, "2")
+		for _, m := range []string{"member1", "member2"} { // whose Revision is not to count among those of going back
+			eventually(t, converge, "the annotation is in "+m, says(func() string { return at(t, world.lab.Kubeconfig(m), "", "get "+what+in+" -o yaml") }, "change-cause: second"))
+		}
 		second := stated(what)
 		history := sh(t, "", "rollout history "+what+in)
 		if strings.Count(history, "<none>") != 1 || strings.Count(history, "second") != 1 {

@@ -51,7 +51,8 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 		t.Errorf("of one cluster: %s", out)
 	}
 	expect(t, "get rs", sh(t, "", "get rs -n "+ns), ".member1", ".member2", ".member3")
-	expect(t, "get events", sh(t, "", "get events -n "+ns), "ScalingReplicaSet", "deployment/web", ".member2", "Scheduled")
+	// Members write events when they come to it.
+	eventually(t, converge, "get events", says(func() string { return sh(t, "", "get events -n "+ns) }, "ScalingReplicaSet", "deployment/web", ".member2", "Scheduled"))
 	expect(t, "rollout history", sh(t, "", "rollout history deploy/web -n "+ns), "REVISION", "1")
 	expect(t, "describe deploy", sh(t, "", "describe deploy web -n "+ns), "NewReplicaSet:", "ScalingReplicaSet")
 	expect(t, "a complete list of what is stored", sh(t, "", "get deploy -o name -l atoll.dev/complete=true -n "+ns), "deployment.apps/web")

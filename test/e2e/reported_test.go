@@ -101,7 +101,7 @@ spec: {placementProperties: [accelerator.example.com]}
 	eventually(t, converge, "placed where the property is", all(
 		inCluster("member2", "v1", "ConfigMap", ns, "model", true), inCluster("member1", "v1", "ConfigMap", ns, "model", false),
 		inCluster("member3", "v1", "ConfigMap", ns, "model", false),
-		explains("configmap/model -n "+ns, `^ +member2 +fits`, `member1, member3: .*accelerator.example.com`),
+		explains("configmap/model -n "+ns, `^ +member2 +fits`, `member1, .*member3.*: .*accelerator.example.com`),
 	))
 }
 
@@ -158,6 +158,7 @@ metadata: {name: widgets, namespace: $NS}
 spec:
   resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: widgets}]
   placement:
+    clusterAffinity: {clusterNames: [member1, member2, member3]}
     replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {dynamicWeight: AvailableReplicas}}
 `
 	share := func(member string, n int64) func(context.Context) string {

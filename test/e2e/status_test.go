@@ -279,16 +279,16 @@ func TestStatusOfACustomResource(t *testing.T) {
 	eventually(t, converge, "delivery, with the definition as a dependency", there(ns+".example/v1", "Widget", ns, "w", members...))
 	speak := func(cluster, status string, generation int64) {
 		t.Helper()
-		o, err := get(t.Context(), cluster, ns+".example/v1", "Widget", ns, "w")
-		if err != nil || o == nil {
-			t.Fatal(o, err)
-		}
-		o.Object["status"] = map[string]any{"observedGeneration": generation, "conditions": []any{map[string]any{
-			"type": "Ready", "status": status, "reason": "Because", "message": "so says " + cluster, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
-		}}}
-		if err := world.clients[cluster].Status().Update(t.Context(), o, client.FieldOwner("operator")); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, converge, "the operator of "+cluster, func(ctx context.Context) string { // the agent may write meanwhile
+			o, err := get(ctx, cluster, ns+".example/v1", "Widget", ns, "w")
+			if err != nil || o == nil {
+				return fmt.Sprint(o, err)
+			}
+			o.Object["status"] = map[string]any{"observedGeneration": generation, "conditions": []any{map[string]any{
+				"type": "Ready", "status": status, "reason": "Because", "message": "so says " + cluster, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
+			}}}
+			return because(world.clients[cluster].Status().Update(ctx, o, client.FieldOwner("operator")))
+		})
 	}
 	ready := func(want string) {
 		t.Helper()
@@ -421,6 +421,16 @@ func TestFailingRolloutSaysSo(t *testing.T) {
 func TestRolloutStatusWithAClusterAway(t *testing.T) {
 	ns := namespace(t, "rollout-away")
 	apply(t, ns, placed("apps/v1 Deployment")+"---"+slow)
+	away := func() string {
+		return kubectl(t, "", "get", "bundle", "-n", ns, "all", "-o", "jsonpath={.status.clusters}")
+	}
+	// After a test that took the hub down, agents are on their way back, and away until then.
+	eventually(t, converge, "nobody is away", func(context.Context) string {
+		if out := away(); !strings.Contains(out, `"ready":3`) || strings.Contains(out, `"away"`) {
+			return out
+		}
+		return ""
+	})
 	sh(t, "", "rollout status -n "+ns+" deploy/web --timeout=60s")
 	if err := world.lab.Cut(t.Context(), "member3"); err != nil {
 		t.Fatal(err)
@@ -437,7 +447,7 @@ func TestRolloutStatusWithAClusterAway(t *testing.T) {
 			t.Errorf("rollout status ended early: %s", why)
 		}
 	}
-	if out := sh(t, "", "get bundle -n "+ns+" all -o jsonpath={.status.clusters}"); !strings.Contains(out, `"away":1`) {
+	if out := away(); !strings.Contains(out, `"away":1`) {
 		t.Errorf("the Bundle does not count who is away: %s", out)
 	}
 	if err := world.lab.Heal(t.Context(), "member3"); err != nil {
