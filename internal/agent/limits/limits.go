@@ -163,6 +163,7 @@ func (l *Limits) Run(ctx context.Context) {
 		l.selecting(ctx)
 	}()
 	defer func() { <-done }()
+	defer crash.Recover(ctx) // before what runs is waited for: it is to end
 	for ctx.Err() == nil {
 		res, served := l.resource()
 		if served {

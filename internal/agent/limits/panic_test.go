@@ -1,0 +1,32 @@
+package limits
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/agent/crash"
+)
+
+// TestAPanicIsNotKeptByWhatRunsBesideIt: it is told of, and all ends.
+func TestAPanicIsNotKeptByWhatRunsBesideIt(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	ctx = crash.Contain(ctx, func(*crash.Panic) { end() })
+	l := New(Options{Changed: func() {}, Log: slog.New(slog.DiscardHandler)}) // it looks for kinds without a client
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer crash.Recover(ctx)
+		l.Run(ctx)
+	}()
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Fatal("what panicked waits for what is to end by its panic")
+	}
+	if crash.Of(ctx) == nil {
+		t.Error("there was no panic")
+	}
+}
