@@ -338,6 +338,21 @@ func TestWhoAsksForWhatIsShownIsToldWhoRefuses(t *testing.T) {
 	}
 }
 
+// TestWhatAPodRefusesComesWhole: 403 need not be an API's, and half of a page is none.
+func TestWhatAPodRefusesComesWhole(t *testing.T) {
+	page := strings.Repeat("you may not. ", 20_000)
+	agent := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, page)
+	})
+	h := handler(t, agent, func(string) error { return nil }, true)
+	w := httptest.NewRecorder()
+	h.ServeAs(w, httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/shop/pods/web-1.tokyo/proxy/", nil), &user.DefaultInfo{Name: "jane"}, cluster("tokyo"), "/api/v1/namespaces/shop/pods/web-1/proxy", "/")
+	if w.Code != 403 || w.Body.String() != page {
+		t.Errorf("%d, %d bytes of %d", w.Code, w.Body.Len(), len(page))
+	}
+}
+
 // TestWhoWatchesSomethingQuietIsAnsweredAtOnce: with the header alone, since there may be
 // nothing else for hours.
 func TestWhoWatchesSomethingQuietIsAnsweredAtOnce(t *testing.T) {

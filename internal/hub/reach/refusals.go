@@ -81,9 +81,17 @@ func Refusal(c *v1alpha1.Cluster, err error) error {
 const refusalMost = 64 << 10
 
 // refusedIn says in a member's refusal whose it is: who asks for something that the hub shows
-// may know of no cluster.
+// may know of no cluster. What is larger than a refusal of an API is handed on as it comes: of a
+// pod that is asked through the hub, 403 may be a page.
 func refusedIn(c *v1alpha1.Cluster, r *http.Response) error {
-	body, err := io.ReadAll(io.LimitReader(r.Body, refusalMost))
+	body, err := io.ReadAll(io.LimitReader(r.Body, refusalMost+1))
+	if err == nil && len(body) > refusalMost {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+		return nil
+	}
 	_ = r.Body.Close() // nothing more of it is wanted
 	if err != nil {
 		return err
