@@ -244,26 +244,41 @@ func (r *Reconciler) Left(ctx context.Context, c *v1alpha1.Cluster, behind []str
 }
 
 // Leaving notes what keeps the agent of a cluster from letting go of its member, and since
-// when; "": nothing does any more. It returns a conflict where the Cluster is not as it is given.
+// when; "": nothing does any more. What was noted already keeps its time: each session begins
+// by telling it anew. It returns a conflict where the Cluster is not as it is given.
 func (r *Reconciler) Leaving(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
-	if c.Spec.Removal == nil {
-		return nil // it was taken back
+	before := ""
+	if c.Status.Removal != nil {
+		before = c.Status.Removal.AgentWaitsFor
+	}
+	if waits = brief(waits); c.Spec.Removal == nil || waits == before { // or it was taken back
+		return nil
 	}
 	write := c.DeepCopy()
 	if write.Status.Removal == nil {
 		write.Status.Removal = &v1alpha1.ClusterRemovalStatus{}
 	}
 	s := write.Status.Removal
-	if s.AgentWaitsFor, s.AgentWaitsSince = brief(waits), nil; waits != "" {
-		s.AgentWaitsSince = &metav1.Time{Time: since}
-	}
-	if apiequality.Semantic.DeepEqual(s, c.Status.Removal) {
-		return nil
+	if s.AgentWaitsFor, s.AgentWaitsSince = waits, nil; waits != "" {
+		s.AgentWaitsSince = &metav1.Time{Time: credible(since, c.CreationTimestamp.Time, time.Now())}
 	}
 	if err := r.Serving.Status().Update(ctx, write); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("say what the agent of cluster %s waits for: %w", c.Name, err)
 	}
 	return nil
+}
+
+// credible gives a time that an agent said, which it may say as it likes, within the life of its
+// Cluster. One that has no four digits of a year would be stored, and then nobody could read any
+// Cluster.
+func credible(said, from, to time.Time) time.Time {
+	switch {
+	case said.After(to):
+		return to
+	case said.Before(from):
+		return from
+	}
+	return said
 }
 
 // forget the Cluster as it is given, after what is left behind is written down.

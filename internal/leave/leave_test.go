@@ -3,6 +3,7 @@ package leave
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -335,6 +336,25 @@ func TestWhoHasLeftIsForgottenAsItWasLookedAt(t *testing.T) {
 	}
 }
 
+// Whatever time an agent says, the Cluster can be read afterwards: one that cannot would keep
+// the hub from reading all of them.
+func TestNoTimeOfAnAgentSpoilsItsCluster(t *testing.T) {
+	for _, since := range []int64{math.MinInt64, math.MinInt64 / 1000, -1 << 40, 0, 253402300800, 1 << 40, math.MaxInt64} {
+		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan})
+		if err := r.Leaving(t.Context(), m.cluster(t), "a finalizer", time.Unix(since, 0)); err != nil {
+			t.Fatal(err)
+		}
+		var c v1alpha1.Cluster
+		if err := m.Client.Get(t.Context(), client.ObjectKey{Name: "tokyo"}, &c); err != nil {
+			t.Errorf("%d: %v", since, err)
+			continue
+		}
+		if at := c.Status.Removal.AgentWaitsSince; at != nil && at.After(time.Now()) {
+			t.Errorf("%d: it waits since %s", since, at)
+		}
+	}
+}
+
 // What the agent says that it waits for is in the condition, and goes with the wait.
 func TestWhatTheAgentWaitsForIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -347,7 +367,7 @@ func TestWhatTheAgentWaitsForIsSaid(t *testing.T) {
 		if said(old).Reason != ReasonAgentLeaves {
 			t.Fatalf("at first: %+v", said(old))
 		}
-		since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+		since := time.Date(1999, 12, 31, 3, 4, 5, 0, time.UTC)
 		waits := func(why string) {
 			t.Helper()
 			if err := r.Leaving(ctx, m.cluster(t), why, since); err != nil {
@@ -358,8 +378,14 @@ func TestWhatTheAgentWaitsForIsSaid(t *testing.T) {
 		}
 		waits("Namespace shop: a finalizer")
 		c := m.cluster(t)
-		if got := said(c); got.Reason != ReasonWaitsForMember || !strings.Contains(got.Message, "since 2030-01-02T03:04:05Z: Namespace shop: a finalizer; that is for the member's administrator") {
+		if got := said(c); got.Reason != ReasonWaitsForMember || !strings.Contains(got.Message, "since 1999-12-31T03:04:05Z: Namespace shop: a finalizer; that is for the member's administrator") {
 			t.Errorf("while it waits: %+v", got)
+		}
+		began := since
+		since = time.Now()
+		waits("Namespace shop: a finalizer") // as the next session tells it
+		if again := m.cluster(t); again.ResourceVersion != c.ResourceVersion || !again.Status.Removal.AgentWaitsSince.Time.Equal(began) {
+			t.Errorf("told again: %+v", again.Status.Removal)
 		}
 		if err := r.Leaving(ctx, old, "something else", since); !apierrors.IsConflict(err) {
 			t.Errorf("over a newer Cluster: %v", err)
