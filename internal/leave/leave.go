@@ -74,15 +74,18 @@ type Reconciler struct {
 	loop *reconcile.Loop[string] // by name
 
 	mu     sync.Mutex
-	leaves map[string]bool // by name: those that do
+	leaves map[string]planned // by name: those that do
 }
+
+// planned is the plan of a removal as it was worked out last; empty where it was not.
+type planned struct{ terms, plan string }
 
 // New makes a Reconciler and subscribes it to the tables.
 func New(cfg Config) *Reconciler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	r := &Reconciler{Config: cfg, leaves: map[string]bool{}}
+	r := &Reconciler{Config: cfg, leaves: map[string]planned{}}
 	r.loop = reconcile.New("leave", r.reconcile, func(name string, err error) {
 		if !apierrors.IsConflict(err) { // else the table is about to tell
 			r.Log.Warn("the removal of a cluster does not go on, trying again", "cluster", name, "err", err)
@@ -112,7 +115,7 @@ func (r *Reconciler) clusterChanged(name string) {
 	if !ok || c.Spec.Removal == nil {
 		delete(r.leaves, name)
 	} else {
-		r.leaves[name] = true
+		r.leaves[name] = r.leaves[name]
 	}
 	if ok && (c.Spec.Removal != nil || said(c) != nil || c.Status.Removal != nil) {
 		r.loop.Look(name)
@@ -130,7 +133,7 @@ func (r *Reconciler) rowsChanged(_ string, clusters []string) {
 		return
 	}
 	for _, name := range clusters {
-		if r.leaves[name] {
+		if _, leaves := r.leaves[name]; leaves {
 			r.loop.LookAfter(name, gather)
 		}
 	}
@@ -188,9 +191,31 @@ func (r *Reconciler) standing(ctx context.Context, c *v1alpha1.Cluster) standing
 		}
 	}
 	if c.RemovalHeld() && !s.removal.Force {
-		s.plan, s.unknown = CleanPlan(ctx, r.Revisions, c, s.rows)
+		s.plan, s.unknown = r.plan(ctx, c, s.rows)
 	}
 	return s
+}
+
+// plan of a removal that is held, which may be for days: what rows report meanwhile makes no
+// other one, and nothing is read for it.
+func (r *Reconciler) plan(ctx context.Context, c *v1alpha1.Cluster, rows []state.Row) (string, error) {
+	terms := planTerms(c, rows)
+	r.mu.Lock()
+	last := r.leaves[c.Name]
+	r.mu.Unlock()
+	if last.terms == terms {
+		return last.plan, nil
+	}
+	plan, err := CleanPlan(ctx, r.Revisions, c, rows)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, leaves := r.leaves[c.Name]; leaves {
+		r.leaves[c.Name] = planned{terms, plan}
+	}
+	return plan, nil
 }
 
 // say how far a removal is, where that is news.

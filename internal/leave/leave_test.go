@@ -32,6 +32,7 @@ type tables struct {
 	rows   []state.Row
 	lost   map[string]bool            // Revisions that are not there
 	items  map[string][]atoll.ItemKey // by Revision; else a Deployment
+	reads  int                        // of Revisions
 	online bool
 	look   []func(string)
 	moved  []func(string, []string)
@@ -75,6 +76,7 @@ var deployment = atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "sh
 func (m memRevisions) Content(_ context.Context, name string) (*atoll.Content, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.reads++
 	if m.lost[name] {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "revisions"}, name)
 	}
@@ -244,6 +246,33 @@ func TestACleanRemovalAsks(t *testing.T) {
 		}
 		if is := looks(of("web", "r1", atoll.RowRemoving)); is != "" || m.cluster(t).RemovalHeld() {
 			t.Errorf("on its way, it asks again: plan %q", is)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// Rows of a cluster that waits to be confirmed report for as long as that takes. What they hold
+// is not read again for it.
+func TestWhatRowsReportIsNoOtherPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, row("web", atoll.RowActive, "", nil), row("api", atoll.RowActive, "", nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		go r.Run(ctx)
+		synctest.Wait()
+		plan, reads := m.cluster(t).Status.Removal.Plan, m.reads
+		for i := range 10 {
+			m.mu.Lock()
+			m.rows = []state.Row{row("api", atoll.RowActive, "", &atoll.RowStatus{Seq: int64(i)}), row("web", atoll.RowActive, "", nil)}
+			m.mu.Unlock()
+			for _, fn := range m.moved {
+				fn("api", []string{"tokyo"})
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		if m.reads != reads || reads == 0 || plan == "" || m.cluster(t).Status.Removal.Plan != plan {
+			t.Errorf("%d more Revisions were read after %d; the plan is %q, was %q", m.reads-reads, reads, m.cluster(t).Status.Removal.Plan, plan)
 		}
 		cancel()
 		synctest.Wait()

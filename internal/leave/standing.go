@@ -3,6 +3,7 @@ package leave
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,6 +146,18 @@ func CleanPlan(ctx context.Context, revisions Revisions, c *v1alpha1.Cluster, ro
 		return "", nil
 	}
 	return atoll.CleanPlan(string(c.UID), c.Annotations[atoll.AnnotationRemovalAsked], items), nil
+}
+
+// planTerms tell whether CleanPlan gives the same as before: Revisions never change.
+func planTerms(c *v1alpha1.Cluster, rows []state.Row) string {
+	var there []string
+	for _, r := range rows {
+		if atoll.Cleanable(r.Bundle, r.Spec) {
+			there = append(there, strings.Join(append([]string{r.Spec.Revision}, r.Spec.NotHere...), "\x00"))
+		}
+	}
+	slices.Sort(there)
+	return atoll.HashJSON([]any{c.UID, c.Annotations[atoll.AnnotationRemovalAsked], there})
 }
 
 // last says what is waited for when no row is left.
