@@ -23,6 +23,7 @@ import (
 	"atoll.dev/atoll/internal/bind"
 	"atoll.dev/atoll/internal/claim"
 	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/leave"
 	"atoll.dev/atoll/internal/offline"
 	"atoll.dev/atoll/internal/place"
 	"atoll.dev/atoll/internal/plan"
@@ -187,6 +188,9 @@ func (s *supposed) writeOurs(o client.Object, w admission.Supposed) error {
 		return s.writeInterpreterOf(c, w)
 	}
 	s.identify(o, w, claim.KeyOf(w.Object))
+	if c, ok := o.(*v1alpha1.Cluster); ok {
+		leave.Suppose(c, w.Before)
+	}
 	s.writeOur(o, w.Deleted)
 	return nil
 }
@@ -211,11 +215,6 @@ func (s *supposed) writeOur(o client.Object, deleted bool) {
 	if o.SetDeletionTimestamp(nil); deleted {
 		at := metav1.NewTime(s.now)
 		o.SetDeletionTimestamp(&at)
-	}
-	if c, ok := o.(*v1alpha1.Cluster); ok {
-		if r := c.Spec.Removal; r != nil && r.Confirm != "" { // admitted, so that it is what is there
-			c.Status.Removal = &v1alpha1.ClusterRemovalStatus{Confirmed: r.Confirm}
-		}
 	}
 	s.ours = append(s.ours, o)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
@@ -146,6 +148,19 @@ func CleanPlan(ctx context.Context, revisions Revisions, c *v1alpha1.Cluster, ro
 		return "", nil
 	}
 	return atoll.CleanPlan(string(c.UID), c.Annotations[atoll.AnnotationRemovalAsked], items), nil
+}
+
+// Suppose that a Cluster is written so, for a preview: a confirmation of its removal that is new
+// was admitted, so that it is of what is there. Of one that was there before the status tells
+// whether it is.
+func Suppose(c *v1alpha1.Cluster, before *unstructured.Unstructured) {
+	r, was := c.Spec.Removal, ""
+	if before != nil {
+		was, _, _ = unstructured.NestedString(before.Object, "spec", "removal", "confirm")
+	}
+	if r != nil && r.Confirm != was && r.Confirm != "" {
+		c.Status.Removal = &v1alpha1.ClusterRemovalStatus{Confirmed: r.Confirm}
+	}
 }
 
 // planTerms tell whether CleanPlan gives the same as before: Revisions never change.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -124,5 +126,34 @@ func TestWhatIsConfirmedIsWhatWouldBeRemoved(t *testing.T) {
 				t.Errorf("%+v, want confirmed %q, plan %q", v, tc.confirmed, tc.plan)
 			}
 		})
+	}
+}
+
+// What is previewed goes by a confirmation that is written with it, and not by one that the
+// leading hub found to be of something else.
+func TestAPreviewGoesByANewConfirmation(t *testing.T) {
+	c := func(confirm, found string) *v1alpha1.Cluster {
+		return &v1alpha1.Cluster{
+			Spec:   v1alpha1.ClusterSpec{Removal: &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Confirm: confirm}},
+			Status: v1alpha1.ClusterStatus{Removal: &v1alpha1.ClusterRemovalStatus{Confirmed: found}},
+		}
+	}
+	before := func(confirm string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"removal": map[string]any{"confirm": confirm}}}}
+	}
+	for name, tc := range map[string]struct {
+		cluster *v1alpha1.Cluster
+		before  *unstructured.Unstructured
+		held    bool
+	}{
+		"it is confirmed":            {c("p", ""), before(""), false},
+		"of another plan before":     {c("q", ""), before("p"), false},
+		"a label is edited":          {c("p", "p"), before("p"), false},
+		"and what is there is other": {c("p", ""), before("p"), true},
+		"nothing is confirmed":       {c("", ""), before(""), true},
+	} {
+		if Suppose(tc.cluster, tc.before); tc.cluster.RemovalHeld() != tc.held {
+			t.Errorf("%s: held is %t", name, !tc.held)
+		}
 	}
 }
