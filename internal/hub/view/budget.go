@@ -187,5 +187,5 @@ func (h *holding) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 
 // full says so of a member whose answer there is no room for.
 func full(m *member) error {
-	return apierrors.NewTooManyRequests(fmt.Sprintf("cluster %s: %v", m.Name, errFull), int(heldPatience/time.Second))
+	return crowdedError{apierrors.NewTooManyRequests(fmt.Sprintf("cluster %s: %v", m.Name, errFull), int(heldPatience/time.Second))}
 }

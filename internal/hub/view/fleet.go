@@ -182,8 +182,8 @@ func (f *Fleet) ask(ctx context.Context, m *member, path string, query url.Value
 	return answer, nil
 }
 
-// crowdedError is that no more may be under way at a cluster; it says so as the API does. What
-// a member itself refuses for the time being is none.
+// crowdedError is that no more may be under way at a cluster, or that there is no room for what it
+// answers; it says so as the API does. What a member itself refuses for the time being is none.
 type crowdedError struct{ *apierrors.StatusError }
 
 func crowded(err error) error {

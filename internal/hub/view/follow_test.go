@@ -154,3 +154,31 @@ func TestOneMemberHoldsUpNoWatch(t *testing.T) {
 		}
 	})
 }
+
+// TestAWatchWithoutRoomForAMemberEnds: nobody would hear that what this one has is left out.
+func TestAWatchWithoutRoomForAMemberEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fleetOf(t, func(c net.Conn, _ *http.Request) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmany")
+		})
+		f.budget = newBudget(firstRead)
+		ctx, _ := whoAsks(t, "jane", "shop")
+		members, err := f.members("shop", live.Selection{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &following{o: &objects{fleet: f, kind: kinds["pods"]}, namespace: "shop", in: make(chan incoming)}
+		w.ctx, w.cancel = context.WithCancel(ctx)
+		go w.member(members[0], "")
+		select {
+		case in := <-w.in:
+			if !apierrors.IsTooManyRequests(in.failed) || !strings.Contains(in.failed.Error(), "cluster a: its answer is left out") {
+				t.Errorf("the watch is told %v", in.failed)
+			}
+		case <-time.After(time.Hour):
+			t.Error("the watch goes on without what the cluster has")
+		}
+		w.cancel()
+		time.Sleep(time.Hour) // what idles is closed
+	})
+}
