@@ -10,5 +10,6 @@
 //
 // Stated is what law 9 says: a field that an Apply entry of managedFields owns or
 // that the last-applied annotation holds; a field that another writer's entry owns,
-// unless its value is the API's default; nothing else.
+// unless its value is the API's default; and so the number of replicas, which the API server's
+// scale subresource may leave to nobody; nothing else.
 package render

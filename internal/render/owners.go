@@ -12,6 +12,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/interpret"
 )
 
 // lastAppliedAnnotation is where `kubectl apply` without --server-side keeps what it
@@ -193,6 +194,26 @@ func (o *owners) value(e any) *owners {
 		}
 	}
 	return nil
+}
+
+// scaled counts the number of replicas as written by somebody where nobody is noted as its owner.
+// The API server's scale subresource notes nobody who scales to none, takes the field from who
+// owned it then, and notes nobody either who scales what an apply did not state.
+func scaled(obj *unstructured.Unstructured, tree *owners) {
+	_, path, ok := interpret.Replicas(obj)
+	if !ok {
+		if !interpret.Custom(obj.GroupVersionKind().GroupKind()) {
+			return
+		}
+		path = []string{"spec", "replicas"} // where most definitions have what their scale subresource writes
+	}
+	for _, name := range path {
+		if tree.owned() && tree.leaf() {
+			return // as a whole
+		}
+		tree = tree.descendField(name)
+	}
+	tree.updated = tree.updated || !tree.applied
 }
 
 // lastApplied reads the annotation; nil when there is none or it cannot be read.

@@ -22,6 +22,7 @@ func Prune(obj *unstructured.Unstructured, defaults Defaulter) (json.RawMessage,
 	live := withoutRecords(obj)
 	last := lastApplied(obj)
 	aliases(live, tree, last)
+	scaled(live, tree)
 	clean(live, loose)
 
 	at := ownership{owners: tree, within: loose, last: last, hasLast: last != nil}

@@ -175,6 +175,9 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	in("metadata.labels.tier", "<nil>")
 	sh(t, "", "replace -f "+three)
 	in("spec.replicas", "3")
+	// The API server notes nobody as the owner of none.
+	sh(t, "", "scale -n "+ns+" deploy/web --replicas=0")
+	in("spec.replicas", "0")
 	edit := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(lab.BinDirVariable), "atoll-lab"), "kubectl", "--kubeconfig", world.lab.Kubeconfig("hub"), "edit", "-n", ns, "deploy", "web")
 	edit.Env = append(os.Environ(), "KUBE_EDITOR=sed -i s#registry.example/web:1#registry.example/web:7#")
 	if out, err := edit.CombinedOutput(); err != nil {
