@@ -373,8 +373,9 @@ type ResourceSummary struct {
 	// Allocatable over ready nodes: cpu, memory, pods.
 	// +optional
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
-	// Requested by pods that are bound and not finished, rounded up to two
-	// significant digits, so that ordinary churn writes nothing.
+	// Requested by pods that are bound and not finished, cpu, memory and so on, and
+	// their number as pods, rounded up to two significant digits, so that ordinary
+	// churn writes nothing.
 	// +optional
 	Requested corev1.ResourceList `json:"requested,omitempty"`
 	// Room that nodes have left for pods, written when it changes by an eighth of some

@@ -57,7 +57,8 @@ type Snapshot struct {
 	APIsHash string
 	Nodes    int
 	Ready    int
-	// Allocatable of all nodes, and Requested by pods that are not finished.
+	// Allocatable of all nodes, and Requested by pods that are not finished, which are counted
+	// among it.
 	Allocatable, Requested map[string]string
 	// Room that nodes have left, in lines of atoll.Room; nil: not counted yet.
 	Room []string
@@ -230,7 +231,7 @@ func (i *Inventory) tell() bool {
 	}
 	s := Snapshot{
 		Version: i.version, Nodes: len(i.nodes), Answers: i.trouble == "", Trouble: cmp.Or(i.trouble, unread),
-		Allocatable: i.total.quantities(0), Requested: i.asked.quantities(2),
+		Allocatable: i.total.quantities(0), Requested: i.requested(),
 	}
 	if apis != nil {
 		s.APIs = apis.List()

@@ -185,6 +185,18 @@ func (i *Inventory) count(p pod, sign int64) {
 	}
 }
 
+// requested by all pods that are counted, and their number. The caller holds mu.
+func (i *Inventory) requested() map[string]string {
+	asked := maps.Clone(i.asked)
+	if i.counted[countPods] {
+		asked[corev1.ResourcePods] = 0
+		for _, u := range i.used {
+			asked[corev1.ResourcePods] += u.pods
+		}
+	}
+	return asked.quantities(2)
+}
+
 // taintsOf a node that repel pods, sorted.
 func taintsOf(n *corev1.Node) (out []v1alpha1.Taint) {
 	for _, t := range n.Spec.Taints {

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -141,4 +142,22 @@ func TestRoomIsToldWhenItMatters(t *testing.T) {
 			t.Errorf("used: %+v", i.used)
 		}
 	})
+}
+
+// TestPodsAreCountedAmongWhatIsRequested once they are known, also those that request nothing.
+func TestPodsAreCountedAmongWhatIsRequested(t *testing.T) {
+	i := &Inventory{asked: amounts{}, used: map[string]*use{}, counted: map[string]bool{}}
+	if got := i.requested(); len(got) != 0 {
+		t.Errorf("before pods are known, %v", got)
+	}
+	i.counted[countPods] = true
+	if got := i.requested(); !maps.Equal(got, map[string]string{"pods": "0"}) {
+		t.Errorf("of no pods, %v", got)
+	}
+	i.count(pod{node: "n1", asked: amounts{corev1.ResourceCPU: 100}}, 1)
+	i.count(pod{node: "n2", asked: amounts{}}, 1)
+	i.count(pod{asked: amounts{corev1.ResourceCPU: 100}}, 1) // on no node yet
+	if got := i.requested(); !maps.Equal(got, map[string]string{"cpu": "100m", "pods": "2"}) {
+		t.Errorf("of two pods, %v", got)
+	}
 }
