@@ -113,12 +113,12 @@ func memory(q *resource.Quantity) string {
 	return fmt.Sprintf("%dMi", q.Value()>>20)
 }
 
-// share in whole percents; "" where either is not known.
+// share in whole percents, the rest left out as kubectl does; "" where either is not known.
 func share(part, whole *resource.Quantity) string {
 	if part == nil || whole == nil || whole.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%.0f%%", 100*part.AsApproximateFloat64()/whole.AsApproximateFloat64())
+	return fmt.Sprintf("%d%%", int64(100*part.AsApproximateFloat64()/whole.AsApproximateFloat64()))
 }
 
 // kept tells whether a cluster is chosen.

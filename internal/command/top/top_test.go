@@ -43,16 +43,16 @@ func TestClustersAreSummed(t *testing.T) {
 		cluster("rome", true, resources("1", "1Gi", "7"), resources("8", "8Gi", "110")),
 		cluster("york", false, nil, nil),
 	}
-	used := metrics(t, `[{"metadata":{"name":"oslo"},"usage":{"cpu":"250m","memory":"1Gi"}}]`)
+	used := metrics(t, `[{"metadata":{"name":"oslo"},"usage":{"cpu":"259m","memory":"1Gi"}}]`)
 	var out strings.Builder
 	if err := printClusters(&out, clusterUses(clusters, used, nil)); err != nil {
 		t.Fatal(err)
 	}
 	want := `CLUSTER   READY   CPU USED   CPU%   REQUESTED   HAS      MEMORY USED   MEMORY%   REQUESTED   HAS       PODS   HAS
-oslo      yes     250m       12%    500m        2000m    1024Mi        25%       1024Mi      4096Mi    4      110
+oslo      yes     259m       12%    500m        2000m    1024Mi        25%       1024Mi      4096Mi    4      110
 rome      yes     -          -      1000m       8000m    -             -         1024Mi      8192Mi    7      110
 york      no      -          -      -           -        -             -         -           -         -      -
-TOTAL     2/3     250m       12%    1500m       10000m   1024Mi        25%       2048Mi      12288Mi   11     220
+TOTAL     2/3     259m       12%    1500m       10000m   1024Mi        25%       2048Mi      12288Mi   11     220
 clusters without metrics, of which what they use is in no sum: 2 of 3
 `
 	if out.String() != want {
