@@ -94,6 +94,10 @@ func (s *Server) metrics(ctx context.Context, a asked, options metav1.ListOption
 		request = request.Name(a.name)
 	}
 	err := request.VersionedParams(&options, params).Do(ctx).Into(into)
+	if apierrors.IsServiceUnavailable(err) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("its metrics-server does not answer; it says why in the APIService %s.%s: %v",
+			metricsv1.SchemeGroupVersion.Version, metricsv1.GroupName, err))
+	}
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
