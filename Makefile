@@ -34,6 +34,7 @@ build: ## build bin/atoll, bin/atoll-hub and bin/atoll-lab
 nodes: ## build bin/nodes, with which atoll-lab up --real-nodes runs containers
 	cd internal/lab/realnode/parts && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/nodes/ k8s.io/kubernetes/cmd/kubelet
+	cd internal/lab/realnode/metrics && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
 
 # Helm goes by the module of the tools, whose client libraries are of the hub's version, so that
 # most of it is compiled already.

@@ -89,7 +89,7 @@ func newControlPlane(o Options, keys *pki, kubeconfig string) (*controlPlane, er
 }
 
 func apiServerArgs(o Options, keys *pki) []string {
-	return []string{
+	args := []string{
 		"--etcd-servers=unix://" + etcdClientSocket,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
 		"--secure-port=" + strconv.Itoa(o.Port),
@@ -112,6 +112,12 @@ func apiServerArgs(o Options, keys *pki) []string {
 		"--profiling=false",
 		"--shutdown-delay-duration=0s",
 	}
+	if o.Nodes == 0 {
+		// Pods are real and have addresses that lead to them. Nothing serves those of
+		// Services, by which it would reach aggregated APIs and webhooks otherwise.
+		args = append(args, "--enable-aggregator-routing=true")
+	}
+	return args
 }
 
 func controllerManagerArgs(keys *pki, kubeconfig string) []string {

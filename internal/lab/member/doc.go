@@ -22,5 +22,6 @@
 //   - What a cloud would add is made up: the default StorageClass binds claims
 //     to volumes that exist in name only, and Services of type LoadBalancer and
 //     Ingresses get an address of a documentation range. There is no metrics
-//     API.
+//     API. Without fake nodes, pods are taken for real: the API server then reaches what is
+//     behind Services at the pods' own addresses.
 package member

@@ -81,7 +81,7 @@ func ensurePKI(dir string, serviceIP net.IP) (*pki, error) {
 	if _, _, err := proxyCA.ensureLeaf(dir, "front-proxy-client", client("front-proxy-client")); err != nil {
 		return nil, err
 	}
-	if _, _, err := ca.ensureLeaf(dir, "kubelet-client", client("kube-apiserver-kubelet-client")); err != nil {
+	if _, _, err := ca.ensureLeaf(dir, "kubelet-client", client("kube-apiserver-kubelet-client", "system:masters")); err != nil {
 		return nil, err
 	}
 	p.adminCertPEM, p.adminKeyPEM, err = ca.ensureLeaf(dir, "admin", client("lab-admin", "system:masters"))

@@ -112,10 +112,10 @@ func (o Options) kubelet() any {
 		"address": address(o.Port).String(), "healthzPort": 0, "readOnlyPort": 0,
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
-			"webhook":   map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": true},
 			"x509":      map[string]any{"clientCAFile": filepath.Join(ownDir, caFile)},
 		},
-		"authorization":            map[string]any{"mode": "AlwaysAllow"},
+		"authorization":            map[string]any{"mode": "Webhook"},
 		"containerRuntimeEndpoint": "unix://" + socket,
 		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + o.cgroup(),
 		"cgroupsPerQOS": false, "enforceNodeAllocatable": []string{}, "failCgroupV1": false,

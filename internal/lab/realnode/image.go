@@ -2,105 +2,157 @@ package realnode
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 )
 
-// sandbox is the name of the same image for what holds a pod's namespaces.
+// sandbox is the name of the busybox image for what holds a pod's namespaces.
 const sandbox = "lab.atoll.dev/sandbox:1"
 
-// writeImage writes the archive of an image that is busybox and its commands, in the form
-// of `docker save`, which containerd reads.
-func writeImage(file string) error {
-	layer, err := busyboxLayer()
+// image of which containers are made.
+type image struct {
+	names []string
+	// config says what is run, as image configurations do.
+	config map[string]any
+	// files of its only layer.
+	files func(*tar.Writer) error
+}
+
+// busybox is an image that is the machine's busybox and its commands.
+func busybox() image {
+	return image{
+		names:  []string{Image, sandbox},
+		config: map[string]any{"Cmd": []string{"sleep", "2147483647"}, "Env": []string{"PATH=/bin"}},
+		files:  busyboxFiles,
+	}
+}
+
+// metricsServer is an image as upstream's of metrics-server, by the name that it has there.
+func metricsServer(programs string) (image, error) {
+	program := filepath.Join(programs, metricsServerProgram)
+	info, err := buildinfo.ReadFile(program)
 	if err != nil {
-		return fmt.Errorf("make the image %s: %w", Image, err)
+		return image{}, fmt.Errorf("tell which version %s is: %w", program, err)
+	}
+	if info.Main.Path != "sigs.k8s.io/metrics-server" {
+		return image{}, fmt.Errorf("%s is not what `make nodes` builds, but of %s", program, info.Main.Path)
+	}
+	return image{
+		names:  []string{"registry.k8s.io/metrics-server/metrics-server:" + info.Main.Version},
+		config: map[string]any{"Entrypoint": []string{"/metrics-server"}, "User": "65534"},
+		files:  func(w *tar.Writer) error { return addProgram(w, "metrics-server", program) },
+	}, nil
+}
+
+// metricsServerProgram is the file of metrics-server among the programs.
+const metricsServerProgram = "metrics-server"
+
+// write the archive of the image in the form of `docker save`, which containerd reads.
+func (i image) write(file string) error {
+	if err := i.archive(file); err != nil {
+		return fmt.Errorf("make the image %s: %w", i.names[0], err)
+	}
+	return nil
+}
+
+func (i image) archive(file string) error {
+	layer, err := os.Create(file + ".layer")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(layer.Name())
+	defer layer.Close()
+	digest := sha256.New()
+	if err := i.layer(io.MultiWriter(layer, digest)); err != nil {
+		return err
 	}
 	config, err := json.Marshal(map[string]any{
-		"os": "linux", "architecture": runtime.GOARCH,
-		"config": map[string]any{
-			"Cmd": []string{"sleep", "2147483647"},
-			"Env": []string{"PATH=/bin"},
-		},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+		"os": "linux", "architecture": runtime.GOARCH, "config": i.config,
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", digest.Sum(nil))}},
 	})
 	if err != nil {
 		return err
 	}
 	manifest, err := json.Marshal([]any{map[string]any{
-		"Config": "config.json", "RepoTags": []string{Image, sandbox}, "Layers": []string{"layer.tar"},
+		"Config": "config.json", "RepoTags": i.names, "Layers": []string{"layer.tar"},
 	}})
 	if err != nil {
 		return err
 	}
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
+	archive, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	w := tar.NewWriter(archive)
 	for _, f := range []struct {
 		name string
 		data []byte
-	}{{"manifest.json", manifest}, {"config.json", config}, {"layer.tar", layer}} {
+	}{{"manifest.json", manifest}, {"config.json", config}} {
 		if err := addFile(w, f.name, 0o644, f.data); err != nil {
 			return err
 		}
 	}
+	if err := addProgram(w, "layer.tar", layer.Name()); err != nil {
+		return err
+	}
 	if err := w.Close(); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, archive.Bytes(), 0o600); err != nil {
-		return fmt.Errorf("write the image %s: %w", Image, err)
-	}
-	return nil
+	return archive.Close()
 }
 
-// busyboxLayer is the machine's busybox with a link for each command that it has, and the
+// layer writes the image's files.
+func (i image) layer(to io.Writer) error {
+	w := tar.NewWriter(to)
+	if err := i.files(w); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// busyboxFiles are the machine's busybox with a link for each command that it has, and the
 // files that programs expect to find.
-func busyboxLayer() ([]byte, error) {
+func busyboxFiles(w *tar.Writer) error {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
-		return nil, err
-	}
-	program, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	commands, err := exec.Command(path, "--list").Output()
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for its commands: %w", path, err)
+		return fmt.Errorf("ask %s for its commands: %w", path, err)
 	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
 	for _, dir := range []struct {
 		name string
 		mode int64
 	}{{"bin/", 0o755}, {"etc/", 0o755}, {"root/", 0o700}, {"tmp/", 0o1777}} {
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir.name, Mode: dir.mode}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := addFile(w, "bin/busybox", 0o755, program); err != nil {
-		return nil, err
+	if err := addProgram(w, "bin/busybox", path); err != nil {
+		return err
 	}
 	for command := range strings.FieldsSeq(string(commands)) {
 		if command == "busybox" {
 			continue
 		}
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + command, Linkname: "busybox", Mode: 0o777}); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := addFile(w, "etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n")); err != nil {
-		return nil, err
+		return err
 	}
-	if err := addFile(w, "etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\n")); err != nil {
-		return nil, err
-	}
-	return layer.Bytes(), w.Close()
+	return addFile(w, "etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\n"))
 }
 
 // writeLayout writes the files of an image layout into an archive.
@@ -118,6 +170,24 @@ func writeLayout(file, dir string) error {
 		return err
 	}
 	return f.Close()
+}
+
+// addProgram adds a file of the machine, which anybody may run, however large.
+func addProgram(w *tar.Writer, name, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	about, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: about.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
 }
 
 func addFile(w *tar.Writer, name string, mode int64, data []byte) error {

@@ -37,12 +37,21 @@ func inside(o Options) error {
 	if err := waitListening(socket); err != nil {
 		return err
 	}
-	archive := filepath.Join(ownDir, "image.tar")
-	if err := writeImage(archive); err != nil {
+	metricsServer, err := metricsServer(ownPrograms)
+	if err != nil {
 		return err
 	}
-	if err := load(Image, "", archive); err != nil {
-		return err
+	for _, i := range []image{busybox(), metricsServer} {
+		archive := filepath.Join(ownDir, "image.tar")
+		if err := i.write(archive); err != nil {
+			return err
+		}
+		if err := load(i.names[0], "", archive); err != nil {
+			return err
+		}
+		if err := os.Remove(archive); err != nil {
+			return err
+		}
 	}
 	for to, dir := range o.layouts() {
 		archive := to + ".tar"

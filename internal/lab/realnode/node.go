@@ -35,7 +35,7 @@ type Options struct {
 	Images []string
 }
 
-// Image is the only image that all nodes have.
+// Image is what all nodes have to run, beside upstream's metrics-server.
 const Image = "lab.atoll.dev/busybox:1"
 
 // insideVariable tells this program, started again, that it is the first process of the
@@ -43,7 +43,7 @@ const Image = "lab.atoll.dev/busybox:1"
 const insideVariable = "ATOLL_LAB_INSIDE_NODE"
 
 // programs that are built from Go modules.
-var programs = []string{"containerd", "containerd-shim-runc-v2", "ctr", "host-local", "kubelet", "ptp"}
+var programs = []string{"containerd", "containerd-shim-runc-v2", "ctr", "host-local", "kubelet", metricsServerProgram, "ptp"}
 
 // Missing says what a machine lacks to run such nodes, each with what to do about it; nil
 // where all is there. dir is Options.Programs.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -45,15 +46,15 @@ func TestTheImageHasAShell(t *testing.T) {
 	if _, err := exec.LookPath("busybox"); err != nil {
 		t.Skip("this machine has no busybox")
 	}
-	layer, err := busyboxLayer()
-	if err != nil {
+	var layer, again bytes.Buffer
+	if err := busybox().layer(&layer); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := busyboxLayer(); err != nil || !bytes.Equal(layer, again) {
+	if err := busybox().layer(&again); err != nil || !bytes.Equal(layer.Bytes(), again.Bytes()) {
 		t.Errorf("made again, it is another (%v)", err)
 	}
 	links := map[string]string{}
-	for r := tar.NewReader(bytes.NewReader(layer)); ; {
+	for r := tar.NewReader(&layer); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -67,6 +68,22 @@ func TestTheImageHasAShell(t *testing.T) {
 		if links["bin/"+command] != "busybox" {
 			t.Errorf("%s is %q", command, links["bin/"+command])
 		}
+	}
+}
+
+// TestAnotherProgramIsNoMetricsServer: what lies there by that name is looked at, since the image is
+// called by the release.
+func TestAnotherProgramIsNoMetricsServer(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(own, filepath.Join(dir, metricsServerProgram)); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := metricsServer(dir); err == nil || !strings.Contains(err.Error(), "is not what `make nodes` builds") {
+		t.Errorf("it is taken for %v (%v)", i.names, err)
 	}
 }
 
@@ -84,8 +101,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	}
 }
 
-// TestTheKubeletListensToItsClusterOnly: who asks it must be known to the member's
-// authority.
+// TestTheKubeletListensToItsClusterOnly: who asks it must be known to the member's authority, or
+// to its API server, and have the right to by its RBAC.
 func TestTheKubeletListensToItsClusterOnly(t *testing.T) {
 	data, err := yaml.Marshal(Options{Port: 20000}.kubelet())
 	if err != nil {
@@ -97,12 +114,16 @@ func TestTheKubeletListensToItsClusterOnly(t *testing.T) {
 			Anonymous, Webhook struct{ Enabled bool }
 			X509               struct{ ClientCAFile string }
 		}
+		Authorization struct{ Mode string }
 	}
 	if err := yaml.Unmarshal(data, &config); err != nil {
 		t.Fatal(err)
 	}
-	if a := config.Authentication; a.Anonymous.Enabled || a.Webhook.Enabled || a.X509.ClientCAFile != filepath.Join(ownDir, caFile) {
+	if a := config.Authentication; a.Anonymous.Enabled || !a.Webhook.Enabled || a.X509.ClientCAFile != filepath.Join(ownDir, caFile) {
 		t.Errorf("it lets in %+v", a)
+	}
+	if config.Authorization.Mode != "Webhook" {
+		t.Errorf("what who asks may do is decided by %s", config.Authorization.Mode)
 	}
 	if config.Address+":10250" != Kubelet(20000) {
 		t.Errorf("it listens at %s", config.Address)
