@@ -56,6 +56,7 @@ var parts = []part{
 	{name: "containers", realNodes: true, tests: []string{
 		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
 		"TestTheLinkIsCutDuringACopy", "TestTheHubIsKilledDuringLogsAndWatches", "TestLogsAndExecInAllClusters",
+		"TestUpstreamsMetricsServer",
 	}},
 	{name: "restores", tests: []string{
 		"TestWriteBudgets", "TestManyObjectsOfOnePolicy",
