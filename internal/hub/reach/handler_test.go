@@ -333,6 +333,10 @@ func TestWhoAsksForWhatIsShownIsToldWhoRefuses(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != 403 || s.Message != "cluster tokyo: "+denied+"; this is refused by the cluster's own RBAC, not by the hub's: its administrator can give you a role there" {
 		t.Errorf("of what is shown: %d %s, %v", w.Code, w.Body, err)
 	}
+	const mayNot = `pods "web-1" is forbidden: User "system:serviceaccount:atoll-system:atoll-agent" cannot impersonate-on:user-info:create resource "pods/exec" in API group "" in the namespace "shop"`
+	if text := WhoRefuses(mayNot); !strings.HasPrefix(text, mayNot) || !strings.Contains(text, "atoll join --allow impersonate") {
+		t.Errorf("of an agent that may not impersonate it is said: %s", text)
+	}
 	if text := WhoRefuses(`admission webhook "x" denied the request`); strings.Contains(text, "RBAC") {
 		t.Errorf("of a webhook it is said: %s", text)
 	}

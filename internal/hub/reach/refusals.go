@@ -108,10 +108,19 @@ func refusedIn(c *v1alpha1.Cluster, r *http.Response) error {
 	return nil
 }
 
-// WhoRefuses adds to a member's refusal what to do, where its RBAC refuses a person.
+// RefusesByRBAC tells whether a message is that of RBAC, which says who cannot do what.
+func RefusesByRBAC(message string) bool {
+	return strings.Contains(message, `User "`) && strings.Contains(message, `" cannot `)
+}
+
+// WhoRefuses adds to a member's refusal what to do, where its RBAC refuses a person, or the
+// agent to ask in the person's name.
 func WhoRefuses(message string) string {
-	if !strings.Contains(message, `User "`) || !strings.Contains(message, `" cannot `) {
+	switch {
+	case !RefusesByRBAC(message):
 		return message
+	case strings.Contains(message, `" cannot impersonate`):
+		return message + "; the cluster's agent may not ask in your name: its administrator lets it by `atoll join --allow impersonate`, or a ClusterRole for it, and you then need a role there"
 	}
 	return message + "; this is refused by the cluster's own RBAC, not by the hub's: its administrator can give you a role there"
 }
