@@ -1,6 +1,9 @@
 package view
 
 import (
+	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -18,6 +21,32 @@ func TestErrorsOfMembersAreErrors(t *testing.T) {
 		s := err.(apierrors.APIStatus).Status()
 		if s.Code != want || s.Status != metav1.StatusFailure || !strings.HasPrefix(s.Message, "cluster oslo: ") || !strings.HasSuffix(s.Message, "because") {
 			t.Errorf("%d: %+v, wanted %d", code, s, want)
+		}
+	}
+}
+
+// TestRefusalsOfAgentsAreToldAsTheyAre: who updates an agent that is of this version finds
+// nothing better.
+func TestRefusalsOfAgentsAreToldAsTheyAre(t *testing.T) {
+	m := &member{Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}
+	for message, want := range map[string]struct {
+		code int32
+		says string
+	}{
+		"the cluster's agent refuses: AgentPolicy agent (generation 1) does not allow requests of the sort Logs through the hub (spec.reach.requests): ask this cluster's administrator": {403, "spec.reach.requests"},
+		`pods "web" is forbidden: User "system:serviceaccount:atoll-system:atoll-agent" cannot get resource "pods/log" in API group "" in the namespace "shop"`:                          {403, "which does not let its agent show that"},
+		"the cluster's agent refuses: the request names nobody to make it as":                                                                                                            {503, "update it"},
+	} {
+		body, err := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: message})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.refused(&http.Response{
+			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(body))),
+		})
+		s := err.(apierrors.APIStatus).Status()
+		if s.Code != want.code || !strings.Contains(s.Message, want.says) || want.code == 403 && strings.Contains(s.Message, "update it") {
+			t.Errorf("%s\nis told as %d: %s", message, s.Code, s.Message)
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/hub/reach"
 	"atoll.dev/atoll/internal/live"
+	"atoll.dev/atoll/internal/trust/person"
 )
 
 const (
@@ -204,8 +205,11 @@ func (m *member) refused(answer *http.Response) error {
 	if err != nil || !ok {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s answers %s", m.Name, answer.Status))
 	}
-	if answer.StatusCode == http.StatusForbidden && answer.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
+	if answer.StatusCode == http.StatusForbidden && strings.HasSuffix(s.Message, person.NamesNobody) {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent is of a version that does not show what runs; update it", m.Name))
+	}
+	if reach.RefusesByRBAC(s.Message) {
+		s.Message += "; this is the cluster's own RBAC, which does not let its agent show that: the ClusterRole atoll-agent of this version does, and its administrator brings it up to date by `atoll join` or the chart"
 	}
 	return m.failed(s)
 }

@@ -95,10 +95,15 @@ func carries(name string) bool {
 	return name != "" && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
+// NamesNobody is how the refusal of a request ends that names nobody. By it the hub knows
+// agents that take what it asks in its own name for such a request, since they are of a
+// version before there was any: so it does not change.
+const NamesNobody = "the request names nobody to make it as"
+
 // Check refuses who must not be impersonated in a member, whoever asks for it.
 func Check(p Person) error {
 	if p.Name == "" {
-		return errors.New("the request names nobody to make it as")
+		return errors.New(NamesNobody)
 	}
 	for _, name := range append([]string{p.Name}, p.Groups...) {
 		if !carries(name) {
