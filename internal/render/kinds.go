@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,7 +86,11 @@ func cleanNamespace(obj map[string]any, _ bool) {
 
 func cleanService(obj map[string]any, loose bool) {
 	spec := child(obj, "spec")
-	if !loose || spec == nil {
+	if spec == nil {
+		return
+	}
+	cleanDummies(spec)
+	if !loose {
 		return
 	}
 	if spec["clusterIP"] != "None" {
@@ -97,6 +102,19 @@ func cleanService(obj map[string]any, loose bool) {
 		if m, ok := p.(map[string]any); ok {
 			delete(m, "nodePort")
 		}
+	}
+}
+
+// cleanDummies takes out what the hub gives a Service for want of addresses: whoever applies
+// what he got from the hub states it, and no member may be asked for it.
+func cleanDummies(spec map[string]any) {
+	dummy := func(v any) bool { return v == atoll.DummyIPv4 || v == atoll.DummyIPv6 }
+	if dummy(spec["clusterIP"]) {
+		delete(spec, "clusterIP")
+	}
+	filter(spec, "clusterIPs", dummy)
+	if fmt.Sprint(spec["healthCheckNodePort"]) == strconv.Itoa(atoll.DummyHealthCheckPort) {
+		delete(spec, "healthCheckNodePort")
 	}
 }
 

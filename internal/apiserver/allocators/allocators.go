@@ -16,16 +16,18 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 const (
 	// DummyIPv4 is the IPv4 dummy address of RFC 7600.
-	DummyIPv4 = "192.0.0.8"
+	DummyIPv4 = atoll.DummyIPv4
 	// DummyIPv6 lies in the dummy IPv6 prefix of RFC 9780.
-	DummyIPv6 = "100:0:0:1::8"
+	DummyIPv6 = atoll.DummyIPv6
 	// DummyHealthCheckPort is the discard service's port, which no Service can
 	// mean: upstream insists on a port where it checks health by one.
-	DummyHealthCheckPort = 9
+	DummyHealthCheckPort = atoll.DummyHealthCheckPort
 	// firstUnasked is above all ports; it leaves room for as many in one
 	// object as an object can hold.
 	firstUnasked = 1 << 16
