@@ -100,7 +100,7 @@ deleted once the hub may take over, and nothing that is placed is touched.`,
 	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; make images builds it")
 	f.StringSliceVar(&o.allow, "allow", nil, "what the agent may do beyond workloads: crds, rbac, impersonate, all-kinds, cluster-admin; repeated, or by commas")
 	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is given")
-	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub")
+	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub, or that the hub has under another name")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the agent to run; 0 does not wait")
 	o.push.addTo(f)
 	return cmd

@@ -42,7 +42,7 @@ func (p *push) addTo(f *pflag.FlagSet) {
 	f.StringVar(&p.hub.Kubeconfig, "hub-kubeconfig", "", "with --push: kubeconfig of the hub (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&p.hub.Context, "hub-context", "", "with --push: context in it (default: its current one)")
 	f.StringVar(&p.server, "member-server", "", "with --push: URL at which the hub reaches the member's API (default: the kubeconfig's)")
-	f.BoolVar(&p.accept, "accept", false, "with --push: let the cluster in at once, as `atoll accept` does")
+	f.BoolVar(&p.accept, "accept", false, "with --push: let the cluster in at once, as 'atoll accept' does")
 	f.BoolVar(&p.standby, "standby", false, "with --push: leave an agent that runs in the member; one works and the other stands by")
 }
 
@@ -70,6 +70,9 @@ func (o *options) runPush(ctx context.Context, out io.Writer) error {
 	}
 	credentials, err := o.reached(member.Config)
 	if err != nil {
+		return err
+	}
+	if err := o.checkWhose(ctx, member, hub); err != nil {
 		return err
 	}
 	minted, err := o.prepareMember(ctx, member)
