@@ -51,6 +51,9 @@ type Options struct {
 	Token string
 	// Name that the cluster asks for.
 	Name string
+	// Whose is asked about the cluster that the member was let in as, before anything else: an
+	// error ends Run. Default: any will do, and the hub knows it by that name.
+	Whose func(name, uid string) error
 	// Runner names who runs the agent, in the member's Lease, which begins with it; default:
 	// the machine's name.
 	Runner string
@@ -189,6 +192,9 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	if err := o.untilAnswers(ctx, stored.EnsureNamespace); err != nil {
 		return err
 	}
+	if err := o.whose(ctx, stored); err != nil {
+		return err
+	}
 	if err := p.lease.Acquire(ctx, func(holder string, err error) { o.Stage(Stage{Holder: holder, Err: err}) }); err != nil {
 		return err
 	}
@@ -304,6 +310,19 @@ func (o *Options) open(ctx context.Context, client *member.Client, stored *store
 		o.Log.Error("a part of the agent's state cannot be read; what it was about stays in the member, and the hub sends it again", "part", broken)
 	}
 	return contents, err
+}
+
+// whose member it is, if that matters: who stands by for the agent of another cluster would
+// never say so.
+func (o *Options) whose(ctx context.Context, stored *store.Store) error {
+	if o.Whose == nil {
+		return nil
+	}
+	id, err := stored.Identity(ctx)
+	if err != nil || id == nil || id.ClusterUID == "" {
+		return err
+	}
+	return o.Whose(id.ClusterName, id.ClusterUID)
 }
 
 // untilAnswers repeats what needs the member until it works, or ctx ends.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -299,6 +300,27 @@ func TestAnAgentTellsItsStages(t *testing.T) {
 	f.eventually("the second works", has("second", waits, works))
 	if !has("first", works)() {
 		t.Errorf("the first said %v", said["first"])
+	}
+}
+
+// TestAMemberOfAnotherClusterIsLeftAlone: it is asked whose the member is before the agent
+// works, or stands by.
+func TestAMemberOfAnotherClusterIsLeftAlone(t *testing.T) {
+	f := newFixture(t)
+	stop := f.start()
+	f.eventually("it has joined", func() bool { return f.hub.sessions == 1 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	not, asked := errors.New("it is another's"), ""
+	err := Run(t.Context(), Options{
+		MemberConfig: agenttest.Config(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Name: "member2",
+		Whose: func(name, uid string) error { asked = name + " " + uid; return not },
+		Stage: func(s Stage) { t.Errorf("it says that it works: %+v", s) },
+		Log:   slog.New(slog.NewTextHandler(f.logs, nil)),
+	})
+	if !errors.Is(err, not) || len(asked) < 3 || f.hub.sessions != 1 {
+		t.Errorf("asked about %q it ends with %v, after %d sessions", asked, err, f.hub.sessions)
 	}
 }
 

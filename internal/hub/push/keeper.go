@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -127,13 +128,25 @@ func (k *keeper) agent(ctx context.Context, w want) error {
 	return k.contained(ctx, agent.Options{
 		MemberConfig: member, HubAddress: k.s.o.Hub, CAHash: pins[0], FormerCAHashes: pins[1:],
 		Token: k.s.o.Voucher(k.cluster, w.uid), Name: k.cluster, Runner: k.s.o.Runner,
-		Log: slog.New(quiet{k.s.o.Log.With("cluster", k.cluster).Handler()}),
+		Whose: func(name, uid string) error { return k.whose(w, name, uid) },
+		Log:   slog.New(quiet{k.s.o.Log.With("cluster", k.cluster).Handler()}),
 		Stage: func(s agent.Stage) {
 			if ctx.Err() == nil {
 				stages.take(s)
 			}
 		},
 	})
+}
+
+// whose refuses a member that is another Cluster of this hub, for which the agent would answer
+// in the name of this one. One that was such a Cluster joins anew.
+func (k *keeper) whose(w want, name, uid string) error {
+	other, ok := k.s.o.Clusters.Get(name)
+	if !ok || string(other.UID) != uid || uid == w.uid {
+		return nil
+	}
+	return fmt.Errorf("the member at %s is cluster %s of this hub, and one member is one cluster: give this one credentials of its own member (%s), or take it out (atoll remove %s)",
+		w.credentials.Server, name, joinAgain(k.cluster), k.cluster)
 }
 
 // contained runs the agent in a context that contains panics and ends by one. What is left of

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -354,5 +355,41 @@ func TestATokenThatEndsIsToldOf(t *testing.T) {
 		time.Sleep(74 * day)
 		w.says("21 days are left", "u-lima", ReasonCredentialsExpire)
 		w.says("of no end", "u-bern", ReasonWorks)
+	})
+}
+
+// TestAMemberIsOneCluster: an agent that finds a member of another Cluster would answer for
+// that one, while this one is said to work.
+func TestAMemberIsOneCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.agents.run["rome"] = func(ctx context.Context, o agent.Options) error {
+			if err := o.Whose("oslo", "u1"); err != nil {
+				return err
+			}
+			for name, uid := range map[string]string{"rome": "u2", "oslo": "of an earlier one", "lima": "gone"} {
+				if err := o.Whose(name, uid); err != nil {
+					t.Errorf("a member that was %s with UID %s: %v", name, uid, err)
+				}
+			}
+			o.Stage(agent.Stage{Works: true})
+			<-ctx.Done()
+			return nil
+		}
+		stop := w.supervise()
+		defer stop()
+		w.clusters.put("oslo", "u1", v1alpha1.ClusterSpec{Accepted: true})
+		w.clusters.put("rome", "u2", pushed)
+		w.give("rome", "u2", "first")
+		time.Sleep(5 * time.Second)
+		w.says("while the member is oslo", "u2", ReasonAgentFailed)
+		w.mu.Lock()
+		if told := w.told["u2"]; told != nil && !strings.Contains(told.Message, "is cluster oslo of this hub") {
+			t.Errorf("it is told: %s", told.Message)
+		}
+		w.mu.Unlock()
+		w.clusters.drop("oslo")
+		time.Sleep(2 * time.Minute)
+		w.says("when there is no oslo any more", "u2", ReasonWorks)
 	})
 }
