@@ -194,7 +194,7 @@ func (o *options) confirm(ctx context.Context, c *client.Cluster, cluster *v1alp
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("this command was ended before anything was confirmed; %s", again)
 		case <-ticker.C:
 		}
 	}
@@ -264,9 +264,9 @@ func (o *options) follow(ctx context.Context, c *client.Cluster, cluster *v1alph
 			return err
 		case err == nil && now.Spec.Removal == nil:
 			return fmt.Errorf("the removal of cluster %s was taken back", cluster.Name)
-		case err == nil:
-			if cond := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving); cond != nil && cond.Message != told && !want.Force {
-				told = cond.Message
+		case err == nil && !want.Force:
+			if said := news(now); said != "" && said != told {
+				told = said
 				fmt.Fprintln(out, told)
 			}
 		}
@@ -275,10 +275,20 @@ func (o *options) follow(ctx context.Context, c *client.Cluster, cluster *v1alph
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("this command was ended, and the removal goes on: the same command follows it again, `atoll remove %s --cancel` takes it back", cluster.Name)
 		case <-ticker.C:
 		}
 	}
+}
+
+// news of a removal: what it waits for; empty where that is said of what was stated before
+// the present confirmation.
+func news(now *v1alpha1.Cluster) string {
+	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
+	if said == nil || said.ObservedGeneration < now.Generation {
+		return ""
+	}
+	return said.Message
 }
 
 // ended tells what is left to do for people.

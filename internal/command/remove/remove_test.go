@@ -1,9 +1,21 @@
 package remove
 
 import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
 )
 
 // What --yes confirms is the objects that were listed, whatever became of them meanwhile.
@@ -32,5 +44,45 @@ func TestTheSameObjectsAreConfirmed(t *testing.T) {
 				t.Errorf("%t", got)
 			}
 		})
+	}
+}
+
+// TestWhoStopsFollowingIsToldThatTheHubGoesOn: not that a context was canceled.
+func TestWhoStopsFollowingIsToldThatTheHubGoesOn(t *testing.T) {
+	cluster := &v1alpha1.Cluster{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Cluster"}, ObjectMeta: metav1.ObjectMeta{Name: "oslo", UID: "u"},
+		Spec: v1alpha1.ClusterSpec{Removal: &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(cluster) // who asked has gone
+	}))
+	defer server.Close()
+	dyn, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), followEvery)
+	defer cancel()
+	err = (&options{}).follow(ctx, &client.Cluster{Dynamic: dyn}, cluster, *cluster.Spec.Removal, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "the removal goes on") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWhatWaitedForTheConfirmationIsNoNews: it is given, and who reads that it is asked for
+// gives it again.
+func TestWhatWaitedForTheConfirmationIsNoNews(t *testing.T) {
+	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Generation: 5}}
+	if said := news(c); said != "" {
+		t.Errorf("before anything is said: %q", said)
+	}
+	c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Message: "waits for `atoll confirm`", ObservedGeneration: 4}}
+	if said := news(c); said != "" {
+		t.Errorf("of what was stated before: %q", said)
+	}
+	c.Status.Conditions[0].ObservedGeneration, c.Status.Conditions[0].Message = 5, "0 of 3 bundles are gone"
+	if said := news(c); said != "0 of 3 bundles are gone" {
+		t.Errorf("of what is stated: %q", said)
 	}
 }
