@@ -133,6 +133,8 @@ func WaitOf(row Row) Wait {
 		return Wait{For: detail(st, "items to become healthy"), Who: WhoAtoll, Since: since}
 	case st.State == atoll.RowDegraded:
 		return Wait{For: detail(st, "items that are not healthy"), Who: WhoUser, Since: since}
+	case st.State == atoll.RowFailed && refusedThere(st):
+		return Wait{For: detail(st, "the member's administrator"), Who: WhoMember, Since: since}
 	case st.State == atoll.RowFailed:
 		return Wait{For: detail(st, "items that could not be applied"), Who: WhoUser, Since: since}
 	}
@@ -140,6 +142,17 @@ func WaitOf(row Row) Wait {
 		return Wait{For: "capacity of the cluster: " + r.Text, Who: WhoHub, Since: since}
 	}
 	return Wait{}
+}
+
+// refusedThere tells whether what is in the way is what the member's administrator does not
+// allow the agent.
+func refusedThere(st *atoll.RowStatus) bool {
+	if st.Reason != "" {
+		return st.Reason == atoll.DeniedByPolicy
+	}
+	return slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool {
+		return it.Health != atoll.Healthy && it.Reason == atoll.DeniedByPolicy
+	})
 }
 
 // unanswered tells whether a script's failure is what is in the way.
