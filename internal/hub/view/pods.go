@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -168,7 +169,11 @@ func (c *connecting) Connect(ctx context.Context, name string, _ runtime.Object,
 			return nil, err
 		}
 	}
-	m, object, err := c.pods.runs(ctx, name, c.lacks)
+	pod, as := name, func(object string) string { return object }
+	if c.name == "proxy" {
+		pod, as = ported(name)
+	}
+	m, object, err := c.pods.runs(ctx, pod, c.lacks)
 	if err != nil {
 		return nil, err
 	}
@@ -183,8 +188,18 @@ func (c *connecting) Connect(ctx context.Context, name string, _ runtime.Object,
 			responder.Error(apierrors.NewBadRequest("a pod is connected to at its plain path"))
 			return
 		}
-		c.pods.fleet.o.Reach.ServeAs(w, r, u, m.Cluster, c.pods.kind.at(namespace, object)+"/"+c.name, rest)
+		c.pods.fleet.o.Reach.ServeAs(w, r, u, m.Cluster, c.pods.kind.at(namespace, as(object))+"/"+c.name, rest)
 	}), nil
+}
+
+// ported takes a pod's name out of what a proxy is asked for, [SCHEME:]NAME[:PORT], and gives
+// what to ask for the pod of another name.
+func ported(name string) (pod string, as func(string) string) {
+	scheme, pod, port, ok := utilnet.SplitSchemeNamePort(name)
+	if !ok || scheme == "" && port == "" {
+		return name, func(object string) string { return object }
+	}
+	return pod, func(object string) string { return utilnet.JoinSchemeNamePort(scheme, object, port) }
 }
 
 // mayCreate asks whether who asks may create what he asks for: a connection is upgraded by
