@@ -31,6 +31,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 
@@ -150,6 +151,9 @@ func (i *Inventory) Answered(err error) (back bool) {
 	i.trouble = ""
 	if err != nil {
 		i.trouble = "the member's API does not answer the agent: " + err.Error()
+		if apierrors.IsUnauthorized(err) {
+			i.trouble = "the member's API does not accept the agent's credentials: " + err.Error()
+		}
 	}
 	back = was != "" && i.trouble == ""
 	changed := (was == "") != (i.trouble == "")

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/agent/member"
@@ -195,5 +197,19 @@ func (m aMember) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			{"kind": "ClusterProperty", "apiVersion": "about.k8s.io/v1alpha1", "metadata": {"name": "tier"}, "spec": {"value": "gold"}}]}`)
 	default:
 		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// TestAMemberThatRefusesItsAgentDoesAnswer: what is looked for then is the credentials, not the
+// way.
+func TestAMemberThatRefusesItsAgentDoesAnswer(t *testing.T) {
+	i := &Inventory{look: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	i.Answered(apierrors.NewUnauthorized("Unauthorized"))
+	if want := "the member's API does not accept the agent's credentials: Unauthorized"; i.trouble != want {
+		t.Errorf("%q, want %q", i.trouble, want)
+	}
+	i.Answered(errors.New("connection refused"))
+	if want := "the member's API does not answer the agent: connection refused"; i.trouble != want {
+		t.Errorf("%q, want %q", i.trouble, want)
 	}
 }
