@@ -64,6 +64,10 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 	if stored != nil && (stored.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, stored.CAHash) || trust.PEMHas(stored.HubCAPEM, l.o.CAHash)) {
 		// Of the same hub, also where it has changed its CA since and told the new one.
 		stored.Hub, stored.CAHash = l.o.Hub, l.o.CAHash
+		if stored.ClusterName != "" && stored.ClusterName != l.o.Name {
+			l.o.Log.Warn("the hub has let this member in under another name, which it keeps until the hub does not know it any more; for the new one, take the former out of the hub first: atoll remove",
+				"cluster", stored.ClusterName, "name", l.o.Name)
+		}
 		return parseIdentity(*stored)
 	}
 	if stored != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -232,6 +233,26 @@ func TestANewPinOfTheSameHub(t *testing.T) {
 				t.Errorf("the same is %t, for %s", same, id.CAHash)
 			}
 		})
+	}
+}
+
+// Who starts an agent under a new name waits for nothing that does not come.
+func TestAMemberIsToldThatItKeepsItsName(t *testing.T) {
+	ca, caKey := keys(t)
+	_, key := keys(t)
+	stored := store.Identity{
+		KeyPEM: keyPEM(t, key), CertificatePEM: signed(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
+		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), ClusterUID: "uid", ClusterName: "oslo",
+	}
+	for name, told := range map[string]bool{"oslo": false, "rome": true} {
+		var said strings.Builder
+		l := New(Options{Hub: "hub:1", CAHash: stored.CAHash, Name: name, Store: &member{identity: stored}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&said, nil))}, store.Contents{})
+		if _, err := l.loadIdentity(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(said.String(), "cluster=oslo name=rome") != told {
+			t.Errorf("as %s it is told: %s", name, said.String())
+		}
 	}
 }
 
