@@ -545,7 +545,7 @@ func (r *Reconciler) report(b state.Bundle, recalled rollout.Recalled, out rollo
 func givenUp(rows []rollout.GivenUp) string {
 	const named = 5
 	if len(rows) == 1 {
-		return fmt.Sprintf("cluster %s is deleted: what it holds of revision %s is left behind there", rows[0].Cluster, rows[0].Revision)
+		return fmt.Sprintf("cluster %s is deleted: what it holds of revision %d is left behind there", rows[0].Cluster, atoll.RevisionNumber(rows[0].Revision))
 	}
 	var names []string
 	for _, g := range rows[:min(len(rows), named)] {

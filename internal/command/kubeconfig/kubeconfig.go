@@ -213,6 +213,6 @@ func merge(cmd *cobra.Command, rules *clientcmd.ClientConfigLoadingRules, made *
 	if err := clientcmd.ModifyConfig(rules, *have, false); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d contexts added to %s; use one with: kubectl --context %s get nodes\n", len(members), rules.GetDefaultFilename(), prefix+members[0])
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s written to %s; use one with: kubectl --context %s get nodes\n", atoll.Count(len(members), "context"), rules.GetDefaultFilename(), prefix+members[0])
 	return err
 }
