@@ -22,7 +22,6 @@ import (
 // proxied is a hub whose address is none of the loopback device's, which no proxy is for, and
 // members whose agents dial it through proxies.
 type proxied struct {
-	t      *testing.T
 	hub    *sharedHub
 	lab    *lab.Lab
 	invite invitation
@@ -78,7 +77,7 @@ func hasGlobalAddress(t *testing.T) bool {
 
 func newProxied(t *testing.T, members ...string) *proxied {
 	t.Helper()
-	p := &proxied{t: t}
+	p := &proxied{}
 	dir := t.TempDir()
 	up := make(chan error, 1)
 	var coming sync.WaitGroup

@@ -61,8 +61,14 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored != nil && (stored.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, stored.CAHash) || trust.PEMHas(stored.HubCAPEM, l.o.CAHash)) {
-		// Of the same hub, also where it has changed its CA since and told the new one.
+	if stored != nil && !l.isFor(stored) && stored.Before != nil && l.isFor(stored.Before) {
+		l.o.Log.Info("the hub is the one of before again; the key for the other one, which never accepted it, is given up", "hub", l.o.Hub, "other", stored.Hub)
+		stored = stored.Before
+		if err := l.o.Store.PutIdentity(ctx, *stored); err != nil {
+			return nil, err
+		}
+	}
+	if stored != nil && l.isFor(stored) {
 		stored.Hub, stored.CAHash = l.o.Hub, l.o.CAHash
 		if stored.ClusterName != "" && stored.ClusterName != l.o.Name {
 			l.o.Log.Warn("the hub has let this member in under another name, which it keeps until the hub does not know it any more; for the new one, take the former out of the hub first: atoll remove",
@@ -71,8 +77,8 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 		return parseIdentity(*stored)
 	}
 	if stored != nil {
-		l.o.Log.Warn("the stored identity is for another hub and is replaced; what that hub placed here is kept",
-			"hub", stored.Hub, "cluster", stored.ClusterName)
+		l.o.Log.Warn("the stored identity is for another hub and is replaced once this one accepts the agent; what that hub placed here is kept. If this is the same hub, its CA hash is mistyped",
+			"hub", stored.Hub, "cluster", stored.ClusterName, "caHash", stored.CAHash, "given", l.o.CAHash)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,8 +94,17 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 	}}
 	if stored != nil {
 		id.Former = cmp.Or(stored.ClusterUID, stored.Former)
+		if id.Before = stored; len(stored.CertificatePEM) == 0 && stored.Before != nil {
+			id.Before = stored.Before // nothing came of the one in between
+		}
 	}
 	return id, l.o.Store.PutIdentity(ctx, id.Identity)
+}
+
+// isFor tells whether an identity is for this hub, also where that has changed its CA since and
+// told the new one.
+func (l *Link) isFor(id *store.Identity) bool {
+	return id.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, id.CAHash) || trust.PEMHas(id.HubCAPEM, l.o.CAHash)
 }
 
 func parseIdentity(stored store.Identity) (*identity, error) {
@@ -174,7 +189,7 @@ func (l *Link) join(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil && reply.GetState() == "Accepted":
-			l.id.ClusterUID, l.id.ClusterName = reply.GetClusterUid(), reply.GetClusterName()
+			l.id.ClusterUID, l.id.ClusterName, l.id.Before = reply.GetClusterUid(), reply.GetClusterName(), nil
 			if l.id.Former == l.id.ClusterUID {
 				l.id.Former = "" // the same hub, by another CA
 			}

@@ -1,12 +1,14 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -236,6 +238,34 @@ func TestANewPinOfTheSameHub(t *testing.T) {
 	}
 }
 
+// A pin that nobody can meet costs the agent nothing: with the right one it is who it was, until
+// another hub has accepted it.
+func TestAMistypedPinLosesNoKey(t *testing.T) {
+	ca, caKey := keys(t)
+	_, key := keys(t)
+	stored := store.Identity{
+		KeyPEM: keyPEM(t, key), CertificatePEM: signed(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
+		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), Hub: "hub:1", ClusterUID: "uid", ClusterName: "shop",
+	}
+	m := &member{identity: stored}
+	as := func(pin string) *identity {
+		l := New(Options{Hub: "hub:1", CAHash: pin, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}, store.Contents{})
+		id, err := l.loadIdentity(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	for _, pin := range []string{"sha256:mistyped", "sha256:again", "sha256:again"} {
+		if id := as(pin); id.known || id.ClusterUID != "" || id.Former != "uid" || bytes.Equal(id.KeyPEM, stored.KeyPEM) {
+			t.Errorf("for %s it is %s, known %t, before that %q", pin, id.ClusterUID, id.known, id.Former)
+		}
+	}
+	if id := as(stored.CAHash); !id.known || !bytes.Equal(id.KeyPEM, stored.KeyPEM) || id.Before != nil || !reflect.DeepEqual(m.identity, stored) {
+		t.Errorf("for its own hub it is %s, known %t; stored is %+v", id.ClusterUID, id.known, m.identity)
+	}
+}
+
 // Who starts an agent under a new name waits for nothing that does not come.
 func TestAMemberIsToldThatItKeepsItsName(t *testing.T) {
 	ca, caKey := keys(t)
@@ -290,14 +320,15 @@ func TestAHubThatForgotTheKeyIsAskedByANewToken(t *testing.T) {
 			l := before(h, h.address)
 			l.o.Store, l.o.Token, l.o.RefusedPause = &forgetful{}, token, time.Millisecond
 			l.id.known, l.id.ClusterUID, l.id.TokenID = true, "old", c.joinedBy
+			l.id.Before = &store.Identity{}
 			if err := l.join(ctx); (err == nil) != (len(c.asked) == 2) {
 				t.Error(err)
 			}
 			if !slices.Equal(asked, c.asked) {
 				t.Errorf("asked by %q", asked)
 			}
-			if len(c.asked) == 2 && (l.id.ClusterUID != "new" || l.id.TokenID != "bbbbbbbbbb") {
-				t.Errorf("it is %q, by token %q", l.id.ClusterUID, l.id.TokenID)
+			if len(c.asked) == 2 && (l.id.ClusterUID != "new" || l.id.TokenID != "bbbbbbbbbb" || l.id.Before != nil) {
+				t.Errorf("it is %q, by token %q, and was %v", l.id.ClusterUID, l.id.TokenID, l.id.Before)
 			}
 		})
 	}

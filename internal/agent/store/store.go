@@ -88,6 +88,9 @@ type Identity struct {
 	// Former is the cluster that this member was of another hub, whose Bundles are let go of
 	// once this hub has accepted it; "" when there is nothing to let go of.
 	Former string `json:"former,omitempty"`
+	// Before is the identity that was there before one for another hub was made, until that
+	// hub has accepted it: a CA hash may be mistyped, and the key is had nowhere else.
+	Before *Identity `json:"before,omitempty"`
 }
 
 // Contents is all that is stored.
