@@ -9,6 +9,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -27,6 +29,9 @@ func TestToken(t *testing.T) {
 	if other.Matches(token.Hash()) || (Token{ID: token.ID, secret: other.secret}).Matches(token.Hash()) {
 		t.Error("another secret matches")
 	}
+	if (Token{ID: other.ID, secret: token.secret}).Matches(token.Hash()) {
+		t.Error("the secret of another token matches")
+	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
 		if out := fmt.Sprintf(verb, token); strings.Contains(out, token.secret) || strings.Contains(out, fmt.Sprintf("%x", token.secret)) {
 			t.Errorf("%s prints the secret: %s", verb, out)
@@ -35,7 +40,8 @@ func TestToken(t *testing.T) {
 	if strings.Contains(token.Hash(), token.secret) {
 		t.Error("the hash holds the secret")
 	}
-	for _, bad := range []string{"", "atoll1", "atoll1.a.b", "atoll2" + token.Reveal()[6:], token.Reveal() + "a", token.Reveal() + ".x", strings.ToUpper(token.Reveal())} {
+	for _, bad := range []string{"", "atoll1", "atoll1.a.b", "atoll2" + token.Reveal()[6:], token.Reveal() + "a", token.Reveal() + ".x", strings.ToUpper(token.Reveal()),
+		"atoll1." + token.ID[1:] + "." + token.secret, "atoll1." + token.ID + "x." + token.secret, "atoll1." + token.ID[1:] + "/." + token.secret} {
 		if _, err := ParseToken(bad); err == nil {
 			t.Errorf("%q is taken for a token", bad)
 		}
@@ -68,6 +74,9 @@ func TestRequest(t *testing.T) {
 	}
 	if again, err := ParseRequestPEM(r.PEM()); err != nil || again.KeyHash != want {
 		t.Errorf("by PEM: %v", err)
+	}
+	if _, err := ParseRequestPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})); err == nil {
+		t.Error("what its PEM calls a certificate is taken for a request")
 	}
 	forged := append([]byte(nil), der...)
 	forged[len(forged)-5] ^= 1
@@ -150,8 +159,35 @@ func TestPin(t *testing.T) {
 			}
 		})
 	}
-	if _, err := PinnedConfig("h", "sha256:short", nil); err == nil {
-		t.Error("a malformed hash is taken")
+	for _, bad := range []string{"sha256:short", "sha256:" + strings.Repeat("a", 62), strings.TrimPrefix(CertificateHash(ca), "sha256:"), ""} {
+		if _, err := PinnedConfig("h", bad, nil); err == nil {
+			t.Errorf("%q is taken for a hash", bad)
+		}
+	}
+}
+
+// What is pinned is a CA: who has the key of one certificate under it is not the hub for all
+// that the CA may yet sign. Nor does anybody talk by an older TLS.
+func TestACAIsPinned(t *testing.T) {
+	ca, caKey := authority(t, "hub")
+	server := leaf(t, ca, caKey, time.Now().Add(time.Hour))
+	shown, err := x509.ParseCertificate(server.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := PinnedConfig("127.0.0.1", CertificateHash(shown), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.MinVersion != tls.VersionTLS13 {
+		t.Errorf("TLS from version %x on is spoken", cfg.MinVersion)
+	}
+	server.Certificate = append(server.Certificate, shown.Raw)
+	if err := handshake(t, server, cfg); !errors.Is(err, ErrOtherCA) {
+		t.Errorf("a certificate that is no CA's is pinned: %v", err)
+	}
+	if _, err := verifyPinned(nil, "127.0.0.1", CertificateHash(ca)); err == nil {
+		t.Error("who shows nothing is the hub")
 	}
 }
 
@@ -172,11 +208,17 @@ func TestSeals(t *testing.T) {
 		}
 	}
 	mac := PositionMAC(key, "id", 5, 6)
+	if PositionHolds(key, "other", 5, 6, mac) || PositionHolds(key, "id", 7, 6, mac) || PositionHolds(key, "id", 5, 7, mac) {
+		t.Error("a position holds of which something is another")
+	}
 	if !PositionHolds(key, "id", 5, 6, mac) || PositionHolds(key, "id", 6, 5, mac) || PositionHolds(other, "id", 5, 6, mac) || PositionHolds(key, "id", 5, 6, nil) {
 		t.Error("positions are not authenticated")
 	}
 	if string(MAC(key, "a", []byte("bc"), []byte("d"))) == string(MAC(key, "a", []byte("b"), []byte("cd"))) {
 		t.Error("fields are not kept apart")
+	}
+	if string(MAC(key, "a", []byte("b"))) == string(MAC(key, "c", []byte("b"))) {
+		t.Error("what is made for one purpose holds for another")
 	}
 }
 
@@ -206,6 +248,11 @@ func TestRenewAfter(t *testing.T) {
 	short := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: time.Unix(60, 0)}
 	if Life(short) != time.Minute || !Issued(short).Equal(short.NotBefore) {
 		t.Errorf("one that is not backdated lives %s from %s", Life(short), Issued(short))
+	}
+	for life, want := range map[time.Duration]time.Duration{24 * time.Hour: time.Minute, 8 * time.Minute: time.Minute, 4 * time.Minute: 30 * time.Second} {
+		if got := RenewRetry(life); got != want {
+			t.Errorf("of a life of %s it is asked again after %s", life, got)
+		}
 	}
 }
 

@@ -4,18 +4,22 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust"
@@ -115,6 +119,108 @@ func TestAcceptAndDeny(t *testing.T) {
 	}
 }
 
+// Only what the agents of that Cluster ask of this signer is approved with it: whoever may make
+// requests might else have others signed, by labelling them so.
+func TestNothingElseIsApprovedWithACluster(t *testing.T) {
+	a := admin(t, "tokyo")
+	mine, strange := a.request(t, "tokyo", "uid-of-tokyo"), a.request(t, "oslo", "uid-of-tokyo")
+	foreign := a.request(t, "tokyo", "uid-of-tokyo")
+	u, err := a.Hub.Resource(requests).Get(t.Context(), foreign, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedField(u.Object, certificatesv1.KubeAPIServerClientSignerName, "spec", "signerName"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Hub.Resource(requests).Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := a.Accept(t.Context(), "tokyo")
+	if err != nil || len(keys) != 1 || a.decision(t, mine) != Approved {
+		t.Errorf("accepted %v, %v", keys, err)
+	}
+	if a.decision(t, foreign) != Undecided || a.decision(t, strange) != Undecided {
+		t.Errorf("a request of another signer is %q, one of another cluster %q", a.decision(t, foreign), a.decision(t, strange))
+	}
+}
+
+// A Cluster is accepted as it was read, and before its agent's request is approved; it is cut
+// off whatever becomes of requests.
+func TestAcceptedIsWhatWasRead(t *testing.T) {
+	a := admin(t, "tokyo")
+	hub := a.Hub.(*dynamicfake.FakeDynamicClient)
+	var patches []map[string]any
+	changed := false
+	hub.PrependReactor("patch", "clusters", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		var patch map[string]any
+		if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &patch); err != nil {
+			t.Error(err)
+		}
+		patches = append(patches, patch)
+		if changed {
+			return true, nil, apierrors.NewConflict(clusters.GroupResource(), "tokyo", errors.New("it has changed"))
+		}
+		return false, nil, nil
+	})
+	waiting := a.request(t, "tokyo", "uid-of-tokyo")
+	changed = true
+	if _, err := a.Accept(t.Context(), "tokyo"); err == nil || a.decision(t, waiting) != Undecided {
+		t.Errorf("of a Cluster that has changed: %v, the request is %q", err, a.decision(t, waiting))
+	}
+	for range 2 { // of which the second has nothing to write
+		changed = false
+		if _, err := a.Accept(t.Context(), "tokyo"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(patches) != 2 {
+		t.Fatalf("written: %v", patches)
+	}
+	of, _ := patches[1]["metadata"].(map[string]any)
+	if version, has := of["resourceVersion"]; of["uid"] != "uid-of-tokyo" || !has {
+		t.Errorf("written over UID %v, version %v", of["uid"], version)
+	}
+
+	hub.PrependReactor("update", "certificatesigningrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(requests.GroupResource(), waiting, errors.New("no rule"))
+	})
+	a.request(t, "tokyo", "uid-of-tokyo")
+	if _, err := a.Accept(t.Context(), "tokyo"); !apierrors.IsForbidden(err) {
+		t.Errorf("who may not approve is told: %v", err)
+	}
+	hub.PrependReactor("list", "certificatesigningrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(requests.GroupResource(), "", errors.New("no rule"))
+	})
+	if err := a.Deny(t.Context(), "tokyo"); err == nil || a.accepted(t, "tokyo") {
+		t.Errorf("who may not list requests has not cut the agent off: %v", err)
+	}
+}
+
+// A Secret is a token's by its type, its name and its hash; any other allows nothing.
+func TestOnlyATokensSecretAllows(t *testing.T) {
+	token := trust.NewToken()
+	for name, damage := range map[string]func(*corev1.Secret){
+		"of another type":          func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque },
+		"under another token's ID": func(s *corev1.Secret) { s.Labels[LabelToken] = trust.NewToken().ID },
+		"without a hash":           func(s *corev1.Secret) { delete(s.Data, dataHash) },
+		"without an end":           func(s *corev1.Secret) { delete(s.Data, dataExpires) },
+		"without labels":           func(s *corev1.Secret) { delete(s.Data, dataLabels) },
+		"that checks in never":     func(s *corev1.Secret) { s.Data[dataCheckIn] = []byte("never") },
+	} {
+		s, err := NewTokenSecret(token, TokenSpec{Lifetime: time.Hour, Uses: 3}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseTokenSecret(s); err != nil {
+			t.Fatal(err)
+		}
+		damage(s)
+		if got, err := ParseTokenSecret(s); err == nil || got.UsesLeft != 0 || got.Hash != "" {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
 func TestTokens(t *testing.T) {
 	a := admin(t)
 	now := time.Now()
@@ -157,6 +263,8 @@ func TestTokens(t *testing.T) {
 		"pattern":     {Lifetime: time.Hour, Uses: 1, NamePattern: "["},
 		"label":       {Lifetime: time.Hour, Uses: 1, Labels: map[string]string{"a b": "c"}},
 		"set":         {Lifetime: time.Hour, Uses: 1, Set: "a b"},
+		"too often":   {Lifetime: time.Hour, Uses: 1, CheckIn: time.Second},
+		"too seldom":  {Lifetime: time.Hour, Uses: 1, CheckIn: 10000 * time.Hour},
 	} {
 		if _, err := a.CreateToken(t.Context(), bad, now); err == nil {
 			t.Errorf("%s: made", name)

@@ -23,6 +23,10 @@ func TestPushSecrets(t *testing.T) {
 	if got, err := ParsePushSecret(s); err != nil || got != c {
 		t.Errorf("read back: %v, %v", got, err)
 	}
+	s.Data["token"], s.Data["server"] = []byte("hush\n"), []byte(" "+c.Server+"\n") // as an editor ends lines
+	if got, err := ParsePushSecret(s); err != nil || got != c {
+		t.Errorf("with blanks around: %v, %v", got, err)
+	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		if text := fmt.Sprintf(verb, c); strings.Contains(text, "hush") || strings.Contains(text, "proxy") {
 			t.Errorf("%s prints %s", verb, text)
@@ -39,10 +43,12 @@ func TestCredentialsThatCannotBeUsed(t *testing.T) {
 		"no host":            {"server", "https://", "server"},
 		"a user in it":       {"server", "https://me:pass@10.0.0.1", "server"},
 		"a query":            {"server", "https://10.0.0.1?x=y", "server"},
+		"a fragment":         {"server", "https://10.0.0.1#x", "server"},
 		"no token":           {"token", "", "token"},
 		"a token of lines":   {"token", "a\nb", "token"},
 		"no certificate":     {"ca.crt", "hello", "ca.crt"},
 		"no URL for a proxy": {"proxy-url", "proxy:3128", "proxy-url"},
+		"no host of a proxy": {"proxy-url", "http://", "proxy-url"},
 		"no kind of proxy":   {"proxy-url", "ftp://proxy", "proxy-url"},
 	} {
 		t.Run(name, func(t *testing.T) {

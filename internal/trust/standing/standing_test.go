@@ -21,6 +21,8 @@ func TestWarningsAboutCertificates(t *testing.T) {
 		"the hub's own, and not":       {Certificate{Name: "API", Own: true, Ends: now.Add(80 * day), Issued: now.Add(-285 * day)}, "has not renewed it"},
 		"given by a flag":              {Certificate{Name: "API, of --tls-cert-file", Ends: now.Add(60 * day), Issued: now.Add(-30 * day)}, ""},
 		"given by a flag, soon to end": {Certificate{Name: "API, of --tls-cert-file", Ends: now.Add(20 * day), Issued: now.Add(-70 * day)}, "replace the files"},
+		"given by a flag, of a year":   {Certificate{Name: "API, of --tls-cert-file", Ends: now.Add(30 * day), Issued: now.Add(-335 * day)}, ""},
+		"given by a flag, of days":     {Certificate{Name: "API, of --tls-cert-file", Ends: now.Add(5 * day), Issued: now.Add(-5 * day)}, ""},
 		"ended":                        {Certificate{Name: "gateway", Own: true, Ends: now.Add(-day), Issued: now.Add(-365 * day)}, "has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,5 +37,35 @@ func TestWarningsAboutCertificates(t *testing.T) {
 	former := Standing{FormerUsers: []FormerUser{{"jane", now}, {"joe", now}}}.Text(false)
 	if !strings.Contains(former, "user jane came by a client certificate of the former CA, at "+stamp(now)) || !strings.Contains(former, "user joe ") {
 		t.Errorf("people read of no users that are to be cut off: %s", former)
+	}
+}
+
+// Nobody is told to end a rotation while it would cut off agents that are in touch.
+func TestWhenARotationMayEnd(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		of          Standing
+		says, lacks []string
+	}{
+		"nothing is rotated":    {Standing{Agents: Agents{Current: 3}}, []string{"present CA  3"}, []string{"atoll ca finish", "not yet", "fail to renew"}},
+		"some are to come":      {Standing{RotatingSince: &now, Agents: Agents{Current: 3, Former: 2, FormerClusters: []string{"oslo", "lima"}}}, []string{"not yet                        2: oslo, lima\n", "Wait until all"}, []string{"All agents that are in touch"}},
+		"more than are named":   {Standing{RotatingSince: &now, Agents: Agents{Former: 3, FormerClusters: []string{"oslo", "lima"}}}, []string{"3: oslo, lima, …"}, []string{"All agents that are in touch"}},
+		"all have come":         {Standing{RotatingSince: &now, Agents: Agents{Current: 5, Away: 1}}, []string{"All agents that are in touch", "atoll ca finish", "away, and not yet                            1"}, []string{"Wait until all"}},
+		"some were left behind": {Standing{Agents: Agents{Former: 1, FormerClusters: []string{"oslo"}}}, []string{"1: oslo"}, []string{"atoll ca finish"}},
+		"some do not renew":     {Standing{Agents: Agents{Overdue: 2, OverdueClusters: []string{"oslo"}}}, []string{"fail to renew                           2: oslo, …"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := c.of.Text(false)
+			for _, want := range c.says {
+				if !strings.Contains(text, want) {
+					t.Errorf("it does not say %q:\n%s", want, text)
+				}
+			}
+			for _, not := range c.lacks {
+				if strings.Contains(text, not) {
+					t.Errorf("it says %q:\n%s", not, text)
+				}
+			}
+		})
 	}
 }
