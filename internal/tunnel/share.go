@@ -90,7 +90,7 @@ func (s *Share) end(l *loan) {
 // serve those who wait. The caller holds mu.
 func (s *Share) serve() {
 	now := time.Now()
-	for len(s.waiting) > 0 && len(s.loans) > 0 && now.Sub(s.loans[0].since) >= loanMost {
+	for len(s.loans) > 0 && now.Sub(s.loans[0].since) >= loanMost {
 		s.end(s.loans[0])
 	}
 	for len(s.waiting) > 0 && (s.taken == 0 || s.taken+s.waiting[0].bytes <= shareBytes) {

@@ -2,11 +2,16 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // TestTunnelsTakeTurns: what they have handed over has a bound together, who waited longest
@@ -66,4 +71,108 @@ func TestTunnelsTakeTurns(t *testing.T) {
 			t.Errorf("%d bytes count", s.taken)
 		}
 	})
+}
+
+// TestWhoGivesUpHasNothing: neither what he waited for, if that came at the same moment, nor
+// his place before others.
+func TestWhoGivesUpHasNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Share
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 { // of which about half find that it came
+			if l, err := s.take(gone, PieceMost); err == nil {
+				l.done()
+			}
+		}
+		if s.taken != 0 || len(s.waiting) != 0 {
+			t.Fatalf("%d bytes count, and %d wait, when all have given up", s.taken, len(s.waiting))
+		}
+		if _, err := s.take(t.Context(), shareBytes-1); err != nil {
+			t.Fatal(err)
+		}
+		impatient, giveUp := context.WithCancel(t.Context())
+		go func() {
+			if _, err := s.take(impatient, PieceMost); err == nil {
+				t.Error("what does not fit was served")
+			}
+		}()
+		synctest.Wait()
+		began, served := time.Now(), make(chan struct{})
+		go func() {
+			defer close(served)
+			if _, err := s.take(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		giveUp()
+		if <-served; !time.Now().Equal(began) {
+			t.Errorf("who stood behind one that gave up waits %s more", time.Since(began))
+		}
+	})
+}
+
+// TestNobodyWaitsForLong: not for what the other end never takes, however often that is so, nor
+// for room that there never is at once.
+func TestNobodyWaitsForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Share
+		for round := range 4 {
+			began := time.Now()
+			for range shareBytes/PieceMost + 1 {
+				if _, err := s.take(t.Context(), PieceMost); err != nil { // never done
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(began); took > loanMost {
+				t.Errorf("round %d: one waits %s", round, took)
+			}
+			time.Sleep(2 * loanMost)
+		}
+		l, err := s.take(t.Context(), 2*shareBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.done()
+	})
+}
+
+// sending is a stream that takes what is sent as gRPC does, or does not take it at all.
+type sending struct {
+	ClientStream
+	ctx   context.Context
+	turn  *turn
+	taken mem.BufferSlice
+	fails error
+}
+
+func (s *sending) Context() context.Context { return s.ctx }
+
+func (s *sending) Send(p *wrapperspb.BytesValue) (err error) {
+	if s.fails == nil {
+		s.taken, err = s.turn.Marshal(p)
+	}
+	return errors.Join(s.fails, err)
+}
+
+// TestAPieceCountsUntilItIsWritten: not only until gRPC has taken it; and not at all if it has not.
+func TestAPieceCountsUntilItIsWritten(t *testing.T) {
+	share := &Share{}
+	stream := &sending{ctx: t.Context()}
+	opened, err := share.Open(func(...grpc.CallOption) (ClientStream, error) { return stream, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.turn = opened.(*turn)
+	if err := opened.Send(wrapperspb.Bytes(make([]byte, PieceMost))); err != nil || share.taken != PieceMost {
+		t.Errorf("%d bytes count of %d that are not written: %v", share.taken, PieceMost, err)
+	}
+	if stream.taken.Free(); share.taken != 0 {
+		t.Errorf("%d bytes count, and all is written", share.taken)
+	}
+	stream.fails = errors.New("the connection is gone")
+	if err := opened.Send(wrapperspb.Bytes(make([]byte, PieceMost))); err == nil || share.taken != 0 {
+		t.Errorf("%d bytes count that were not taken: %v", share.taken, err)
+	}
 }
