@@ -2,6 +2,7 @@ package leave
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,8 +34,11 @@ type tables struct {
 	lost   map[string]bool            // Revisions that are not there
 	items  map[string][]atoll.ItemKey // by Revision; else a Deployment
 	reads  int                        // of Revisions
+	broken map[string]bool            // that cannot be read just now
 	online bool
+	holds  string // why the hub does
 	look   []func(string)
+	held   []func()
 	moved  []func(string, []string)
 }
 
@@ -54,7 +58,7 @@ func (m *tables) List() []*v1alpha1.Cluster {
 
 func (m *tables) Online(string) bool        { return m.online }
 func (m *tables) Subscribe(fn func(string)) { m.look = append(m.look, fn) }
-func (m *tables) Holding() (string, bool)   { return "", false }
+func (m *tables) Holding() (string, bool)   { return m.holds, m.holds != "" }
 
 type memRows struct{ *tables }
 
@@ -67,7 +71,7 @@ func (m memRows) Subscribe(fn func(string, []string)) { m.moved = append(m.moved
 
 type memHub struct{ *tables }
 
-func (memHub) Subscribe(func()) {}
+func (m memHub) Subscribe(fn func()) { m.held = append(m.held, fn) }
 
 type memRevisions struct{ *tables }
 
@@ -79,6 +83,9 @@ func (m memRevisions) Content(_ context.Context, name string) (*atoll.Content, e
 	m.reads++
 	if m.lost[name] {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "revisions"}, name)
+	}
+	if m.broken[name] {
+		return nil, errors.New("part p of it is damaged")
 	}
 	keys, has := m.items[name]
 	if !has {

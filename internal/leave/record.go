@@ -2,7 +2,6 @@ package leave
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,8 +61,7 @@ func (r *Reconciler) behind(ctx context.Context, rows []state.Row) (out []string
 			continue
 		}
 		content, err := r.Revisions.Content(ctx, row.Spec.Revision)
-		var gone apierrors.APIStatus
-		if errors.As(err, &gone) && apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
