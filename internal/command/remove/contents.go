@@ -2,7 +2,6 @@ package remove
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -51,8 +50,7 @@ func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster)
 			continue
 		}
 		keys, hidden, err := client.ItemKeys(ctx, c, r.Spec.Revision)
-		var status apierrors.APIStatus
-		if errors.As(err, &status) && apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
