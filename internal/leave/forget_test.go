@@ -172,3 +172,21 @@ func TestNobodyIsForgottenBeforeWhatIsLeftIsWrittenDown(t *testing.T) {
 		})
 	}
 }
+
+// A row that goes is counted though nothing else changes.
+func TestRowsThatGoAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, row("web", atoll.RowRemoving, "", nil), row("api", atoll.RowRemoving, "", nil))
+		c, _ := over(t, m, r, func() {
+			m.mu.Lock()
+			m.rows = m.rows[:1]
+			m.mu.Unlock()
+			for _, fn := range m.moved {
+				fn("b-api", []string{"oslo", "tokyo"})
+			}
+		})
+		if c.Status.Removal.Gone != 1 {
+			t.Errorf("of two bundles one is gone: %+v", c.Status.Removal)
+		}
+	})
+}

@@ -35,6 +35,12 @@ func TestWhatARemovalWaitsFor(t *testing.T) {
 	stuck := row("disk", atoll.RowRemoving, "", &atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{
 		{Key: atoll.ItemKey{Kind: "PersistentVolumeClaim", Name: "data"}, Reason: "Terminating", Message: "its deletion waits for the finalizers a/b"},
 	}})
+	says := func(name string, generation int64, st atoll.RowStatus) state.Row {
+		r := row(name, atoll.RowRemoving, "", &st)
+		r.Status.Generation = generation
+		return r
+	}
+	item := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "ConfigMap", Name: "conf"}, Error: true, Reason: "Forbidden", Message: "not allowed"}
 	for _, tc := range []struct {
 		name     string
 		s        standing
@@ -49,10 +55,17 @@ func TestWhatARemovalWaitsFor(t *testing.T) {
 		{"over a budget", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, held}}, false, ReasonWaitsForConfirmation, "`atoll confirm bundle/mail -n shop --plan 0123456789abcdef`"},
 		{"nothing replaces it", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{unready}}, false, ReasonWaitsForConfirmation, "bundle/cache -n shop --plan fedcba9876543210"},
 		{"waits for replacements", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{leaving}}, false, ReasonWaitsForReplacements, "atoll explain bundle/db -n shop"},
-		{"under way", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing}, before: &v1alpha1.ClusterRemovalStatus{Bundles: 40, Gone: 30}}, false, ReasonRemoving, "39 of 40 bundles are gone; 1 are on their way out, such as shop/api"},
+		{"under way", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing}, before: &v1alpha1.ClusterRemovalStatus{Bundles: 40, Gone: 30, AgentWaitsFor: "x"}}, false, ReasonRemoving, "39 of 40 bundles are gone; 1 are on their way out, such as shop/api"},
 		{"away", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, stuck}}, false, ReasonWaitsForCluster, "`atoll remove tokyo --force`"},
 		{"denied", standing{removal: clean, joined: true, rows: []state.Row{removing}}, false, ReasonWaitsForCluster, "`atoll accept tokyo`"},
 		{"stuck", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing, stuck}}, false, ReasonWaitsForMember, "shop/disk is kept from going: PersistentVolumeClaim data: its deletion waits for the finalizers a/b"},
+		{"stuck at one object", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowFailed, Message: "1 of 2", Items: []atoll.ItemStatus{item}})}}, false, ReasonWaitsForMember, "shop/a is kept from going: ConfigMap conf: not allowed"},
+		{"failed as a whole", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowFailed, Reason: "NotHolder", Message: "another agent took over"})}}, false, ReasonWaitsForMember, "shop/a is kept from going: NotHolder another agent took over"},
+		{"was stuck before", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 2, atoll.RowStatus{State: atoll.RowFailed, Message: "x", Items: []atoll.ItemStatus{item}})}}, false, ReasonRemoving, "1 are on their way out"},
+		{"is gone", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowRemoved, Items: []atoll.ItemStatus{item}})}}, false, ReasonRemoving, "1 are on their way out"},
+		{"takes its time", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{{Key: item.Key, Message: "later"}}})}}, false, ReasonRemoving, "1 are on their way out"},
+		{"denied, and nothing goes yet", standing{removal: clean, joined: true, online: true, rows: []state.Row{active}}, false, ReasonRemoving, "1 are to leave"},
+		{"away, and nothing goes yet", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{leaving}}, false, ReasonWaitsForReplacements, "shop/db"},
 		{"not confirmed", standing{removal: clean, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{removing, active, leaving}}, false, ReasonWaitsForConfirmation, "2 bundles would be, such as shop/web, and that waits for `atoll confirm cluster/tokyo --plan 0123456789abcdef`"},
 		{"another plan was confirmed", standing{removal: confirmed, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{active}}, false, ReasonWaitsForConfirmation, "--plan 0123456789abcdef`; what was confirmed is another plan"},
 		{"nobody knows the plan", standing{removal: confirmed, joined: true, accepted: true, online: true, unknown: errors.New("read revision r: not found"), rows: []state.Row{active}}, false, ReasonWaitsForConfirmation, "nothing is removed yet: what would be is not known, and the hub looks again: read revision r: not found"},
@@ -63,6 +76,9 @@ func TestWhatARemovalWaitsFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.s.name = "tokyo"
 			v := judge(tc.s)
+			if len(tc.s.rows) > 0 && v.status.AgentWaitsFor != "" {
+				t.Errorf("with rows that are left it is said that the agent waits for %s", v.status.AgentWaitsFor)
+			}
 			if v.forget != tc.forget || v.reason != tc.reason || !strings.Contains(v.message, tc.contains) {
 				t.Errorf("%+v, want forget %t, %s, …%s…", v, tc.forget, tc.reason, tc.contains)
 			}

@@ -1,0 +1,120 @@
+package leave
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Only what would be deleted is asked about: nothing of a cluster that keeps all, nor where all
+// that is left is on its way; and what was confirmed is not asked about again.
+func TestOnlyWhatWouldBeDeletedIsHeld(t *testing.T) {
+	active, removing := row("web", atoll.RowActive, "", nil), row("api", atoll.RowRemoving, "", nil)
+	for name, c := range map[string]struct {
+		removal   v1alpha1.ClusterRemoval
+		confirmed string
+		rows      []state.Row
+		held      bool
+	}{
+		"it is cleaned":             {v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, "", []state.Row{active, removing}, true},
+		"all of it goes already":    {v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, "", []state.Row{removing}, false},
+		"all of it stays":           {v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, "", []state.Row{active, removing}, false},
+		"it was confirmed, and is":  {v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Confirm: "p"}, "p", []state.Row{active}, false},
+		"it was confirmed, and not": {v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Confirm: "p"}, "", []state.Row{active}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, r := newTables(t, &c.removal, c.rows...)
+				before := m.cluster(t)
+				before.Status.Removal = &v1alpha1.ClusterRemovalStatus{Bundles: 5, Confirmed: c.confirmed}
+				if err := m.Status().Update(t.Context(), before); err != nil {
+					t.Fatal(err)
+				}
+				is, _ := over(t, m, r, nil)
+				if held := said(is).Reason == ReasonWaitsForConfirmation; held != c.held || held != (is.Status.Removal.Plan != "") || held != (len(m.told) > 0) {
+					t.Errorf("%s, %+v, told %q", said(is).Message, is.Status.Removal, m.told)
+				}
+			})
+		})
+	}
+}
+
+// What is said of a removal that is none goes, whichever part of it is there.
+func TestNothingIsSaidOfARemovalThatIsNone(t *testing.T) {
+	for name, say := range map[string]func(*v1alpha1.ClusterStatus){
+		"how far it is": func(s *v1alpha1.ClusterStatus) {
+			s.Removal = &v1alpha1.ClusterRemovalStatus{AgentWaitsFor: "something"}
+		},
+		"what it waits for": func(s *v1alpha1.ClusterStatus) {
+			s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Reason: ReasonRemoving})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, r := newTables(t, nil)
+				c := m.cluster(t)
+				say(&c.Status)
+				if err := m.Status().Update(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				if is, _ := over(t, m, r, nil); is.Status.Removal != nil || said(is) != nil {
+					t.Errorf("said is still %+v, %+v", is.Status.Removal, said(is))
+				}
+			})
+		})
+	}
+}
+
+// What an agent says that it waits for is written of a removal that is one, once; and a Cluster
+// that is gone already is forgotten.
+func TestWhatAnAgentSaysIsWrittenOnce(t *testing.T) {
+	m, r := newTables(t, nil)
+	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	version := func() string { return m.cluster(t).ResourceVersion }
+	before := version()
+	if err := r.Leaving(t.Context(), m.cluster(t), "a finalizer", since); err != nil || version() != before {
+		t.Errorf("of a cluster that stays: %v, version %s after %s", err, version(), before)
+	}
+	c := m.cluster(t)
+	c.Spec.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}
+	if err := m.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if err := r.Leaving(t.Context(), m.cluster(t), "a finalizer", since); err != nil {
+			t.Fatal(err)
+		}
+		if now := version(); (now == before) != (i > 0) {
+			t.Errorf("the %d. time: version %s after %s", i+1, now, before)
+		}
+		before = version()
+	}
+	c = m.cluster(t)
+	for range 2 {
+		if err := r.Left(t.Context(), c, nil); err != nil {
+			t.Errorf("it is not forgotten: %v", err)
+		}
+	}
+	if err := r.Leaving(t.Context(), c, "", since); err != nil || apierrors.IsNotFound(err) {
+		t.Errorf("of a cluster that is gone: %v", err)
+	}
+}
+
+// What an agent says beyond what is shown is cut, between letters.
+func TestWhatIsToldIsBrief(t *testing.T) {
+	if got := brief(strings.Repeat("é", 1000) + "x"); len(got) > 310 || !utf8.ValidString(got) || !strings.HasSuffix(got, "é…") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+	if got := brief("x" + strings.Repeat("é", 1000)); !utf8.ValidString(got) || !strings.HasSuffix(got, "é…") {
+		t.Errorf("%q", got)
+	}
+}
