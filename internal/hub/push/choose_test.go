@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +51,7 @@ func TestWhichSecretCounts(t *testing.T) {
 		"of the same time":  {secrets: []*corev1.Secret{secret("a", 0), secret("b", 0)}, want: "b a"},
 		"of no owner":       {secrets: []*corev1.Secret{secret("a", 0, func(s *corev1.Secret) { s.OwnerReferences = nil })}, want: "a", unadopted: true},
 		"another's owner":   {secrets: []*corev1.Secret{secret("a", 0, func(s *corev1.Secret) { s.OwnerReferences[0].Kind = "ConfigMap" })}, want: "a", unadopted: true},
+		"of another group":  {secrets: []*corev1.Secret{secret("a", 0, func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = "acme.dev/v1" })}, want: "a", unadopted: true},
 		"an earlier UID":    {secrets: []*corev1.Secret{secret("a", 0, func(s *corev1.Secret) { s.OwnerReferences[0].UID = "u0" })}},
 		"another type":      {secrets: []*corev1.Secret{secret("a", 0, func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}},
 		"another cluster's": {secrets: []*corev1.Secret{secret("a", 0, func(s *corev1.Secret) { s.Labels[handshake.LabelPush] = "lima" })}},
@@ -150,4 +152,37 @@ func TestAMemberLeadsTheHubNowhere(t *testing.T) {
 	if _, err := client.Get("http" + strings.TrimPrefix(member.URL, "https")); err == nil || !strings.Contains(err.Error(), "which is not followed") {
 		t.Errorf("without TLS: %v", err)
 	}
+	// What is not sent is given back, as a RoundTripper must.
+	body := &given{Reader: strings.NewReader("x")}
+	if _, err := client.Post(inner.URL, "text/plain", body); err == nil || !body.back {
+		t.Errorf("of what is not sent: %v, closed: %t", err, body.back)
+	}
 }
+
+// TestAMemberIsReachedAsItsCredentialsSay: by the proxy, under the name and with the CA that they
+// name.
+func TestAMemberIsReachedAsItsCredentialsSay(t *testing.T) {
+	c, err := config(handshake.Credentials{Server: "https://10.0.0.1:6443", Token: "hush", CA: "pem", ProxyURL: "http://proxy:3128", ServerName: "kube"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Host != "https://10.0.0.1:6443" || c.BearerToken != "hush" || string(c.CAData) != "pem" || c.ServerName != "kube" || c.Insecure {
+		t.Errorf("it is reached by %v", c)
+	}
+	if at, err := c.Proxy(httptest.NewRequest(http.MethodGet, "https://10.0.0.1:6443/api", nil)); err != nil || at.String() != "http://proxy:3128" {
+		t.Errorf("its proxy is %v, %v", at, err)
+	}
+	for _, bad := range []handshake.Credentials{{Server: "https://%zz"}, {Server: "https://a", ProxyURL: "http://%zz"}} {
+		if c, err := config(bad); err == nil {
+			t.Errorf("it is reached by %v", c)
+		}
+	}
+}
+
+// given body.
+type given struct {
+	io.Reader
+	back bool
+}
+
+func (g *given) Close() error { g.back = true; return nil }

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent"
 	"atoll.dev/atoll/internal/agent/crash"
@@ -18,6 +20,8 @@ import (
 func TestAPanicEndsItsAgentAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		metrics := prometheus.NewRegistry()
+		w.metrics = metrics
 		var mu sync.Mutex
 		var events []string
 		w.tell = func(c *v1alpha1.Cluster, reason, message string) {
@@ -32,7 +36,10 @@ func TestAPanicEndsItsAgentAlone(t *testing.T) {
 			var running sync.WaitGroup
 			running.Go(func() { defer crash.Recover(ctx); maps["x"] = 1 })
 			running.Wait()
-			<-ctx.Done()
+			began := time.Now()
+			if <-ctx.Done(); !time.Now().Equal(began) {
+				t.Errorf("what is left of it goes on for %s", time.Since(began))
+			}
 			return nil
 		}
 		locked := make(chan struct{})
@@ -62,6 +69,9 @@ func TestAPanicEndsItsAgentAlone(t *testing.T) {
 				t.Errorf("of %s is told %q", name, said)
 			}
 			w.mu.Unlock()
+		}
+		if n, want := gathered(t, metrics, "atoll_push_panics_total"), w.agents.startsOf("own")+w.agents.startsOf("deep")+w.agents.startsOf("stuck"); n != float64(want) {
+			t.Errorf("%v panics are counted of %d", n, want)
 		}
 		if n := w.agents.startsOf("oslo"); n != 1 {
 			t.Errorf("another agent was started %d times", n)

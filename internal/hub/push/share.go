@@ -21,7 +21,7 @@ import (
 
 // Share tells which hubs serve agents now, by the addresses of their gateways. Of those
 // clusters that are not this hub's among them no agent runs here. Without Self it is of
-// no effect. It is safe for concurrent use.
+// no effect. The slice is not changed from then on. It is safe for concurrent use.
 func (s *Supervisor) Share(hubs []string) {
 	s.mu.Lock()
 	before := s.hubs.Load()
@@ -29,7 +29,6 @@ func (s *Supervisor) Share(hubs []string) {
 		s.mu.Unlock()
 		return
 	}
-	hubs = slices.Clone(hubs)
 	s.hubs.Store(&hubs)
 	alive := s.life != nil
 	s.mu.Unlock()

@@ -193,8 +193,8 @@ func TestAConditionThatNobodyKeepsGoes(t *testing.T) {
 }
 
 // TestWhatASisterHoldsIsHersToTell: an agent that worked, and lost the member's Lease to one of
-// another hub on the store, takes its word back; one of another fleet it is told of, however
-// alike the fleets' names are.
+// another hub on the store, takes its word back, and gives it anew when it works again; one of
+// another fleet it is told of, however alike the fleets' names are.
 func TestWhatASisterHoldsIsHersToTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -202,6 +202,10 @@ func TestWhatASisterHoldsIsHersToTell(t *testing.T) {
 		w.agents.run["oslo"] = func(ctx context.Context, o agent.Options) error {
 			o.Stage(agent.Stage{Works: true})
 			for h := range holder {
+				if h == "" {
+					o.Stage(agent.Stage{Works: true})
+					continue
+				}
 				o.Stage(agent.Stage{Holder: h + "_pod_boot_1_2_XYZ"})
 			}
 			<-ctx.Done()
@@ -218,6 +222,12 @@ func TestWhatASisterHoldsIsHersToTell(t *testing.T) {
 		holder <- "fleet@b:1"
 		settle()
 		w.says("a sister works", "u1", "")
+		holder <- ""
+		settle()
+		w.says("it works again", "u1", ReasonWorks)
+		holder <- "fleet@b:1"
+		settle()
+		w.says("the sister does again", "u1", "")
 		holder <- "fleet2@b:1"
 		settle()
 		w.says("a stranger works", "u1", ReasonStandsBy)

@@ -92,7 +92,13 @@ func TestAnAgentRunsWhileItsClusterWantsIt(t *testing.T) {
 }
 
 // counted clusters, under whatever reason; one that is counted under two is there twice.
-func counted(t *testing.T, from prometheus.Gatherer) (n float64) {
+func counted(t *testing.T, from prometheus.Gatherer) float64 {
+	t.Helper()
+	return gathered(t, from, "atoll_push_clusters")
+}
+
+// gathered is the sum of what is measured under a name, whatever the labels and the signs.
+func gathered(t *testing.T, from prometheus.Gatherer, name string) (n float64) {
 	t.Helper()
 	families, err := from.Gather()
 	if err != nil {
@@ -100,8 +106,8 @@ func counted(t *testing.T, from prometheus.Gatherer) (n float64) {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "atoll_push_clusters" {
-				n += math.Abs(m.GetGauge().GetValue())
+			if f.GetName() == name {
+				n += math.Abs(m.GetGauge().GetValue()) + math.Abs(m.GetCounter().GetValue())
 			}
 		}
 	}
