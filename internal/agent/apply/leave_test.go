@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,43 @@ func TestWhatAPolicyOrphansHasNoNote(t *testing.T) {
 	if note := w.exists(w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})).GetAnnotations()[claims.AnnotationLeftBehind]; note != "" {
 		t.Errorf("its note is %q", note)
 	}
+}
+
+// What was handed over to the member stays as the member has it, and nobody owns it in our name.
+func TestWhatWasHandedOverIsLetGoOf(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		t.Run(map[bool]string{false: "policy", true: "cluster"}[leaves], func(t *testing.T) {
+			w := newWorld(t)
+			w.upsert(manifest("b1", 1, w.webWith(2, 1)))
+			w.ready("b1", 1)
+			web := w.webWith(2, 2)
+			web.Leave = []string{replicas}
+			w.upsert(manifest("b1", 2, web))
+			w.image(web.Key, "nginx:2")
+			if owns := w.owners(web.Key); !slices.Contains(owns, atoll.HandoverManager) {
+				t.Fatalf("nothing was handed over: %q", owns)
+			}
+			w.scale(web.Key, 7)
+			m := orphaned("b1", 3)
+			m.LeftBehind = leaves
+			w.upsert(m)
+			w.removed("b1")
+			w.hasReplicas(web.Key, 7)
+			for _, manager := range w.owners(web.Key) {
+				if manager == atoll.HandoverManager || manager == atoll.FieldManager && !leaves { // who owns the note
+					t.Errorf("%s owns some of it", manager)
+				}
+			}
+		})
+	}
+}
+
+// owners of the object's fields.
+func (w *world) owners(key atoll.ItemKey) (managers []string) {
+	for _, f := range w.exists(key).GetManagedFields() {
+		managers = append(managers, f.Manager)
+	}
+	return managers
 }
 
 func TestLeaving(t *testing.T) {
