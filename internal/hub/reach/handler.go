@@ -303,7 +303,7 @@ func (h *Handler) answered(r *http.Response) error {
 // switched refuses an answer that makes another connection of this one than was asked for;
 // it is closed by that.
 func switched(r *http.Response) error {
-	if r.StatusCode == http.StatusSwitchingProtocols && (r.Header.Get("Upgrade") == "" || !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))) {
+	if r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")) {
 		return errNobodyAsked
 	}
 	return nil

@@ -99,7 +99,12 @@ func hub(t *testing.T, agent http.Handler, dial func(uid string) error, may bool
 
 func ask(t *testing.T, h *httptest.Server, path string, header http.Header) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/apis/atoll.dev/v1alpha1/clusters/"+path, nil)
+	return askBy(t, http.MethodGet, h, path, header)
+}
+
+func askBy(t *testing.T, method string, h *httptest.Server, path string, header http.Header) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, h.URL+"/apis/atoll.dev/v1alpha1/clusters/"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +185,7 @@ func TestWhatCannotBeReachedSaysWhy(t *testing.T) {
 		{"a component of the hub", "tokyo/proxy/api", http.Header{"Who": {"system:kube-scheduler"}}, nil, 403, "a cluster's own"},
 		{"who is not logged in", "tokyo/proxy/api", http.Header{"Who": {"system:anonymous"}}, nil, 403, "nobody is logged in"},
 		{"an upgrade to something else", "tokyo/proxy/api", http.Header{"Who": {"jane"}, "Connection": {"Upgrade"}, "Upgrade": {"h2c"}}, nil, 400, "and to nothing else"},
+		{"an upgrade to two things", "tokyo/proxy/api", http.Header{"Who": {"jane"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket", "h2c"}}, nil, 400, "and to nothing else"},
 		{"an upgrade without the right to", "tokyo/proxy/exec", upgrade, nil, 403, "needs the verb create"},
 	} {
 		fails = c.dial
@@ -310,6 +316,38 @@ func TestWhoMayReachASetMayReachItsClusters(t *testing.T) {
 		})
 		if err != nil || (got == authorizer.DecisionAllow) != c.want {
 			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
+
+// TestASetGivesNothingElse: not what is denied, nor of other groups, nor while it is not known who
+// is in which set; and of a set that could not be asked about, nothing.
+func TestASetGivesNothingElse(t *testing.T) {
+	get := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "jane"}, Verb: "get", APIGroup: "atoll.dev", Resource: "clusters", Subresource: "proxy", Name: "tokyo", ResourceRequest: true}
+	other, nameless := get, get
+	other.APIGroup, nameless.Name = "acme.dev", ""
+	for what, c := range map[string]struct {
+		asked    authorizer.AttributesRecord
+		cluster  authorizer.Decision
+		failed   error
+		unknown  bool
+		decision authorizer.Decision
+	}{
+		"what nobody has said":         {asked: get, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionAllow},
+		"what is denied":               {asked: get, cluster: authorizer.DecisionDeny, decision: authorizer.DecisionDeny},
+		"another group's":              {asked: other, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
+		"all clusters":                 {asked: nameless, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
+		"before sets are known":        {asked: get, unknown: true, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
+		"where the set's rules failed": {asked: get, failed: errors.New("broken"), cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
+	} {
+		a := BySet(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetResource() == "clustersets" {
+				return authorizer.DecisionAllow, "", c.failed
+			}
+			return c.cluster, "", nil
+		}), func() (Sets, bool) { return inSets{"tokyo": {"all"}, "": {"all"}}, !c.unknown })
+		if got, _, _ := a.Authorize(t.Context(), c.asked); got != c.decision {
+			t.Errorf("%s: %v, want %v", what, got, c.decision)
 		}
 	}
 }

@@ -19,13 +19,15 @@ func TestAnAgentThatAnswersGarbage(t *testing.T) {
 		"no HTTP":                          "\x00\x01\x02 go away\r\n\r\n",
 		"a header without end":             "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: "+strings.Repeat("x", 1000)+"\r\n", 2000) + "\r\n",
 	} {
-		closed := make(chan error, 1)
-		h := hub(t, hijacked(t, answer, closed), func(string) error { return nil }, true)
-		if code, text := ask(t, h, "tokyo/proxy/api", jane()); code != 503 || !strings.Contains(text, "the connection to its agent broke") {
-			t.Errorf("%s: %d %s", what, code, text)
-		}
-		if err := <-closed; err != nil {
-			t.Errorf("%s: the connection is kept: %v", what, err)
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			closed := make(chan error, 1)
+			h := hub(t, hijacked(t, answer, closed), func(string) error { return nil }, true)
+			if code, text := askBy(t, method, h, "tokyo/proxy/api", jane()); code != 503 || !strings.Contains(text, "the connection to its agent broke") {
+				t.Errorf("%s, %s: %d %s", what, method, code, text)
+			}
+			if err := <-closed; err != nil {
+				t.Errorf("%s, %s: the connection is kept: %v", what, method, err)
+			}
 		}
 	}
 }
@@ -115,6 +117,7 @@ func TestAMemberLeadsNobodyElsewhere(t *testing.T) {
 		"https:/api/v1/pods":     "",
 		"https:api":              "",
 		"//127.0.0.1:1/api":      "",
+		"//jane@/api":            "",
 		"/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/api/v1/namespaces/prod": "",
 		"/%2e/api":                      "",
 		"../../../../../../../../../..": "DELETE /",

@@ -62,3 +62,40 @@ func TestWhatIsAuthorizedIsWhatIsServed(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingButWhatWasAuthorizedIsServed: whatever the API makes of a path, what is served is
+// the method that was authorized at clusters/proxy, of that cluster, of no namespace.
+func TestNothingButWhatWasAuthorizedIsServed(t *testing.T) {
+	const at = "/apis/atoll.dev/v1alpha1/clusters/tokyo/proxy"
+	as := func(verb, namespace, name string) *request.RequestInfo {
+		return &request.RequestInfo{IsResourceRequest: true, Verb: verb, Namespace: namespace, Name: name}
+	}
+	for _, c := range []struct {
+		method, path string
+		authorized   *request.RequestInfo
+		want         string // "": nothing is
+	}{
+		{"GET", at + "/api", as("get", "", "tokyo"), "/api"},
+		{"DELETE", at, as("delete", "", "tokyo"), "/"},
+		{"DELETE", at + "/api", as("get", "", "tokyo"), ""},
+		{"GET", at + "/api", as("watch", "", "tokyo"), ""},
+		{"WATCH", at + "/api", as("", "", "tokyo"), ""},
+		{"GET", at + "/api", as("get", "shop", "tokyo"), ""},
+		{"GET", at + "/api", as("get", "", "oslo"), ""},
+		{"GET", "/apis/atoll.dev/v1alpha1/clusters//proxy/api", as("get", "", ""), ""},
+		{"GET", at + "fied/api", as("get", "", "tokyo"), ""},
+		{"GET", at + "%2Fapi", as("get", "", "tokyo"), ""},
+	} {
+		got, ok := pathInMember(httptest.NewRequest(c.method, "http://hub"+c.path, nil), c.authorized)
+		if ok != (c.want != "") || ok && got != c.want {
+			t.Errorf("%s %s, authorized as %+v: %q, %t", c.method, c.path, c.authorized, got, ok)
+		}
+	}
+	r := httptest.NewRequest("GET", "http://hub"+at+"/api", nil)
+	w := httptest.NewRecorder()
+	handler(t, http.NotFoundHandler(), func(string) error { t.Error("nobody reaches a member"); return nil }, true).
+		ServeHTTP(w, r.WithContext(request.WithRequestInfo(r.Context(), as("get", "", "tokyo"))))
+	if w.Code != http.StatusUnauthorized {
+		t.Errorf("of who is not known: %d", w.Code)
+	}
+}

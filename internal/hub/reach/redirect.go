@@ -41,7 +41,7 @@ func (a asked) redirected(r *http.Response) error {
 func (a asked) within(said string) (to string, ok bool) {
 	from := url.URL{Path: unescaped(a.path), RawPath: a.path}
 	there, err := url.Parse(said)
-	if err != nil || there.Scheme != "" || there.Host != "" || there.User != nil || there.Opaque != "" {
+	if err != nil || there.Scheme != "" || there.Host != "" || there.User != nil {
 		return "", false
 	}
 	there = from.ResolveReference(there)
