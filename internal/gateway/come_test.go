@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -102,5 +104,18 @@ func TestWhoAsksFasterThanHeReadsIsCutOff(t *testing.T) {
 	}
 	if !s.done || s.bye.GetRefused().GetReason() != "Flooding" || len(s.queue.control) != controlLimit {
 		t.Errorf("done: %t, told %v, %d answers wait", s.done, s.bye, len(s.queue.control))
+	}
+}
+
+// TestAGenerationThatNoHubGivesOutIsNotBelieved: all rows would be raised above what one agent
+// says, to where there is no room.
+func TestAGenerationThatNoHubGivesOutIsNotBelieved(t *testing.T) {
+	h := newTestHub(t)
+	uid, _ := h.connected("tokyo")
+	s, now := h.sessions.of(uid), time.Now().UnixMilli()
+	for _, c := range []struct{ said, highest int64 }{{now, now}, {now - 1, now}, {now + 1000, now + 1000}, {generationLimit, now + 1000}, {math.MaxInt64, now + 1000}, {-1, now + 1000}} {
+		if h.seen(s, &pb.Hello{Highest: c.said}); h.HighestGeneration() != c.highest {
+			t.Errorf("after %d was said the highest is %d, not %d", c.said, h.HighestGeneration(), c.highest)
+		}
 	}
 }

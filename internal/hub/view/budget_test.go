@@ -159,15 +159,16 @@ func TestHalfOfWhatOthersLeave(t *testing.T) {
 		if err := jane.take(t.Context(), 1); err != errFull || time.Since(began) > 0 {
 			t.Errorf("one that has waited in vain waits again: %v after %s", err, time.Since(began))
 		}
-		if err := who("moe").take(t.Context(), 513); err != errFull {
-			t.Errorf("more than there ever is: %v", err)
+		began = time.Now()
+		if err := who("moe").take(t.Context(), 513); err != errFull || time.Since(began) > 0 {
+			t.Errorf("more than there ever is: %v after %s", err, time.Since(began))
 		}
 		waits := make(chan error)
 		go func() { waits <- who("moe").take(t.Context(), 200) }()
 		synctest.Wait()
 		jane.end()
-		if err := <-waits; err != nil {
-			t.Errorf("who waits is not served by what somebody gives back: %v", err)
+		if err := <-waits; err != nil || time.Since(began) > 0 {
+			t.Errorf("who waits is not served by what somebody gives back: %v after %s", err, time.Since(began))
 		}
 		joe.end()
 		joe.end()
