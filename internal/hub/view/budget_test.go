@@ -117,6 +117,17 @@ func TestAnswersTogetherHaveABound(t *testing.T) {
 	}
 }
 
+// TestAnAnswerIsHeldAsItIs: what counts is the room that it has at last, and no buffer before that.
+func TestAnAnswerIsHeldAsItIs(t *testing.T) {
+	for _, size := range []int{0, 1, firstRead - 1, firstRead, 100_000} {
+		h := &holding{of: newBudget(1 << 20), user: "jane"}
+		got, err := h.readAll(t.Context(), strings.NewReader(strings.Repeat("x", size)))
+		if err != nil || len(got) != size || h.n != int64(cap(got)) || h.of.all != h.n {
+			t.Errorf("of %d bytes %d are read, %v; %d of %d count", size, len(got), err, h.n, cap(got))
+		}
+	}
+}
+
 // TestWhoFollowsHoldsNothing: of what was asked to find a pod nothing counts any more while its
 // log is followed.
 func TestWhoFollowsHoldsNothing(t *testing.T) {
@@ -174,6 +185,7 @@ func TestHalfOfWhatOthersLeave(t *testing.T) {
 		joe.end()
 		lila.give(28)
 		lila.end()
+		lila.give(100) // of what it has not any more
 		if err := lila.take(t.Context(), 1); err == nil {
 			t.Error("a request that is over takes some")
 		}

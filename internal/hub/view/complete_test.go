@@ -20,6 +20,7 @@ func TestStoredListsAreComplete(t *testing.T) {
 	pods := request.RequestInfo{IsResourceRequest: true, APIVersion: "v1", Resource: "pods", Verb: "list"}
 	deleted := deployments
 	deleted.Verb = "deletecollection"
+	measured := request.RequestInfo{IsResourceRequest: true, APIGroup: "metrics.k8s.io", APIVersion: "v1beta1", Resource: "nodes", Verb: "list"}
 	proxied := request.RequestInfo{IsResourceRequest: true, APIGroup: "atoll.dev", APIVersion: "v1alpha1", Resource: "clusters", Subresource: "proxy"}
 	for _, c := range []struct {
 		info        request.RequestInfo
@@ -29,6 +30,11 @@ func TestStoredListsAreComplete(t *testing.T) {
 		{deployments, "atoll.dev/complete=true", ""},
 		{deployments, "app=web", "app=web"},
 		{deployments, "atoll.dev/complete", "400"},
+		{deployments, "atoll.dev/complete=false", "400"},
+		{deployments, "atoll.dev/complete!=true", "400"},
+		{deployments, "atoll.dev/complete in (true,false)", "400"},
+		{deployments, "app=web,atoll.dev/complete in (true)", "app=web"},
+		{measured, "atoll.dev/complete=true", "atoll.dev/complete=true"},
 		{deployments, "atoll.dev/complete in (", "atoll.dev/complete in ("},
 		{deleted, "app=web", "app=web"},
 		{deleted, "app=web,atoll.dev/complete=true", "400"},
@@ -45,6 +51,9 @@ func TestStoredListsAreComplete(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/x?limit=5&labelSelector="+url.QueryEscape(c.asked), nil)
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r.WithContext(request.WithRequestInfo(r.Context(), &c.info)))
+		if said := r.URL.Query().Get("labelSelector"); said != c.asked {
+			t.Errorf("who looks at the request later finds %q, of %q", said, c.asked)
+		}
 		if got != c.want || (w.Code == http.StatusBadRequest) != (c.want == "400") {
 			t.Errorf("%s of %s is asked for as %q, and answered with %d", c.asked, c.info.Resource, got, w.Code)
 		}
