@@ -118,3 +118,47 @@ func TestWhatIsToldIsBrief(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What makes another plan makes other terms, by which it is worked out anew; what does not makes
+// none.
+func TestWhatMakesAnotherPlan(t *testing.T) {
+	m, _ := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
+	conf := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "web"}
+	m.items = map[string][]atoll.ItemKey{"r": {deployment, conf}, "more": {deployment, conf, {Kind: "Secret", Namespace: "shop", Name: "web"}}}
+	type cluster struct {
+		v1alpha1.Cluster
+		rows []state.Row
+	}
+	of := func(change func(*cluster)) (terms, plan string) {
+		t.Helper()
+		c := &cluster{rows: []state.Row{row("web", atoll.RowActive, "", nil), row("api", atoll.RowActive, "", nil)}}
+		c.UID, c.Annotations = "u", map[string]string{atoll.AnnotationRemovalAsked: "at first"}
+		c.rows[1].Spec.NotHere = []string{deployment.String()}
+		change(c)
+		plan, err := CleanPlan(t.Context(), memRevisions{m}, &c.Cluster, c.rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return planTerms(&c.Cluster, c.rows), plan
+	}
+	terms, plan := of(func(*cluster) {})
+	for name, c := range map[string]struct {
+		change func(*cluster)
+		other  bool
+	}{
+		"another Cluster":            {func(c *cluster) { c.UID = "u2" }, true},
+		"another removal":            {func(c *cluster) { c.Annotations[atoll.AnnotationRemovalAsked] = "later" }, true},
+		"another Revision":           {func(c *cluster) { c.rows[0].Spec.Revision = "more" }, true},
+		"an item that is kept out":   {func(c *cluster) { c.rows[0].Spec.NotHere = []string{deployment.String()} }, true},
+		"a Bundle that goes already": {func(c *cluster) { c.rows[0].Spec.Phase = atoll.RowRemoving }, true},
+		"a Bundle that is to leave":  {func(c *cluster) { c.rows[0].Spec.Phase = atoll.RowLeaving }, false},
+		"what was reported":          {func(c *cluster) { c.rows[0].Status = &atoll.RowStatus{Generation: 3, State: atoll.RowReady} }, false},
+		"another order":              {func(c *cluster) { c.rows[0], c.rows[1] = c.rows[1], c.rows[0] }, false},
+		"a namespace that is empty":  {func(c *cluster) { c.rows = append(c.rows, state.Row{Spec: atoll.RowSpec{Phase: atoll.RowVacant}}) }, false},
+		"one more that goes already": {func(c *cluster) { c.rows = append(c.rows, row("old", atoll.RowRemoving, "", nil)) }, false},
+	} {
+		if is, p := of(c.change); (p != plan) != c.other || (is != terms) != c.other {
+			t.Errorf("%s: another plan: %t, other terms: %t; want %t", name, p != plan, is != terms, c.other)
+		}
+	}
+}
