@@ -131,17 +131,20 @@ func (e *Engine) letGo(ctx context.Context, bundle string) error {
 	e.mu.Unlock()
 	moved := func(t atoll.Tombstone) bool { return len(t.MovedTo) > 0 }
 	m.Tombstones = slices.Clone(m.Tombstones)
-	switch { // what was to go over to another Bundle, which does not come any more, stays
+	switch {
 	case !m.Remove:
 		m.Items, m.Remove, m.LeftBehind, m.Removal = nil, true, true, v1alpha1.RemoveOrphan
-		m.Tombstones = slices.DeleteFunc(m.Tombstones, moved)
 	case !slices.ContainsFunc(m.Tombstones, moved):
 		return nil
-	default:
-		for i := range m.Tombstones {
-			if t := &m.Tombstones[i]; moved(*t) {
-				t.MovedTo, t.Orphan = nil, true
-			}
+	}
+	// What was to go over to another Bundle, which does not come any more, stays: as all of its
+	// own does, with the note, or though that was to go.
+	if m.LeftBehind {
+		m.Tombstones = slices.DeleteFunc(m.Tombstones, moved)
+	}
+	for i := range m.Tombstones {
+		if t := &m.Tombstones[i]; moved(*t) {
+			t.MovedTo, t.Orphan = nil, true
 		}
 	}
 	m.Interpreters, m.Namespaces, m.DeletedNamespaces = nil, nil, nil

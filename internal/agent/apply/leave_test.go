@@ -215,27 +215,36 @@ func TestLeavingGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
-// What went over to a Bundle that never came stays, whether its own Bundle was to go or not.
+// What went over to a Bundle that never came stays, whether its own Bundle was to go or not. It is
+// known again where it stays with all that its cluster keeps.
 func TestLeavingWaitsForNoMove(t *testing.T) {
-	for _, goes := range []bool{false, true} {
-		t.Run(map[bool]string{false: "stays", true: "goes"}[goes], func(t *testing.T) {
+	for name, c := range map[string]struct {
+		then  func(bundle string, generation int64) atoll.Manifest
+		noted bool
+	}{
+		"stays": {func(bundle string, generation int64) atoll.Manifest { return manifest(bundle, generation) }, true},
+		"goes":  {remove, false},
+		"left":  {orphaned, true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			conf := w.item("t-conf", configMap)
 			w.upsert(manifest("b1", 1, conf))
 			w.ready("b1", 1)
-			m := manifest("b1", 2)
-			if goes {
-				m = remove("b1", 2)
-			}
+			m := c.then("b1", 2)
 			m.Tombstones = []atoll.Tombstone{{Key: conf.Key, UID: "t-conf", MovedTo: []string{"never"}}}
 			w.upsert(m)
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			defer stop()
 			if _, err := w.Leave(ctx, false, w.waits); err != nil {
 				t.Fatal(err)
 			}
-			if live := w.exists(conf.Key); live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
+			live := w.exists(conf.Key)
+			if live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
 				t.Errorf("it is left as %v", live.Object["metadata"])
+			}
+			if note := live.GetAnnotations()[claims.AnnotationLeftBehind]; (note == "t-conf") != c.noted {
+				t.Errorf("its note is %q", note)
 			}
 		})
 	}
