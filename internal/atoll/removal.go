@@ -6,6 +6,10 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 )
 
+// RemovalPlanUnknown is the reason of a Cluster's condition Removing while what would be removed
+// cannot be told, since tables lag: the hub looks again, and nothing is to be confirmed yet.
+const RemovalPlanUnknown = "PlanUnknown"
+
 // CleanPlan gives the hash of what a cluster that is cleaned loses: the items of all that is
 // cleanable there, in whichever order and Bundle, by the removal that was asked for at the time
 // that AnnotationRemovalAsked tells. What becomes of their content changes nothing. Another

@@ -53,6 +53,8 @@ const (
 	// ReasonWaitsForConfirmation: what the removal would take away is not confirmed, or is over
 	// the budget of its Bundles.
 	ReasonWaitsForConfirmation = "WaitsForConfirmation"
+	// ReasonPlanUnknown: what is to be confirmed cannot be told yet.
+	ReasonPlanUnknown = atoll.RemovalPlanUnknown
 	// ReasonWaitsForCluster: the cluster is away, or not accepted.
 	ReasonWaitsForCluster = "WaitsForCluster"
 	// ReasonWaitsForMember: the member keeps something from going.
@@ -91,7 +93,7 @@ func judge(s standing) verdict {
 		v.reason, v.message = s.last(give)
 		return v
 	case s.unknown != nil:
-		v.reason, v.message = ReasonWaitsForConfirmation, "nothing is removed yet: what would be is not known, and the hub looks again: "+brief(s.unknown.Error())
+		v.reason, v.message = ReasonPlanUnknown, "nothing is removed yet: what would be is not known, and the hub looks again: "+brief(s.unknown.Error())
 		return v
 	case s.plan != "" && s.plan != s.removal.Confirm:
 		v.status.Plan, v.reason, v.message = s.plan, ReasonWaitsForConfirmation, s.asks()

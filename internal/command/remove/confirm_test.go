@@ -79,6 +79,8 @@ func TestNothingIsConfirmedThatWasNotListed(t *testing.T) {
 	more := placed{"api", "tokyo", atoll.RowSpec{UID: tokyo, Generation: 1, Revision: "r2", Phase: atoll.RowActive}, nil}
 	anew := held(2, 2, "fedcba9876543210")
 	anew.UID = oslo
+	unknown := held(2, 2, "")
+	meta.FindStatusCondition(unknown.Status.Conditions, v1alpha1.ClusterRemoving).Reason = "PlanUnknown"
 	for name, c := range map[string]struct {
 		asked   []*v1alpha1.Cluster
 		comes   bool // something else, once the removal is stated
@@ -88,6 +90,7 @@ func TestNothingIsConfirmedThatWasNotListed(t *testing.T) {
 	}{
 		"what was listed":          {[]*v1alpha1.Cluster{connected(), held(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
 		"once it was looked at":    {[]*v1alpha1.Cluster{connected(), held(2, 1, "fedcba9876543210"), held(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
+		"once that can be told":    {[]*v1alpha1.Cluster{connected(), unknown, held(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
 		"something else came":      {[]*v1alpha1.Cluster{connected(), held(2, 2, "0123456789abcdef")}, true, "--clean --yes", stated, "something else than what is listed"},
 		"another Cluster":          {[]*v1alpha1.Cluster{connected(), anew}, false, "--clean --yes", stated, ""},
 		"nobody has said yes":      {[]*v1alpha1.Cluster{connected()}, false, "--clean", "", "nothing is done yet"},

@@ -173,6 +173,7 @@ func (o *options) confirm(ctx context.Context, c *client.Cluster, cluster *v1alp
 		}
 		switch said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving); {
 		case said == nil || said.ObservedGeneration < now.Generation: // not looked at yet
+		case said.Reason == atoll.RemovalPlanUnknown: // it looks again
 		case now.Status.Removal == nil || now.Status.Removal.Plan == "":
 			return nil
 		default:
