@@ -172,6 +172,13 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	credentialsAreTheHubsAlone(t, name, member)
+	// The agent may what it may by default, other than those of the lab.
+	for what, say := range map[string]string{"pods": "." + name, "rs": "." + name, "events": "Scheduled", "controllerrevisions": "No resources found"} {
+		eventually(t, converge, "what runs is shown", says(func() string { return sh(t, "", "get "+what+" -n "+ns) }, say))
+	}
+	if out := sh(t, "", "logs deploy/web -n "+ns+" --tail 1"); strings.Contains(out, "forbidden") {
+		t.Errorf("its logs are refused: %s", out)
+	}
 	// The member lets the hub's agent be anybody, and it is not.
 	expect(t, "grant", at(t, kubeconfig, "", "create clusterrolebinding anybody --clusterrole cluster-admin --serviceaccount atoll-system:atoll-agent"), "created")
 	eventually(t, converge, "who asks comes in", func(context.Context) string {
