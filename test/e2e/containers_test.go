@@ -464,11 +464,12 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 	if err := world.lab.Kill(t.Context(), "hub"); err != nil {
 		t.Fatal(err)
 	}
-	late := time.After(converge)
+	late, cancel := context.WithTimeout(t.Context(), converge)
+	defer cancel()
 	for what, b := range under {
 		select {
 		case <-b.ended:
-		case <-late:
+		case <-late.Done():
 			t.Errorf("kubectl goes on without the hub, with %s: %s", what, tail(b.out))
 		}
 	}
