@@ -114,8 +114,8 @@ func (r *Reconciler) clusterChanged(name string) {
 	c, ok := r.Clusters.Get(name)
 	if !ok || c.Spec.Removal == nil {
 		delete(r.leaves, name)
-	} else {
-		r.leaves[name] = r.leaves[name]
+	} else if _, leaves := r.leaves[name]; !leaves {
+		r.leaves[name] = planned{}
 	}
 	if ok && (c.Spec.Removal != nil || said(c) != nil || c.Status.Removal != nil) {
 		r.loop.Look(name)

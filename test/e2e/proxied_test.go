@@ -25,7 +25,6 @@ type proxied struct {
 	hub    *sharedHub
 	lab    *lab.Lab
 	invite invitation
-	users  string // the file of who may use squid
 }
 
 // proxy is a product that runs.
