@@ -215,13 +215,19 @@ func (u *user) resource(group, version, resource string) dynamic.NamespaceableRe
 	return u.objects.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
 }
 
-// eventually waits until f holds, with what it last said if it never does.
+// hangLimit only ends what hangs. No test depends on its length.
+const hangLimit = 3 * time.Minute
+
+// eventually waits until f holds. If f never holds, the test fails with what f reported last
+// before hangLimit; a request that the limit itself ended is not reported.
 func eventually(t testing.TB, what string, f func(context.Context) (bool, string)) {
 	t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		var ok bool
-		ok, last = f(ctx)
+	last := "nothing was observed"
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, hangLimit, true, func(ctx context.Context) (bool, error) {
+		ok, seen := f(ctx)
+		if ctx.Err() == nil {
+			last = seen
+		}
 		return ok, nil
 	})
 	if err != nil {

@@ -408,6 +408,7 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 		if _, err := own.kube.CoreV1().Pods(ns).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		awaitGarbageCollector(t, own, ns)
 		if err := own.kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), "owner", metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 			t.Fatal(err)
 		}
@@ -438,6 +439,23 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 			t.Errorf("a member was asked: %q", asked)
 		}
 	}
+}
+
+// awaitGarbageCollector returns once the garbage collector knows every Pod that exists. An owner that is
+// deleted with Orphan before the collector knows its dependents takes them along, upstream too.
+// The collector handles Pods in the order of their events, so it knows all earlier Pods when it has
+// deleted this one, whose owner does not exist.
+func awaitGarbageCollector(t *testing.T, own *user, ns string) {
+	t.Helper()
+	last := pod(ns, "ownerless", nil)
+	last.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "absent", UID: "absent"}}
+	if _, err := own.kube.CoreV1().Pods(ns).Create(t.Context(), last, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the garbage collector deletes a Pod without its owner", func(ctx context.Context) (bool, string) {
+		_, err := own.kube.CoreV1().Pods(ns).Get(ctx, last.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
 }
 
 // TestWritesGoToTheMember: in the name of who asks, of exactly that object; or are refused.
