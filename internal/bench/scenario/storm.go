@@ -60,7 +60,7 @@ func (s *stage) cutAll(ctx context.Context) error {
 	if err := s.fleets[0].control.Drop(ctx, fleet.Drop{Share: 1, For: cutFor}); err != nil {
 		return err
 	}
-	err = s.awaitBack(ctx, "links_cut", time.Now().Add(cutFor))
+	err = s.awaitBack(ctx, "links_cut", before.stats.Connects, time.Now().Add(cutFor))
 	own := p.stop("calls_while_links_return")
 	if err != nil {
 		return err
@@ -81,6 +81,10 @@ func (s *stage) killUnderAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before, err := s.stats(ctx)
+	if err != nil {
+		return err
+	}
 	s.report.Mark("hub killed")
 	if err := s.kill(ctx, s.hubs[0].Spec); err != nil {
 		return err
@@ -96,7 +100,7 @@ func (s *stage) killUnderAll(ctx context.Context) error {
 	}
 	s.report.Time("hub_restart", serving)
 	p.start(ctx)
-	err = s.awaitBack(ctx, "hub_killed", begin)
+	err = s.awaitBack(ctx, "hub_killed", before.Connects, begin)
 	own := p.stop("calls_while_agents_return_to_a_new_hub")
 	if err != nil {
 		return err
@@ -112,19 +116,19 @@ func (s *stage) killUnderAll(ctx context.Context) error {
 	return nil
 }
 
-// awaitBack waits until all agents are connected, and notes how long that took since
-// the hub could be reached.
-func (s *stage) awaitBack(ctx context.Context, phase string, since time.Time) error {
+// awaitBack waits until every agent has connected again, and reports how long that took since
+// the hub could be reached. connects is the number of connects before the agents lost the hub: agents that
+// return faster than this function reads their state are counted too.
+func (s *stage) awaitBack(ctx context.Context, phase string, connects int64, since time.Time) error {
 	s.Progress.Step("all agents return", s.fleets[0].count)
-	lost := false
 	err := until(ctx, "all agents return", 100*time.Millisecond, 10*time.Minute, func(ctx context.Context) (bool, error) {
 		stats, err := s.stats(ctx)
 		if err != nil {
 			return false, err
 		}
-		lost = lost || stats.Connected < stats.Agents/2
 		s.Progress.Reach(stats.Connected)
-		return lost && stats.Connected == stats.Agents && stats.Unacknowledged == 0, nil
+		back := stats.Connects-connects >= int64(stats.Agents) && stats.Connected == stats.Agents
+		return back && stats.Unacknowledged == 0, nil
 	})
 	if err != nil {
 		return err
