@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes helm release images test test-short lint generate demo bench bench-quick soak clean
+.PHONY: help build nodes helm release images gotestsum test test-all test-short lint generate demo bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -60,11 +60,23 @@ images: ## write bin/images/atoll and bin/images/atoll-hub, OCI image layouts, w
 # number of processors: most of them wait, and each has servers that take memory.
 QUICK := -ldflags "-s -w"
 
-test: build nodes helm ## run every test: with the race detector where code is linked in, against real clusters where not
-	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 go test -race $(QUICK) -count=1 -timeout 15m $$packages
-	packages=$$($(PACKAGES) pure plain) && $(GO) test $(QUICK) -p 2 -count=1 -timeout 25m $$packages
-	packages=$$($(PACKAGES) alone) && $(GO) test $(QUICK) -count=1 -timeout 25m $$packages
-	cd tools && $(GO) test -count=1 -timeout 15m ./...
+#
+# A test that fails runs once more, alone, with its whole root test. It stays failed after a data
+# race or a panic, and when more than three tests of a phase fail.
+TEST := $(BIN)/gotestsum --format pkgname --format-hide-empty-pkg --rerun-fails=1 --rerun-fails-max-failures=3 \
+	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race
+
+gotestsum:
+	cd tools && $(GO) build -ldflags "-s -w" -o $(BIN)/gotestsum gotest.tools/gotestsum
+
+test: build nodes helm gotestsum ## run what decides: with the race detector where code is linked in, against real clusters where not
+	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 $(TEST) --packages="$$packages" -- -race $(QUICK) -count=1 -timeout 15m
+	packages=$$($(PACKAGES) pure plain) && CGO_ENABLED=0 $(TEST) --packages="$$packages" -- $(QUICK) -p 2 -count=1 -timeout 25m
+	packages=$$($(PACKAGES) alone) && CGO_ENABLED=0 $(TEST) --packages="$$packages" -- $(QUICK) -count=1 -timeout 25m
+	cd tools && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1 -timeout 15m
+
+test-all: test ## as test, and hold small runs of the benchmarks to their budgets
+	packages=$$($(PACKAGES) budgets) && CGO_ENABLED=0 $(TEST) --packages="$$packages" -- $(QUICK) -count=1 -timeout 25m
 
 test-short: ## run what needs no cluster, in under three minutes
 	packages=$$($(PACKAGES) race pure) && $(GO) test $(QUICK) -short -timeout 3m $$packages

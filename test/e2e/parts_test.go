@@ -168,12 +168,30 @@ func knownTests() error {
 	return errors.Join(errs...)
 }
 
-// ownPart is the part that this process runs.
-func ownPart() (p part) {
+// ownPart returns the part that this process runs: the part that partVariable names, or else the
+// part that names every test that -test.run chooses, so that a test runs alone in the lab that it needs.
+func ownPart() part {
 	for _, p := range parts {
-		if p.name == os.Getenv(partVariable) {
+		if name := os.Getenv(partVariable); name != "" && p.name == name || name == "" && p.namesAll(chosenTests()) {
 			return p
 		}
 	}
 	return part{}
+}
+
+// namesAll reports whether the part names all these tests, and there is one.
+func (p part) namesAll(tests []string) bool {
+	return len(tests) > 0 && !slices.ContainsFunc(tests, func(name string) bool { return !slices.Contains(p.tests, name) })
+}
+
+// chosenTests returns the names in -test.run, which is of the form TestA, ^TestA$, ^(TestA|TestB)$ or
+// ^TestA$/^subtest$. Of any other form it returns names that no part has.
+func chosenTests() []string {
+	run, _, _ := strings.Cut(flagOf("test.run"), "/")
+	run = strings.TrimSuffix(strings.TrimPrefix(run, "^"), "$")
+	run = strings.TrimSuffix(strings.TrimPrefix(run, "("), ")")
+	if run == "" {
+		return nil
+	}
+	return strings.Split(run, "|")
 }
