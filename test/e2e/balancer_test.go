@@ -52,7 +52,7 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	eventually(t, converge, "it joins", says(log, "by WebSocket", "joined"))
 	eventually(t, converge, "it is in", func(ctx context.Context) string {
 		if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", "balanced", "Ready"); !strings.HasPrefix(c, "True") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -61,7 +61,7 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	apply(t, ns, selecting("web", "", "balanced")+"---"+settings)
 	eventually(t, converge, "delivery", func(context.Context) string {
 		if out := at(t, kubeconfig, "", "get configmap -n "+ns+" web -o jsonpath={.data.colour}"); out != "blue" {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -167,7 +167,7 @@ func debugged(t *testing.T, via, ns, pod string) {
 	runKubectl(t, via, "debug "+pod+" -n "+ns+" --image lab.atoll.dev/busybox:1 --target shell -c looks -- ps")
 	eventually(t, converge, "a debugging container sees the other's processes", func(context.Context) string {
 		if out := at(t, via, "", "logs "+pod+" -c looks -n "+ns); !strings.Contains(out, "nc -ll") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -320,7 +320,7 @@ func TestTheAgentIsKilledDuringExec(t *testing.T) {
 		back(t.Context())
 		eventually(t, converge, "the container can be reached again", func(context.Context) string {
 			if out := inShell(t, via, ns, "echo again"); out != "again\n" {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})
@@ -440,7 +440,7 @@ func TestTheLinkIsCutDuringACopy(t *testing.T) {
 	}
 	eventually(t, converge, "the member is back", func(context.Context) string {
 		if out := inShell(t, via, ns, "echo again"); out != "again\n" {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -478,7 +478,7 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 	}
 	eventually(t, converge, "logs are there again", func(context.Context) string {
 		if out := at(t, via, "", "logs --tail 1 deploy/shell -c shell -n "+ns); !strings.HasPrefix(out, "line ") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -246,7 +246,7 @@ data: {colour: blue}
 	eventually(t, converge, "Remove takes it away", there("v1", "ConfigMap", ns, "go", "member1"))
 	eventually(t, converge, "Keep says so", func(context.Context) string {
 		if out := cli(t, "get", "rows", "keep", "-n", ns); !strings.Contains(out, "Unfit: labels do not match") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -256,7 +256,7 @@ data: {colour: blue}
 	eventually(t, converge, "it fits again", there("v1", "ConfigMap", ns, "go", both...))
 	eventually(t, converge, "and does not say so any more", func(context.Context) string {
 		if out := cli(t, "get", "rows", "-n", ns); strings.Contains(out, "Unfit") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -340,7 +340,7 @@ func TestANamespaceGoesAfterWhatWasInIt(t *testing.T) {
 	eventually(t, converge, "it goes where it was away", there("v1", "Namespace", "", ns))
 	eventually(t, converge, "nothing is left of it on the hub", func(context.Context) string {
 		if out := cli(t, "get", "rows", "-n", ns); !strings.HasPrefix(out, "no rows") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

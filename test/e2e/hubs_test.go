@@ -280,7 +280,7 @@ func (s *sharedHub) awaitReady(t *testing.T) {
 		}
 		out, err := exec.CommandContext(ctx, builtBinary("atoll-lab"), "kubectl", "--kubeconfig", s.kubeconfig, "get", "--raw", "/readyz").CombinedOutput()
 		if err != nil {
-			return string(out)
+			return "the output is: " + string(out)
 		}
 		return ""
 	})
@@ -304,7 +304,7 @@ func (h *hubs) join(t *testing.T, names ...string) {
 		eventually(t, converge, "accept "+name, func(ctx context.Context) string {
 			out, err := exec.CommandContext(ctx, builtBinary("atoll"), "--kubeconfig", h.a.kubeconfig, "accept", name).CombinedOutput()
 			if err != nil {
-				return string(out)
+				return "the output is: " + string(out)
 			}
 			return ""
 		})

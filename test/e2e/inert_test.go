@@ -322,7 +322,7 @@ spec: {policyName: $NS, validationActions: [Deny], matchResources: {namespaceSel
 		t.Helper()
 		eventually(t, converge, what, func(context.Context) string {
 			if out := kubectl(t, "", strings.Fields(args)...); !strings.Contains(out, says) {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})

@@ -35,7 +35,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 		out := sh(t, "", "get pods -n "+ns+" --no-headers -l app=web")
 		for _, m := range members {
 			if strings.Count(out, "."+m+" ") != 2 || strings.Count(out, "Running") != 2*len(members) {
-				return out
+				return "the output is: " + out
 			}
 		}
 		return ""
@@ -68,7 +68,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	as := " --as lila -n " + ns + " " // to whom the hub grants all in the namespace, and the member nothing yet
 	eventually(t, converge, "what the member does not grant is refused there", func(context.Context) string {
 		if out := at(t, hub, "", "exec"+as+pod+" -- ls"); !strings.Contains(out, `User "lila" cannot create resource "pods/exec"`) {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -79,7 +79,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	grant(t, "member1", "live-lila", "--clusterrole cluster-admin --user lila")
 	eventually(t, converge, "what the member grants is done there", func(context.Context) string {
 		if out := at(t, hub, "", "label pod"+as+pod+" touched=yes --overwrite"); !strings.Contains(out, "labeled") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -95,7 +95,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	eventually(t, converge, "the watch shows what goes and what comes", func(context.Context) string {
 		out := printed(t, events)
 		if !strings.Contains(out, "DELETED") || strings.Count(out, "ADDED") < 2*len(members)+1 {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -130,7 +130,7 @@ func fallsBack(t *testing.T, ns, pod string) {
  clusters: [{name: b, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: b, user: {token: %s}}]}`, between.URL, token))
 	eventually(t, converge, "atoll exec by SPDY", func(context.Context) string {
 		if out := binary(t, "across\n", "atoll", "exec", "--kubeconfig", config, "-i", pod, "-n", ns, "--", "cat"); out != "across\n" {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -150,19 +150,19 @@ func TestJobsOfTheFleet(t *testing.T) {
 	hub, direct := world.lab.Kubeconfig("hub"), world.lab.Kubeconfig("member1")
 	eventually(t, converge, "the pods of a Job are found", func(context.Context) string {
 		if out := at(t, hub, "", "logs job/once -n "+ns); !strings.Contains(out, "Found 2 pods") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
 	eventually(t, converge, "the CronJob is in a member", func(context.Context) string {
 		if out := at(t, direct, "", "create job now --from cronjob/often -n "+ns); !strings.Contains(out, "created") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
 	eventually(t, converge, "its Job is seen", func(context.Context) string {
 		if out := at(t, hub, "", "get jobs --no-headers -n "+ns); strings.Count(out, "once") != 1 || strings.Count(out, "now.member1") != 1 {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -180,7 +180,7 @@ func TestAClusterThatIsAwayIsNamedAsMissing(t *testing.T) {
 		eventually(t, converge, what, func(context.Context) string {
 			out := at(t, world.lab.Kubeconfig("hub"), "", "get pods -n "+ns+" --no-headers")
 			if !strings.Contains(out, want) || strings.Contains(out, "Pending") {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})
@@ -198,7 +198,7 @@ func TestAClusterThatIsAwayIsNamedAsMissing(t *testing.T) {
 	sh(t, "", "scale deploy web -n "+ns+" --replicas 3")
 	eventually(t, converge, "the watch goes on with the others", func(context.Context) string {
 		if out := printed(t, events); strings.Count(out, ".member1 ") < 3 {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -211,7 +211,7 @@ func TestAClusterThatIsAwayIsNamedAsMissing(t *testing.T) {
 	eventually(t, converge, "the watch catches up, or ends for another list", func(context.Context) string {
 		out := printed(t, events)
 		if strings.Count(out, "DELETED") < 2 && !strings.Contains(out, "list again") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

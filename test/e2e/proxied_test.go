@@ -104,7 +104,7 @@ func newProxied(t *testing.T, members ...string) *proxied {
 	eventually(t, converge, "a token", func(ctx context.Context) string {
 		out, err := exec.CommandContext(ctx, builtBinary("atoll"), "--kubeconfig", p.hub.kubeconfig, "token", "create", "--auto-accept", "--uses", strconv.Itoa(len(members)), "-o", "json").Output()
 		if err != nil || json.Unmarshal(out, &p.invite) != nil {
-			return string(out)
+			return "the output is: " + string(out)
 		}
 		return ""
 	})
@@ -208,7 +208,7 @@ func (p *proxied) behind(t *testing.T, x *proxy, member string) {
 	host, _, _ := net.SplitHostPort(p.invite.Hub)
 	eventually(t, converge, "its profile says where others reach the hub, too", func(context.Context) string {
 		if out := at(t, p.hub.kubeconfig, "", "get clusterprofile -n atoll-inventory "+member+" -o jsonpath={.status.accessProviders[0].cluster.server}"); !strings.HasPrefix(out, "https://"+host+":") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -240,7 +240,7 @@ func (p *proxied) behind(t *testing.T, x *proxy, member string) {
 	x.kill()
 	eventually(t, converge, "who asks is told that it is away", func(context.Context) string {
 		if out := at(t, via, "", "get namespaces --request-timeout 30s"); !strings.Contains(out, "its agent is not connected") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -260,7 +260,7 @@ func (p *proxied) isBack(t *testing.T, via, member, value string) {
 	ns := "proxied-" + member
 	eventually(t, converge, "it is reached again", func(context.Context) string {
 		if out := at(t, via, "", "get namespaces"); !strings.Contains(out, "kube-system") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

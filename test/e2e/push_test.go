@@ -237,7 +237,7 @@ func (p *pushed) leaves() {
 	p.cli("remove", name, "--orphan", "--no-wait")
 	eventually(t, converge, "it says how far that is", func(ctx context.Context) string {
 		if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", name, "Removing"); !strings.Contains(c, "bundles are gone") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -299,7 +299,7 @@ func (p *pushed) comesBack() {
 	})
 	eventually(p.t, converge, "the hub knows of it", func(context.Context) string {
 		if out := p.cli("remove", p.name, "--clean", "--dry-run"); !strings.Contains(out, "Deployment.apps") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -318,7 +318,7 @@ func (p *pushed) credentialsGone() {
 	p.t.Helper()
 	eventually(p.t, converge, "the credentials went with the Cluster", func(context.Context) string {
 		if out := sh(p.t, "", "get secrets -n atoll-system -l atoll.dev/push="+p.name+" -o name"); strings.Contains(out, "secret/") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -425,7 +425,7 @@ func TestSwitchingBetweenPullAndPush(t *testing.T) {
 	go func() { started <- world.lab.Start(t.Context(), "agent/"+member) }() // it waits for a link to the hub
 	eventually(t, converge, "the agent in the member is there", func(context.Context) string {
 		if log := tail(filepath.Join(world.lab.Dir(), "logs", "agent-"+member+".log")); !strings.Contains(log, "waiting for its lease to end") {
-			return log
+			return "the output is: " + log
 		}
 		return ""
 	})

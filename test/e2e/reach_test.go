@@ -163,7 +163,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: tokyo-team}]
 	grant(t, "member3", "reach-viewers", "--clusterrole view --user jane --group tokyo-team --user atoll:serviceaccount:default:ci")
 	eventually(t, converge, "jane reaches the cluster that is hers", func(context.Context) string {
 		if out := at(t, via, "", "get namespaces --as jane"); !strings.Contains(out, "kube-system") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -193,7 +193,7 @@ func TestAMemberThatIsAwayIsSaidToBe(t *testing.T) {
 		began := time.Now()
 		out := at(t, via, "", "get namespaces --request-timeout 30s")
 		if !strings.Contains(out, "cluster member2 cannot be reached: its agent is not connected to the hub") {
-			return out
+			return "the output is: " + out
 		}
 		if took := time.Since(began); took > 5*time.Second {
 			return "it took " + took.String() + " to say so"
@@ -205,7 +205,7 @@ func TestAMemberThatIsAwayIsSaidToBe(t *testing.T) {
 	}
 	eventually(t, converge, "it is reached again", func(context.Context) string {
 		if out := at(t, via, "", "get namespaces"); !strings.Contains(out, "kube-system") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -157,7 +157,7 @@ spec:
 	eventually(t, converge, "delivery", all(inCluster("member1", "v1", "Secret", ns, "pass", true), inCluster("member2", "v1", "Secret", ns, "clash", true)))
 	eventually(t, converge, "a patch that does not apply to a Secret is told", func(context.Context) string {
 		if out := cli(t, "get", "rows", "-n", ns); !strings.Contains(out, "Failed") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

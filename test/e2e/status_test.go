@@ -294,7 +294,7 @@ func TestStatusOfACustomResource(t *testing.T) {
 		t.Helper()
 		eventually(t, converge, want, func(ctx context.Context) string {
 			if got := condition(ctx, ns+".example/v1", "Widget", ns, "w", "Ready"); !strings.HasPrefix(got, want) {
-				return got
+				return "the output is: " + got
 			}
 			return ""
 		})
@@ -410,7 +410,7 @@ func TestFailingRolloutSaysSo(t *testing.T) {
 	apply(t, ns, strings.NewReplacer("name: web,", "name: never,", "app: web", "app: never", "spec: {containers", "spec: {nodeSelector: {disk: none}, containers").Replace(slow))
 	eventually(t, converge, "one that never was available", func(ctx context.Context) string {
 		if got := condition(ctx, "apps/v1", "Deployment", ns, "never", "Available"); !strings.HasPrefix(got, "False MinimumReplicasUnavailable") {
-			return got
+			return "the output is: " + got
 		}
 		return ""
 	})
@@ -427,7 +427,7 @@ func TestRolloutStatusWithAClusterAway(t *testing.T) {
 	// After a test that took the hub down, agents are on their way back, and away until then.
 	eventually(t, converge, "nobody is away", func(context.Context) string {
 		if out := away(); !strings.Contains(out, `"ready":3`) || strings.Contains(out, `"away"`) {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

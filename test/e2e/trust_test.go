@@ -185,7 +185,7 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	ready := func(want string) func(context.Context) string {
 		return func(ctx context.Context) string {
 			if c := condition(ctx, "atoll.dev/v1alpha1", "Cluster", "", "leaver", "Ready"); !strings.HasPrefix(c, want) {
-				return c
+				return "the output is: " + c
 			}
 			return ""
 		}
@@ -203,7 +203,7 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	apply(t, ns, selecting("web", "", "leaver")+"---"+settings)
 	eventually(t, converge, "delivery", func(context.Context) string {
 		if out := member("get", "configmap", "-n", ns, "web", "-o", "jsonpath={.data.colour}"); out != "blue" {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -227,7 +227,7 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	giveUp(t, ns, "leaver")
 	eventually(t, converge, "its rows go", func(context.Context) string {
 		if out := cli(t, "get", "rows", "-n", ns); strings.Contains(out, "leaver ") && !strings.Contains(out, "no rows") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -432,7 +432,7 @@ func explainNamesNoNeighbours(t *testing.T) {
 	eventually(t, "it is placed and explained", func(ctx context.Context) string {
 		out, err := atollAs(ctx, asMallory, "explain", "configmap/told", "-n", "acme")
 		if err == nil && !strings.Contains(out, "acme-1") {
-			return out
+			return "the output is: " + out
 		}
 		return text(err)
 	})
